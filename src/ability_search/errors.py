@@ -1,0 +1,154 @@
+"""Every failure a caller can be told about, with its wire code and the hint that goes with it.
+
+::
+
+    SearchError
+    ├── InvalidInput            invalid_input
+    ├── NotFound                not_found
+    ├── ModelMismatch           model_mismatch
+    ├── DimensionMismatch       dimension_mismatch
+    ├── EmbeddingUnavailable    embedding_unavailable   (retryable)
+    ├── DatabaseUnavailable     database_unavailable    (retryable)
+    ├── TooLarge                too_large
+    ├── Busy                    busy                    (retryable)
+    ├── ForbiddenPath           forbidden_path
+    ├── DeadlineExceeded        timeout                 (retryable)
+    ├── Cancelled               cancelled
+    └── ConfigurationError      (start-up only, never on the wire)
+
+Anything else that reaches the boundary is ``internal``, with an incident id that the log explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class SearchError(Exception):
+    """Base: ``code`` is the wire code, ``hint`` says what the caller can do about it."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+    default_hint: ClassVar[str] = ""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.hint = self.default_hint if hint is None else hint
+        self.retry_after = retry_after
+        """Seconds after which a retry makes sense, where the other side said so."""
+
+
+class InvalidInput(SearchError):
+    """A field of the input is wrong; ``field`` names it by its wire name (``documents.3.title``)."""
+
+    code = "invalid_input"
+
+    def __init__(self, field: str, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{field}: {problem}", hint=hint or f"Correct {field} and call again.")
+        self.field = field
+
+
+class NotFound(SearchError):
+    """There is no such thing; ``nearest`` are the names that come closest to the one given."""
+
+    code = "not_found"
+
+    def __init__(self, what: str, name: str, *, nearest: Sequence[str] = ()) -> None:
+        hint = (
+            f"Did you mean {', '.join(nearest)}?"
+            if nearest
+            else "Call search-collections for what exists."
+        )
+        super().__init__(f"no {what} named {name!r}", hint=hint)
+        self.what = what
+        self.name = name
+        self.nearest = tuple(nearest)
+
+
+class ModelMismatch(SearchError):
+    """The collection was embedded by another model than the one asked for."""
+
+    code = "model_mismatch"
+
+    def __init__(self, collection: str, *, recorded: str, requested: str) -> None:
+        super().__init__(
+            f"collection {collection!r} was embedded with {recorded!r}, not {requested!r}",
+            hint=f"Leave model out to use {recorded!r}, or search-reindex with {requested!r}.",
+        )
+        self.collection = collection
+        self.recorded = recorded
+        self.requested = requested
+
+
+class DimensionMismatch(SearchError):
+    """A vector has another number of dimensions than the collection."""
+
+    code = "dimension_mismatch"
+
+    def __init__(self, collection: str, *, recorded: int, received: int) -> None:
+        super().__init__(
+            f"collection {collection!r} holds vectors of {recorded} dimensions,"
+            f" the embedder sent {received}",
+            hint="The served model changed under its name: search-reindex the collection.",
+        )
+        self.collection = collection
+        self.recorded = recorded
+        self.received = received
+
+
+class EmbeddingUnavailable(SearchError):
+    """No embedder answered, or what it answered cannot be used."""
+
+    code = "embedding_unavailable"
+    retryable = True
+    default_hint = "Check that the model manager serves this model, or search with mode=keyword."
+
+
+class DatabaseUnavailable(SearchError):
+    """The database ability did not answer, or refused."""
+
+    code = "database_unavailable"
+    retryable = True
+    default_hint = "Check that a database ability is connected to the broker, then call again."
+
+
+class TooLarge(SearchError):
+    """The input exceeds a limit; the hint names the setting."""
+
+    code = "too_large"
+
+
+class Busy(SearchError):
+    """As many calls as allowed are running."""
+
+    code = "busy"
+    retryable = True
+    default_hint = "Call again in a moment."
+
+
+class ForbiddenPath(SearchError):
+    """A path outside the allowed roots."""
+
+    code = "forbidden_path"
+
+
+class DeadlineExceeded(SearchError):
+    """The work was not done within the time the caller gave."""
+
+    code = "timeout"
+    retryable = True
+    default_hint = "What was acknowledged is stored: call again to complete the rest."
+
+
+class Cancelled(SearchError):
+    """The work was cancelled on request."""
+
+    code = "cancelled"
+    default_hint = "What was acknowledged is stored: call again to complete the rest."
+
+
+class ConfigurationError(SearchError):
+    """Settings that cannot work; raised at start-up, before anything connects."""

@@ -1,0 +1,45 @@
+"""What the services need from the outside, in their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ability_search.documents import Vector
+
+
+class Store(Protocol):
+    """A database that understands the statements of :mod:`ability_search.statements`."""
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a read-only script.
+
+        Returns:
+            What the script returns: a list of rows, or the mapping of its RETURN.
+
+        Raises:
+            DatabaseUnavailable: if the database did not answer in time or refused.
+        """
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a script that is one transaction, or a single schema command.
+
+        Not retried here: the caller knows whether running it twice is harmless.
+
+        Raises:
+            DatabaseUnavailable: as for :meth:`read`; nothing is known then of the effect.
+        """
+
+
+class Embedder(Protocol):
+    """A model that turns texts into vectors."""
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Vector:
+        """Embed ``texts`` with ``model``.
+
+        Returns:
+            float32 of shape (len(texts), d), in the order of the texts, every value finite.
+
+        Raises:
+            EmbeddingUnavailable: if no usable answer came, after retries.
+        """

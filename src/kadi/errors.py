@@ -1,0 +1,73 @@
+"""Errors of the KADI client.
+
+::
+
+    KadiError
+    ├── ProtocolError           a frame that breaks the protocol
+    │   └── FrameTooLarge       a message over the agreed limit, refused before it is sent
+    ├── AuthenticationError     the broker did not accept the identity
+    ├── NotConnected            no session at the moment, or it was lost during the call
+    ├── CallTimeout             no answer before the deadline
+    └── RemoteError             the other side answered with an error
+"""
+
+from __future__ import annotations
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000
+
+
+class KadiError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class ProtocolError(KadiError):
+    """A frame that breaks the protocol; ``code`` is its JSON-RPC error code."""
+
+    def __init__(self, message: str, *, code: int = INVALID_REQUEST) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FrameTooLarge(ProtocolError):
+    """A message of ``size`` bytes where at most ``limit`` are allowed."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"message of {size} bytes exceeds the limit of {limit} bytes")
+        self.size = size
+        self.limit = limit
+
+
+class AuthenticationError(KadiError):
+    """The broker refused the identity."""
+
+
+class NotConnected(KadiError):
+    """There is no session with the broker, or it was lost during the call."""
+
+
+class CallTimeout(KadiError):
+    """No answer to ``tool`` within ``timeout`` seconds."""
+
+    def __init__(self, tool: str, timeout: float) -> None:
+        super().__init__(tool, timeout)
+        self.tool = tool
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"no answer from {self.tool!r} within {self.timeout:g} s"
+
+
+class RemoteError(KadiError):
+    """The broker or the provider answered with an error.
+
+    ``code`` is the JSON-RPC code where one was sent, else :data:`SERVER_ERROR`.
+    """
+
+    def __init__(self, message: str, *, code: int = SERVER_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
