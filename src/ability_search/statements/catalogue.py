@@ -1,0 +1,104 @@
+"""The records of collections, and what is known of their terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.statements.core import Statement
+
+
+def collection(name: str) -> Statement:
+    """The record of one collection: no row or one."""
+    return Statement("SELECT FROM Collection WHERE name = :name", {"name": name})
+
+
+def collections() -> Statement:
+    """The records of all collections, by name."""
+    return Statement("SELECT FROM Collection ORDER BY name", {})
+
+
+def insert_collection(record: Mapping[str, Any]) -> Statement:
+    """Record a new collection; fails if the name is taken."""
+    return Statement(
+        "BEGIN; INSERT INTO Collection CONTENT :record; COMMIT;", {"record": dict(record)}
+    )
+
+
+def delete_collection(name: str, chunk_type: str) -> Statement:
+    """Forget a collection if it still is on this generation.
+
+    Returns one map: ``deleted`` collections (0 or 1).
+    """
+    return Statement(
+        """
+        BEGIN;
+        LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
+        COMMIT RETRY 10;
+        RETURN {'deleted': $d[0].count};
+        """,
+        {"name": name, "type": chunk_type},
+    )
+
+
+def switch_generation(name: str, *, old_type: str, record: Mapping[str, Any]) -> Statement:
+    """Put a collection on another generation in one update.
+
+    Returns one map: ``switched`` (0 if the collection no longer is on ``old_type``).
+    """
+    return Statement(
+        """
+        BEGIN;
+        LET d = UPDATE Collection MERGE :record WHERE name = :name AND type = :type;
+        COMMIT RETRY 10;
+        RETURN {'switched': $d[0].count};
+        """,
+        {"name": name, "type": old_type, "record": dict(record)},
+    )
+
+
+def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any]) -> Statement:
+    """Merge fields into a collection's record if it still is on this generation."""
+    return Statement(
+        "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type;"
+        " COMMIT RETRY 10;",
+        {"fields": dict(fields), "name": name, "type": chunk_type},
+    )
+
+
+def stored_types() -> Statement:
+    """The names of all types, for finding generations that no collection refers to."""
+    return Statement("SELECT name FROM schema:types", {})
+
+
+def term_statistics(chunk_type: str, *, after: int) -> Statement:
+    """What was recorded of the terms since revision ``after``, in order.
+
+    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks a record that stands for
+    everything up to its ``seq``.
+    """
+    return Statement(
+        "SELECT seq, base, added, removed, removedLengths FROM TermStatistics"
+        " WHERE type = :type AND seq > :floor ORDER BY seq",
+        {"type": chunk_type, "floor": after},
+    )
+
+
+def fold_term_statistics(chunk_type: str, *, up_to: int, count: int, merged: str) -> Statement:
+    """Replace the ``count`` records up to revision ``up_to`` by one that stands for them.
+
+    Returns one map: ``deleted``; if it is not ``count``, somebody else was faster and nothing was
+    changed.
+    """
+    return Statement(
+        """
+        BEGIN;
+        LET d = DELETE FROM TermStatistics WHERE type = :type AND seq <= :ceiling;
+        IF ($d[0].count <> :expected) { ROLLBACK; RETURN {'deleted': 0}; }
+        INSERT INTO TermStatistics SET type = :type, seq = :ceiling, base = true, added = :merged,
+            removed = [], removedLengths = [];
+        COMMIT;
+        RETURN {'deleted': $d[0].count};
+        """,
+        {"type": chunk_type, "ceiling": up_to, "expected": count, "merged": merged},
+    )

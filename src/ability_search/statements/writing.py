@@ -1,0 +1,163 @@
+"""Sources and their chunks: what is stored, and how it is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.statements.core import Statement, source_type
+
+CHUNK_COLUMNS = (
+    "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
+    " chunkIndex, totalChunks, breadcrumb, startLine, endLine, startOffset, endOffset, createdAt,"
+    " embedding, terms, weights, lengths, averageLength"
+)
+"""Everything a chunk consists of."""
+
+
+def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
+    """What is stored of these sources, with the collection's record as it is now.
+
+    Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
+    """
+    return Statement(
+        f"""
+        LET c = SELECT FROM Collection WHERE name = :name;
+        LET s = SELECT source, contentHash FROM `{source_type(chunk_type)}`
+            WHERE source IN :sources;
+        RETURN {{'collection': $c, 'sources': $s}};
+        """,
+        {"name": name, "sources": list(sources)},
+    )
+
+
+def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
+    """Source names greater than ``after``, in order, at most ``limit``."""
+    return Statement(
+        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor"
+        f" ORDER BY source LIMIT {limit:d}",
+        {"floor": after},
+    )
+
+
+def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
+    """Whole Source records greater than ``after``, in order, at most ``limit``."""
+    return Statement(
+        f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
+        f" ORDER BY source LIMIT {limit:d}",
+        {"floor": after},
+    )
+
+
+def source_passages(chunk_type: str, source: str) -> Statement:
+    """What the text of one source is put together from, in order of its chunks."""
+    return Statement(
+        f"SELECT content, lead, overlap, chunkIndex FROM `{chunk_type}`"
+        " WHERE source = :source ORDER BY chunkIndex",
+        {"source": source},
+    )
+
+
+def replace_sources(
+    name: str,
+    chunk_type: str,
+    *,
+    sources: Sequence[str],
+    rows: Sequence[Mapping[str, Any]] = (),
+    staged: Sequence[str] = (),
+    records: Sequence[Mapping[str, Any]] = (),
+    added: str | None = None,
+    now: int,
+) -> Statement:
+    """Replace everything stored of ``sources`` by ``rows`` and ``records``, in one transaction.
+
+    Without rows and records it is a deletion. Running it twice leaves the same state.
+
+    Args:
+        name: The collection.
+        chunk_type: The generation the rows belong to.
+        sources: All sources concerned.
+        rows: Chunks to store.
+        staged: Tokens of chunks staged earlier by :func:`stage_rows`.
+        records: One Source record for each source that has chunks.
+        added: Term statistics of the new chunks, encoded.
+        now: Epoch milliseconds.
+
+    Returns one map: ``revision`` (null if the collection is gone or on another generation; nothing
+    was changed then), ``deleted`` and ``inserted`` chunks, ``replaced`` sources.
+    """
+    source_t = source_type(chunk_type)
+    insert_rows = f"LET i = INSERT INTO `{chunk_type}` CONTENT :rows RETURN @rid;" if rows else ""
+    insert_staged = (
+        f"LET j = INSERT INTO `{chunk_type}` FROM (SELECT {CHUNK_COLUMNS} FROM Staging"
+        " WHERE token IN :staged); DELETE FROM Staging WHERE token IN :staged;"
+        if staged
+        else ""
+    )
+    insert_records = f"INSERT INTO `{source_t}` CONTENT :records;" if records else ""
+    text = f"""
+        BEGIN;
+        LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
+            WHERE name = :name AND type = :type;
+        IF ($c.size() = 0) {{ ROLLBACK; RETURN {{'revision': null}}; }}
+        LET old = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
+            min(tokensMin) AS lo, max(tokensMax) AS hi
+            FROM `{source_t}` WHERE source IN :sources;
+        LET gone = SELECT terms, lengths FROM `{chunk_type}` WHERE source IN :sources;
+        LET d = DELETE FROM `{chunk_type}` WHERE source IN :sources;
+        DELETE FROM `{source_t}` WHERE source IN :sources;
+        {insert_rows}
+        {insert_staged}
+        {insert_records}
+        LET new = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
+            min(tokensMin) AS lo, max(tokensMax) AS hi
+            FROM `{source_t}` WHERE source IN :sources;
+        UPDATE Collection SET
+            chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
+            sources = sources - $old[0].sources + $new[0].sources,
+            tokens = tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
+            tokensMin = min(ifnull(tokensMin, $new[0].lo), ifnull($new[0].lo, tokensMin)),
+            tokensMax = max(ifnull(tokensMax, $new[0].hi), ifnull($new[0].hi, tokensMax))
+            WHERE name = :name;
+        IF ($old[0].lo <= $c[0].tokensMin OR $old[0].hi >= $c[0].tokensMax) {{
+            LET all = SELECT min(tokensMin) AS lo, max(tokensMax) AS hi FROM `{source_t}`;
+            UPDATE Collection SET tokensMin = $all[0].lo, tokensMax = $all[0].hi
+                WHERE name = :name;
+        }}
+        INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
+            added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
+        COMMIT RETRY 10;
+        RETURN {{'revision': $c[0].revision, 'deleted': $d[0].count,
+                 'inserted': $new[0].chunks, 'replaced': $old[0].sources}};
+        """
+    return Statement(
+        text,
+        {
+            "name": name,
+            "type": chunk_type,
+            "now": now,
+            "sources": list(sources),
+            "rows": list(rows),
+            "staged": list(staged),
+            "records": list(records),
+            "added": added,
+        },
+    )
+
+
+def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
+    """Park chunks outside every index until :func:`replace_sources` takes them over.
+
+    For sources whose chunks do not fit into one message.
+    """
+    return Statement(
+        "BEGIN; INSERT INTO Staging CONTENT :rows; COMMIT;",
+        {"rows": [{**row, "token": token} for row in rows]},
+    )
+
+
+def discard_staged(*, before: int) -> Statement:
+    """Remove what writers that died have left staged before ``before`` (epoch milliseconds)."""
+    return Statement(
+        "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;", {"cutoff": before}
+    )
