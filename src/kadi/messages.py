@@ -49,7 +49,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     @property
     def is_response(self) -> bool:
         """An answer to an earlier request."""
-        return self.method is None and (bool(bytes(self.result)) or bool(bytes(self.error)))
+        return self.method is None and (len(self.result) > 0 or len(self.error) > 0)
 
 
 _frames = msgspec.json.Decoder(Frame)
@@ -80,7 +80,7 @@ def decode(raw: Raw | bytes | str) -> Any:
     Raises:
         ProtocolError: if it is not valid JSON.
     """
-    if isinstance(raw, Raw) and not bytes(raw):
+    if isinstance(raw, Raw) and not len(raw):
         return None
     try:
         return msgspec.json.decode(raw)

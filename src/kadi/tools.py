@@ -23,7 +23,7 @@ class Call(Protocol):
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until nobody waits for the answer any more; ``None`` if the caller set no limit."""
+        """Seconds until nobody waits for the answer any more; ``None`` if there is no limit."""
 
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event on the session that the call came in on; never raises if it is gone."""
@@ -72,9 +72,11 @@ class Tool:
                 if on_error is None:
                     raise
                 return on_error(exc, name)
-            return answer.model_dump(mode="json", by_alias=True, exclude_none=True) if isinstance(
-                answer, BaseModel
-            ) else answer
+            return (
+                answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+                if isinstance(answer, BaseModel)
+                else answer
+            )
 
         return cls(
             name=name,

@@ -1,0 +1,108 @@
+"""Which broker, and which of its networks.
+
+A broker has a name. agent.json says which brokers there are (``brokers.<name>``, an address or an
+object with ``url`` and ``networks``); config.toml says how this installation reaches one
+(``[broker.<name>] URL, NETWORKS, MODE``), may add one, and wins where both speak. Of the names in
+either file the first of ``remote``, ``default``, ``local`` is taken.
+
+``BROKER_URL`` replaces the address only: the networks stay those of the entry with that address,
+or of the entry taken if none has it. ``BROKER_NETWORKS`` replaces the networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ability_search.configuration.manifest import Manifest, names
+from ability_search.configuration.sources import read_toml
+from ability_search.errors import ConfigurationError
+
+ORDER = ("remote", "default", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """What the files say of one broker; ``url`` is unchecked, ``None`` if no file gives one."""
+
+    name: str
+    url: str | None = None
+    networks: tuple[str, ...] = ()
+    mode: str = "native"
+    where: str = ""
+    """File and key of the address."""
+
+
+def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
+    """The ``[broker.<name>]`` tables of a config.toml, and warnings.
+
+    Keys are taken in any case; other tables of the file belong to other programs.
+
+    Raises:
+        ConfigurationError: with every key that is not of the expected type.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    tables = read_toml(path).get("broker", {})
+    entries: dict[str, BrokerEntry] = {}
+    if not isinstance(tables, Mapping):
+        raise ConfigurationError(f"{path}: broker: expected tables [broker.<name>]")
+    for name, table in tables.items():
+        where = f"{path}: [broker.{name}]"
+        if not isinstance(table, Mapping):
+            problems.append(f"{where}: expected a table with URL and NETWORKS")
+            continue
+        entries[name] = _entry(name, table, where, problems, warnings)
+    if problems:
+        raise ConfigurationError(*problems)
+    return entries, tuple(warnings)
+
+
+def _entry(
+    name: str, table: Mapping[str, Any], where: str, problems: list[str], warnings: list[str]
+) -> BrokerEntry:
+    keys = {key.upper(): value for key, value in table.items()}
+    url = keys.pop("URL", None)
+    if url is not None and not isinstance(url, str):
+        problems.append(f"{where} URL: expected an address")
+        url = None
+    mode = keys.pop("MODE", "native")
+    if not isinstance(mode, str):
+        problems.append(f"{where} MODE: expected a text")
+        mode = "native"
+    elif mode.lower() != "native":
+        warnings.append(f"{where} MODE: {mode} is not known here, the connection is native")
+    networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", problems)
+    if keys:
+        unknown = ", ".join(sorted(keys))
+        warnings.append(f"{where}: {unknown} not used; known are URL, NETWORKS, MODE")
+    if name not in ORDER:
+        warnings.append(f"{where}: never chosen; one of {', '.join(ORDER)} is")
+    return BrokerEntry(name, url, networks, mode.lower(), f"{where} URL")
+
+
+def choose_broker(
+    manifest: Manifest, connections: Mapping[str, BrokerEntry], override: str | None
+) -> BrokerEntry:
+    """The entry to connect to, from both files; ``override`` is the address the environment gives.
+
+    Returns:
+        The entry, its address still that of the files; ``local`` without one if they name none.
+    """
+    merged = [_merge(name, manifest, connections.get(name)) for name in ORDER]
+    known = [entry for entry in merged if entry.url is not None]
+    same = [entry for entry in known if entry.url == override]
+    return next(iter(same or known), merged[-1])
+
+
+def _merge(name: str, manifest: Manifest, connection: BrokerEntry | None) -> BrokerEntry:
+    own = connection or BrokerEntry(name)
+    return BrokerEntry(
+        name,
+        own.url or manifest.brokers.get(name),
+        own.networks or manifest.networks.get(name, ()),
+        own.mode,
+        own.where if own.url else f"{manifest.path}: brokers.{name}",
+    )

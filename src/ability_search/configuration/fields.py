@@ -1,0 +1,94 @@
+"""What a setting is made of: its declaration and the types of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Secret
+from pydantic.config import JsonDict
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Url(Secret[str]):
+    """An address that may carry credentials; only ``get_secret_value()`` shows those."""
+
+    def _display(self) -> str:
+        parts = urlsplit(self.get_secret_value())
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def has_credentials(url: str) -> bool:
+    """Whether an address carries a user name or a password."""
+    return "@" in urlsplit(url).netloc
+
+
+def _begins_with(*schemes: str) -> BeforeValidator:
+    problem = f"expected an address that begins with {' or '.join(s + '://' for s in schemes)}"
+
+    def check(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in schemes and parts.hostname and parts.port != 0
+        except ValueError as exc:
+            raise ValueError(problem) from exc
+        if not usable:
+            raise ValueError(problem)
+        return value
+
+    return BeforeValidator(check)
+
+
+HttpUrl = Annotated[Url, _begins_with("http", "https")]
+WebSocketUrl = Annotated[Url, _begins_with("ws", "wss")]
+
+
+def setting(
+    default: Any = ...,
+    *,
+    about: str,
+    unit: str = "",
+    key: str | None = None,
+    env: tuple[str, ...] = (),
+    home: str | None = None,
+    default_text: str | None = None,
+    named_paths: bool = False,
+    **bounds: Any,
+) -> Any:
+    """Declare a setting.
+
+    Args:
+        default: the value if no source names one; left out where the loader works it out from
+            ``default_text``.
+        about: what it does, one sentence for the README.
+        unit: unit of the number.
+        key: name in config.yml where it is not prefix and attribute.
+        env: names in the environment, first wins; ``SEARCH_<KEY>`` if none is given.
+        home: the file that holds it where that is not config.yml; it has no key there then.
+        default_text: how the README words the default.
+        named_paths: whether each text of the list is a path, or a name, ``=`` and a path.
+        bounds: as :func:`pydantic.Field` takes them.
+    """
+    extra: JsonDict = {
+        "unit": unit,
+        "key": key,
+        "env": list(env),
+        "home": home,
+        "default_text": default_text,
+        "named_paths": named_paths,
+    }
+    return Field(default, description=about, json_schema_extra=extra, **bounds)
+
+
+class Group(BaseModel):
+    """Settings of one concern."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
+    )
+    prefix: ClassVar[str] = ""

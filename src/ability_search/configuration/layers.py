@@ -1,0 +1,202 @@
+"""What each source says, by key: the environment, the vault, config.yml."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ability_search.configuration.fields import has_credentials
+from ability_search.configuration.manifest import VAULT
+from ability_search.configuration.sources import read_yaml, section
+from ability_search.configuration.specs import BY_ENV, BY_KEY, SPECS, Spec
+from ability_search.configuration.vault import is_encrypted, reveal
+from ability_search.errors import ConfigurationError
+
+SECTION = "search"
+_SECRET_WORD = re.compile(
+    r"(^|_)(secret|token|password|passwd|passphrase|credentials?|(api|access|private)_?key)($|_)"
+)
+_ELSEWHERE = {
+    "broker": "brokers are in config.toml [broker.<name>] URL, or in agent.json brokers",
+    "broker_url": "it is config.toml [broker.<name>] URL, or BROKER_URL",
+    "networks": "they are in config.toml [broker.<name>] NETWORKS, or BROKER_NETWORKS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as a source gives it; relative paths in it start at ``base``."""
+
+    value: object
+    where: str
+    base: Path
+
+
+Layer = dict[str, Given]
+"""Values by key."""
+
+PATH_LISTS = ("paths", "named paths")
+LISTS = ("list", *PATH_LISTS)
+
+
+@contextmanager
+def collecting(problems: MutableSequence[str]) -> Iterator[None]:
+    """Add a configuration error's problems to a list instead of raising it."""
+    try:
+        yield
+    except ConfigurationError as exc:
+        problems.extend(exc.problems)
+
+
+def from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
+    """The settings in the environment; a blank variable counts as unset.
+
+    Lists are separated by commas, lists of paths as in ``PATH``.
+    """
+    layer: Layer = {}
+    for spec in SPECS:
+        for name in spec.env:
+            text = environ.get(name, "").strip()
+            if text:
+                layer[spec.key] = Given(_value(spec, text), name, cwd)
+                break
+    return layer
+
+
+def misspelt(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Warnings for variables whose name is almost that of a setting."""
+    return tuple(
+        f"{name} in the environment is not used; {nearest[0]} is"
+        for name in sorted(environ)
+        if name.startswith("SEARCH_")
+        and name not in BY_ENV
+        and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=0.85))
+    )
+
+
+def from_config(path: Path, problems: MutableSequence[str]) -> Layer:
+    """Section ``search`` of config.yml; keys that are unknown or secret add to ``problems``."""
+    layer: Layer = {}
+    with collecting(problems):
+        for key, value in section(read_yaml(path), SECTION, path).items():
+            where = f"{path}: {SECTION}.{key}"
+            problem = _refusal(key, value)
+            if problem:
+                problems.append(f"{where}: {problem}")
+            else:
+                layer[key] = Given(_listed(BY_KEY[key], value), where, path.parent)
+    return layer
+
+
+def from_vault(
+    path: Path,
+    stored: Mapping[str, str],
+    known: Layer,
+    key_file: Path,
+    problems: MutableSequence[str],
+) -> tuple[Layer, tuple[str, ...]]:
+    """The settings ``stored`` in vault ``models`` that ``known`` does not have, and warnings.
+
+    Names that are no setting belong to other abilities and are not decrypted.
+    """
+    layer: Layer = {}
+    warnings: list[str] = []
+    for name, text in stored.items():
+        spec = BY_ENV.get(name)
+        if spec is None or spec.key in known:
+            continue
+        with collecting(problems):
+            value = reveal(text, path, VAULT, name, key_file=key_file).get_secret_value()
+            layer[spec.key] = Given(_value(spec, value.strip()), f"{path}: {name}", path.parent)
+        if spec.kind == "secret" and not is_encrypted(text):
+            warnings.append(
+                f"{path}: {name} is not encrypted; `ability-search secret set {name}` does it"
+            )
+    return layer, tuple(warnings)
+
+
+def located(spec: Spec, given: Given, home: Path) -> Given:
+    """The same with absolute paths, ``~`` expanded; anything but a path stays as it is."""
+
+    def absolute(text: str) -> Path:
+        return home / text[2:] if text == "~" or text.startswith("~/") else given.base / text
+
+    def named(text: str) -> str:
+        name, separator, path = text.partition("=")
+        return f"{name}={absolute(path)}" if separator else str(absolute(text))
+
+    change: Callable[[str], object] = named if spec.kind == "named paths" else absolute
+    if spec.kind == "path" and isinstance(given.value, str):
+        return replace(given, value=absolute(given.value))
+    if spec.kind in PATH_LISTS and isinstance(given.value, list):
+        items = [change(item) if isinstance(item, str) else item for item in given.value]
+        return replace(given, value=items)
+    return given
+
+
+def _value(spec: Spec, text: str) -> object:
+    if spec.kind not in LISTS:
+        return text
+    separator = os.pathsep if spec.kind in PATH_LISTS else ","
+    return [part.strip() for part in text.split(separator) if part.strip()]
+
+
+def _listed(spec: Spec, value: object) -> object:
+    return [value] if spec.kind in LISTS and isinstance(value, str) else value
+
+
+def _refusal(key: object, value: object) -> str | None:
+    """Why a key of config.yml is refused; ``None`` if it may stand there."""
+    if not isinstance(key, str):
+        return "expected a text as key"
+    spec = BY_KEY.get(key)
+    if spec is None:
+        return _unknown(key)
+    if spec.kind == "secret":
+        return _belongs(spec.env[0])
+    if value is None:
+        return "has no value; remove the line for the default"
+    if isinstance(value, bool):
+        return "expected a number or a text, not true, false, yes, no, on or off"
+    if any(_carries_secret(item) for item in (value if isinstance(value, list) else [value])):
+        return _belongs(spec.env[0])
+    return None
+
+
+def _carries_secret(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return is_encrypted(value) or ("://" in value and has_credentials(value))
+    except ValueError:
+        return False
+
+
+def _belongs(env: str) -> str:
+    return (
+        f"a secret has no place in this file: remove it, and set it with"
+        f" `ability-search secret set {env}` or as {env} in the environment"
+    )
+
+
+def _unknown(key: str) -> str:
+    if key in _ELSEWHERE:
+        return f"no setting of this file: {_ELSEWHERE[key]}"
+    plain = key.lower().replace("-", "_")
+    close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=0.85)
+    if close and BY_KEY[close[0]].kind == "secret":
+        return _belongs(BY_KEY[close[0]].env[0])
+    if not close and _SECRET_WORD.search(plain):
+        known = [spec.env[0] for spec in SPECS if spec.kind == "secret"]
+        return (
+            f"a secret has no place in this file: remove it. Those known, {', '.join(known)},"
+            f" are set with `ability-search secret set` or in the environment"
+        )
+    public = [name for name, spec in BY_KEY.items() if spec.kind != "secret"]
+    nearest = difflib.get_close_matches(plain, public, n=1, cutoff=0.6)
+    return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

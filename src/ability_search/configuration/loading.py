@@ -1,0 +1,303 @@
+"""Settings: read once, checked at once, frozen.
+
+Precedence: environment > vault ``models`` > config.yml > default. Files are found by walking up
+from the working directory. The broker's address and networks come from config.toml and agent.json
+(:mod:`ability_search.configuration.broker`), the ability's identity from agent.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr, ValidationError
+
+from ability_search.configuration.broker import BrokerEntry, choose_broker, read_connections
+from ability_search.configuration.fields import Group
+from ability_search.configuration.layers import (
+    Given,
+    Layer,
+    collecting,
+    from_config,
+    from_environment,
+    from_vault,
+    located,
+    misspelt,
+)
+from ability_search.configuration.manifest import VAULT, Manifest, read_manifest
+from ability_search.configuration.schema import (
+    GROUPS,
+    Arcadedb,
+    Broker,
+    Chunking,
+    Database,
+    Embedding,
+    Files,
+    Limits,
+    LocalBroker,
+    Logging,
+    Models,
+    Ranking,
+)
+from ability_search.configuration.secret_ability import Invoke, fetch_secrets
+from ability_search.configuration.sources import find_upward
+from ability_search.configuration.specs import BY_ENV, SPECS
+from ability_search.configuration.vault import FILE as SECRETS_FILE
+from ability_search.configuration.vault import read_vault
+from ability_search.errors import ConfigurationError
+
+API_URL = "SEARCH_EMBEDDING_API_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every tunable by its group; no ``repr`` of it shows a credential."""
+
+    chunking: Chunking
+    embedding: Embedding
+    database: Database
+    limits: Limits
+    ranking: Ranking
+    files: Files
+    logging: Logging
+    broker: Broker
+    local_broker: LocalBroker
+    models: Models
+    arcadedb: Arcadedb
+    agent: Manifest
+    """Identity, from agent.json."""
+    missing_secrets: tuple[str, ...] = ()
+    """Secrets that are required and were not found on this machine."""
+    warnings: tuple[str, ...] = ()
+    """What was ignored and why, for the log."""
+
+
+class SecretFiles(NamedTuple):
+    """Where secrets are kept."""
+
+    path: Path
+    """The secrets.toml found by walking up, else the one to make in the working directory."""
+    key_file: Path
+
+
+def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
+    """Read the settings; nothing but the arguments and the files is looked at.
+
+    A required secret that is not found is no error yet, as the network may have it:
+    see :func:`complete_secrets` and :func:`require_secrets`.
+
+    Raises:
+        ConfigurationError: with every problem that was found, each naming file and key.
+    """
+    problems: list[str] = []
+    cwd = cwd.absolute()
+    environment = from_environment(environ, cwd)
+    base = _default_paths(environ, cwd) | _config(cwd, problems)
+    home = _home(environ, cwd)
+    vault, stored, unencrypted = _vault(cwd, base, environment, home, problems)
+    agent, connections, notes = _connections(cwd, problems)
+    layer = base | vault | environment
+    entry = choose_broker(agent, connections, _text(layer.get("url")))
+    groups: dict[str, Any] = {
+        name: _group(name, layer, home, problems) for name in GROUPS if name != "broker"
+    }
+    groups["broker"] = _group(
+        "broker", _of_entry(entry, cwd) | layer, home, problems, name=entry.name, mode=entry.mode
+    )
+    if problems:
+        raise ConfigurationError(*problems, hint="Correct every line above and start again.")
+    settings = Settings(**groups, agent=agent, warnings=(*notes, *unencrypted, *misspelt(environ)))
+    present = {name for name, value in environ.items() if value.strip()} | stored
+    return replace(settings, missing_secrets=_missing(settings, present))
+
+
+def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
+    """Where `secret set|get|list` works; unlike :func:`load_settings` it reads no secret.
+
+    Raises:
+        ConfigurationError: if config.yml cannot be used.
+    """
+    problems: list[str] = []
+    cwd = cwd.absolute()
+    layer = _default_paths(environ, cwd) | _config(cwd, problems) | from_environment(environ, cwd)
+    if problems:
+        raise ConfigurationError(*problems)
+    path = find_upward(SECRETS_FILE, cwd) or cwd / SECRETS_FILE
+    return SecretFiles(path, _key_file(layer, _home(environ, cwd)))
+
+
+def require_secrets(settings: Settings) -> None:
+    """Check that every required secret was found.
+
+    Required are, with ``embedding_transport`` ``api`` only, what the deploy blocks of agent.json
+    name for vault ``models``, and the address of the API.
+
+    Raises:
+        ConfigurationError: naming each missing one and the three places that it may come from.
+    """
+    if settings.missing_secrets:
+        source = settings.agent.path or "agent.json"
+        raise ConfigurationError(
+            *(
+                f"{name} is missing, which {source} requires as embedding_transport is api:"
+                f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
+                f" or in secrets.toml (`ability-search secret set {name}`),"
+                f" or let a secret ability on the network offer it in vault {VAULT}"
+                for name in settings.missing_secrets
+            )
+        )
+
+
+async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
+    """Ask a secret ability on the network for the required secrets that are still missing.
+
+    Asks nothing if none is. ``timeout`` is in seconds, for all of them together.
+
+    Raises:
+        ConfigurationError: if one is missing after that, or is not usable.
+    """
+    if not settings.missing_secrets:
+        return settings
+    found = await fetch_secrets(settings.missing_secrets, invoke, vault=VAULT, timeout=timeout)
+    for name, secret in found.items():
+        settings = _with_secret(settings, name, secret)
+    missing = tuple(name for name in settings.missing_secrets if name not in found)
+    settings = replace(settings, missing_secrets=missing)
+    require_secrets(settings)
+    return settings
+
+
+def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
+    spec = BY_ENV.get(name)
+    if spec is None:
+        return settings
+    group: Group = getattr(settings, spec.group)
+    values = dict(group) | {spec.attribute: secret.get_secret_value()}
+    try:
+        changed = type(group).model_validate(values)
+    except ValidationError as exc:
+        raise ConfigurationError(f"{name} from the secret ability: {_message(exc)}") from exc
+    changes: dict[str, Any] = {spec.group: changed}
+    return replace(settings, **changes)
+
+
+def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
+    if settings.embedding.transport != "api":
+        return ()
+    names = dict.fromkeys(name for name in settings.agent.required_secrets if name not in present)
+    if settings.embedding.api_url is not None:
+        names.pop(API_URL, None)
+    else:
+        names[API_URL] = None
+    return tuple(names)
+
+
+def _home(environ: Mapping[str, str], cwd: Path) -> Path:
+    return cwd / environ["HOME"] if environ.get("HOME") else cwd
+
+
+def _default_paths(environ: Mapping[str, str], cwd: Path) -> Layer:
+    """Defaults that depend on the user and the working directory (XDG base directories)."""
+    bases = {
+        "$XDG_DATA_HOME": ".local/share",
+        "$XDG_CACHE_HOME": ".cache",
+        "$XDG_CONFIG_HOME": ".config",
+    }
+    layer: Layer = {"allowed_roots": Given([str(cwd)], "default", cwd)}
+    for spec in SPECS:
+        variable, _, rest = (spec.default_text or "").partition("/")
+        if variable in bases:
+            given = Path(environ.get(variable[1:], ""))
+            base = given if given.is_absolute() else _home(environ, cwd) / bases[variable]
+            layer[spec.key] = Given(str(base / rest), "default", cwd)
+    return layer
+
+
+def _config(cwd: Path, problems: list[str]) -> Layer:
+    path = find_upward("config.yml", cwd)
+    return from_config(path, problems) if path else {}
+
+
+def _key_file(layer: Layer, home: Path) -> Path:
+    spec = BY_ENV["SEARCH_SECRET_KEY_FILE"]
+    given = located(spec, layer[spec.key], home)
+    if not isinstance(given.value, Path):
+        raise ConfigurationError(f"{given.where}: expected a path")
+    return given.value
+
+
+def _vault(
+    cwd: Path, base: Layer, environment: Layer, home: Path, problems: list[str]
+) -> tuple[Layer, set[str], tuple[str, ...]]:
+    """What vault ``models`` adds, the names that it holds, and warnings."""
+    path = find_upward(SECRETS_FILE, cwd)
+    if path is None:
+        return {}, set(), ()
+    with collecting(problems):
+        key_file = _key_file(base | environment, home)
+        stored = read_vault(path, VAULT)
+        layer, warnings = from_vault(path, stored, environment, key_file, problems)
+        return layer, set(stored), warnings
+    return {}, set(), ()
+
+
+def _connections(
+    cwd: Path, problems: list[str]
+) -> tuple[Manifest, dict[str, BrokerEntry], tuple[str, ...]]:
+    """agent.json, the brokers of config.toml, and warnings."""
+    agent = Manifest()
+    connections: dict[str, BrokerEntry] = {}
+    warnings: tuple[str, ...] = ()
+    with collecting(problems):
+        path = find_upward("agent.json", cwd)
+        agent = read_manifest(path) if path else agent
+    with collecting(problems):
+        path = find_upward("config.toml", cwd)
+        connections, warnings = read_connections(path) if path else (connections, warnings)
+    return agent, connections, warnings
+
+
+def _of_entry(entry: BrokerEntry, cwd: Path) -> Layer:
+    layer: Layer = {}
+    if entry.url is not None:
+        layer["url"] = Given(entry.url, entry.where, cwd)
+    if entry.networks:
+        layer["networks"] = Given(list(entry.networks), entry.where, cwd)
+    return layer
+
+
+def _text(given: Given | None) -> str | None:
+    return given.value if given is not None and isinstance(given.value, str) else None
+
+
+def _group(
+    name: str, layer: Layer, home: Path, problems: list[str], /, **further: object
+) -> Group | None:
+    """The settings of a group; ``None`` if there are problems, which name the sources."""
+    given = {
+        spec.attribute: located(spec, layer[spec.key], home)
+        for spec in SPECS
+        if spec.group == name and spec.key in layer
+    }
+    values = {attribute: item.value for attribute, item in given.items()}
+    try:
+        return GROUPS[name].model_validate(values | further)
+    except ValidationError as exc:
+        for error in exc.errors(include_url=False, include_input=False, include_context=False):
+            where = _where(error["loc"], given)
+            problems.append(f"{where}: {error['msg'].removeprefix('Value error, ')}")
+        return None
+
+
+def _where(loc: tuple[int | str, ...], given: Mapping[str, Given]) -> str:
+    """The source of a wrong value; of a rule about several of them all that were given."""
+    if loc:
+        return ".".join([given[str(loc[0])].where, *map(str, loc[1:])])
+    return ", ".join(item.where for item in given.values() if item.where != "default")
+
+
+def _message(exc: ValidationError) -> str:
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(error["msg"].removeprefix("Value error, ") for error in errors)

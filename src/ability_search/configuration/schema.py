@@ -1,0 +1,371 @@
+"""Every tunable of the product: its type, default, unit, bounds and description.
+
+One group a concern. The name of a setting is its group's prefix and its attribute joined by ``_``
+(an attribute may name another key): ``chunk_size`` is ``settings.chunking.size`` in code,
+``search.chunk_size`` in config.yml and ``SEARCH_CHUNK_SIZE`` in the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ByteSize, SecretStr, field_validator, model_validator
+
+from ability_search.configuration.fields import (
+    KIB,
+    MIB,
+    Group,
+    HttpUrl,
+    Url,
+    WebSocketUrl,
+    setting,
+)
+
+
+class Chunking(Group):
+    """How texts are cut."""
+
+    prefix = "chunk_"
+    size: int = setting(500, about="Most tokens in a chunk.", unit="tokens", ge=16, le=8192)
+    overlap: int = setting(
+        50, about="Tokens that neighbouring sliding windows share.", unit="tokens", ge=0, le=4096
+    )
+    strategy: Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"] = (
+        setting("auto", about="How a text is cut where the call does not say.")
+    )
+    tokenizer: Path | None = setting(
+        None,
+        key="tokenizer",
+        about="tokenizer.json of the embedding model, to count tokens as it does.",
+        default_text="an estimate",
+    )
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Chunking:
+        if self.overlap >= self.size:
+            raise ValueError("chunk_overlap must be smaller than chunk_size")
+        return self
+
+
+class Embedding(Group):
+    """Where vectors come from."""
+
+    prefix = "embedding_"
+    model: str = setting(
+        "nomic-embed-text",
+        about="Model of new collections.",
+        min_length=1,
+        max_length=256,
+    )
+    transport: Literal["api", "broker"] = setting(
+        "broker", about="Ask a model manager on the network, or an OpenAI-compatible API."
+    )
+    api_url: HttpUrl | None = setting(None, about="Base address of that API.")
+    api_key: SecretStr | None = setting(
+        None, key="api_key", about="Key of the API, or of the model manager.", min_length=1
+    )
+    batch_texts: int = setting(64, about="Most texts in a request.", unit="texts", ge=1, le=2048)
+    batch_bytes: ByteSize = setting(
+        ByteSize(MIB), about="Most text in a request.", unit="bytes", ge=KIB, le=16 * MIB
+    )
+    concurrency: int = setting(
+        2, about="Requests of an indexing call in flight.", unit="requests", ge=1, le=64
+    )
+    timeout: float = setting(
+        60.0, about="Longest wait for one request.", unit="seconds", gt=0, le=3600
+    )
+    query_timeout: float = setting(
+        10.0,
+        about="Longest wait for a query's vector, further tries included.",
+        unit="seconds",
+        gt=0,
+        le=3600,
+    )
+    max_tokens: int | None = setting(
+        None,
+        about="Longest text the model reads; chunks are cut no longer.",
+        unit="tokens",
+        ge=16,
+        le=1_000_000,
+        default_text="not known",
+    )
+    attempts: int = setting(
+        5, about="Tries of a request that failed for a passing reason.", unit="tries", ge=1, le=20
+    )
+    breaker_failures: int = setting(
+        5,
+        about="Failures in a row after which requests fail at once.",
+        unit="failures",
+        ge=1,
+        le=1000,
+    )
+    breaker_reset: float = setting(
+        30.0, about="Pause until such a request is tried again.", unit="seconds", gt=0, le=3600
+    )
+
+
+class Database(Group):
+    """How the database ability is used."""
+
+    prefix = "database_"
+    name: str = setting(
+        "kadi_memory",
+        key="database",
+        about="Database that holds the collections.",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+    )
+    timeout: float = setting(
+        30.0, about="Longest wait for one statement.", unit="seconds", gt=0, le=3600
+    )
+    write_group_bytes: ByteSize = setting(
+        ByteSize(4 * MIB),
+        about="Most data in one transaction, unless one source alone is larger.",
+        unit="bytes",
+        ge=64 * KIB,
+        le=16 * MIB,
+    )
+    write_group_chunks: int = setting(
+        500,
+        about="Most chunks in one transaction, unless one source alone has more.",
+        unit="chunks",
+        ge=1,
+        le=5000,
+    )
+
+
+class Limits(Group):
+    """What a call may ask for."""
+
+    prefix = "max_"
+    batch_documents: int = setting(
+        1000, about="Documents in one search-index call.", unit="documents", ge=1, le=100_000
+    )
+    batch_bytes: ByteSize = setting(
+        ByteSize(24 * MIB), about="All documents of a call.", unit="bytes", ge=KIB, le=1024 * MIB
+    )
+    document_bytes: ByteSize = setting(
+        ByteSize(10 * MIB), about="One document.", unit="bytes", ge=KIB, le=1024 * MIB
+    )
+    file_bytes: ByteSize = setting(
+        ByteSize(10 * MIB),
+        about="One file of search-index-file; larger ones are skipped.",
+        unit="bytes",
+        ge=KIB,
+        le=1024 * MIB,
+    )
+    query_bytes: ByteSize = setting(
+        ByteSize(128 * KIB), about="A query.", unit="bytes", ge=256, le=16 * MIB
+    )
+    limit: int = setting(1000, about="Results of a query.", unit="results", ge=1, le=10_000)
+    filter_depth: int = setting(8, about="Nesting of a filter.", unit="levels", ge=1, le=64)
+    filter_nodes: int = setting(
+        256, about="Conditions in a filter.", unit="conditions", ge=1, le=10_000
+    )
+    concurrent_calls: int = setting(
+        32,
+        about="Calls in progress; further ones are told to come back.",
+        unit="calls",
+        ge=1,
+        le=10_000,
+    )
+    message_bytes: ByteSize = setting(
+        ByteSize(32 * MIB),
+        about="A message on the network.",
+        unit="bytes",
+        ge=64 * KIB,
+        le=1024 * MIB,
+    )
+
+    @model_validator(mode="after")
+    def _sizes_nest(self) -> Limits:
+        if self.document_bytes > self.batch_bytes:
+            raise ValueError("max_document_bytes must not exceed max_batch_bytes")
+        if self.batch_bytes > self.message_bytes:
+            raise ValueError("max_batch_bytes must not exceed max_message_bytes")
+        return self
+
+
+class Ranking(Group):
+    """How candidates are found and ordered."""
+
+    candidates: int = setting(
+        100, about="Candidates that each arm contributes.", unit="chunks", ge=10, le=10_000
+    )
+    ef_search: int = setting(
+        100, about="Beam of the vector search; wider finds more.", unit="chunks", ge=10, le=10_000
+    )
+    scan_below: int = setting(
+        1000,
+        about="Size of a collection below which every vector is compared, which is exact.",
+        unit="chunks",
+        ge=0,
+        le=100_000,
+    )
+    bm25_k1: float = setting(1.2, about="Saturation of a term's frequency.", ge=0, le=10)
+    bm25_b: float = setting(0.75, about="Weight of a text's length.", ge=0, le=1)
+    title_weight: float = setting(
+        1.5, about="Weight of a term in the title; 1 in the text.", ge=0, le=100
+    )
+    fusion: Literal["convex", "rrf"] = setting(
+        "convex", about="How the lists of the arms become one."
+    )
+    fusion_k: float = setting(
+        60.0, about="Rank constant of reciprocal rank fusion.", ge=0, le=10_000
+    )
+    fusion_semantic: float = setting(0.7, about="Weight of the semantic arm.", ge=0, le=100)
+    fusion_keyword: float = setting(0.3, about="Weight of the keyword arm.", ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _some_arm_counts(self) -> Ranking:
+        if self.fusion_semantic + self.fusion_keyword == 0:
+            raise ValueError("fusion_semantic and fusion_keyword must not both be 0")
+        return self
+
+
+class Files(Group):
+    """Files read and written on this machine."""
+
+    allowed_roots: tuple[Path, ...] = setting(
+        about="Directories that search-index-file may read.",
+        default_text="the working directory",
+        min_length=1,
+    )
+    data_dir: Path = setting(
+        about="Databases of the local stack.",
+        default_text="$XDG_DATA_HOME/ability-search",
+    )
+    cache_dir: Path = setting(
+        about="Models, built or fetched.",
+        default_text="$XDG_CACHE_HOME/ability-search",
+    )
+    identity_file: Path = setting(
+        about="Key that brokers know this worker by; made at first start.",
+        default_text="$XDG_CONFIG_HOME/ability-search/identity.pem",
+    )
+    secret_key_file: Path = setting(
+        about="Key that secrets.toml is encrypted with; made by `secret set`.",
+        default_text="$XDG_CONFIG_HOME/ability-search/secrets.key",
+    )
+
+
+class Logging(Group):
+    """What is logged, on stderr."""
+
+    prefix = "log_"
+    level: Literal["debug", "info", "warning", "error"] = setting("info", about="Least severity.")
+    format: Literal["pretty", "json"] = setting("pretty", about="For people or for collectors.")
+
+    @field_validator("level", "format", mode="before")
+    @classmethod
+    def _ignore_case(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+
+class Broker(Group):
+    """The broker that the worker, the database ability and the model manager connect to."""
+
+    url: WebSocketUrl = setting(
+        Url("ws://localhost:8080/kadi"),
+        env=("BROKER_URL", "KADI_BROKER_URL"),
+        home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
+        about="Address of the broker.",
+    )
+    networks: tuple[str, ...] = setting(
+        ("global",),
+        env=("BROKER_NETWORKS", "KADI_BROKER_NETWORKS"),
+        home="config.toml `[broker.<name>] NETWORKS`, agent.json `networks`",
+        about="Networks to join on it.",
+        min_length=1,
+    )
+    name: str = "local"
+    """Entry that was chosen."""
+    mode: str = "native"
+    """``MODE`` of that entry, lower case; this client knows only ``native``, a plain WebSocket."""
+
+
+class LocalBroker(Group):
+    """The broker of the local stack."""
+
+    prefix = "local_broker_"
+    host: str = setting("127.0.0.1", about="Address it listens on.", min_length=1)
+    port: int = setting(8080, about="Port it listens on; 0 takes a free one.", ge=0, le=65535)
+
+
+class Models(Group):
+    """The model manager of the local stack."""
+
+    prefix = "model_"
+    precision: Literal["auto", "fp32", "int8"] = setting(
+        "auto", about="Numbers that local models calculate with."
+    )
+    dirs: tuple[str, ...] = setting(
+        (),
+        about="Directories with an ONNX model and its tokenizer.json, each `PATH` or `NAME=PATH`.",
+        named_paths=True,
+    )
+    threads: int | None = setting(
+        None,
+        about="Threads that embed documents.",
+        unit="threads",
+        ge=1,
+        le=256,
+        default_text="one per core",
+    )
+    upstream_url: HttpUrl | None = setting(
+        None, about="OpenAI-compatible server that serves further models."
+    )
+    upstream_names: tuple[str, ...] = setting((), about="Models that are passed on to it.")
+    upstream_api_key: SecretStr | None = setting(None, about="Its key.", min_length=1)
+    http_host: str = setting(
+        "127.0.0.1", about="Address of the embeddings API over HTTP.", min_length=1
+    )
+    http_port: int = setting(8090, about="Its port; 0 takes a free one.", ge=0, le=65535)
+    http_token: SecretStr | None = setting(
+        None,
+        about="Bearer token its callers must show; required unless it listens on loopback only.",
+        min_length=1,
+    )
+
+
+class Arcadedb(Group):
+    """The database ability of the local stack."""
+
+    prefix = "arcadedb_"
+    backend: Literal["embedded", "http"] = setting(
+        "embedded", about="Engine in the process, or a server or cluster over HTTP."
+    )
+    heap: ByteSize | None = setting(
+        None,
+        about="Memory of the embedded engine.",
+        unit="bytes",
+        ge=128 * MIB,
+        le=1024 * 1024 * MIB,
+        default_text="by the machine's memory",
+    )
+    urls: tuple[HttpUrl, ...] = setting(
+        (), about="Addresses of the server, or of each server of a cluster."
+    )
+    user: str = setting("root", about="User on the server.", min_length=1)
+    password: SecretStr | None = setting(None, about="Password of that user.", min_length=1)
+
+    @model_validator(mode="after")
+    def _http_has_an_address(self) -> Arcadedb:
+        if self.backend == "http" and not self.urls:
+            raise ValueError("arcadedb_urls must be set, as arcadedb_backend is http")
+        return self
+
+
+GROUPS: dict[str, type[Group]] = {
+    "chunking": Chunking,
+    "embedding": Embedding,
+    "database": Database,
+    "limits": Limits,
+    "ranking": Ranking,
+    "files": Files,
+    "logging": Logging,
+    "broker": Broker,
+    "local_broker": LocalBroker,
+    "models": Models,
+    "arcadedb": Arcadedb,
+}

@@ -1,0 +1,110 @@
+"""The files that settings are read from, found by walking up from a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ability_search.errors import ConfigurationError
+
+
+def find_upward(name: str, start: Path) -> Path | None:
+    """The file of that name in ``start`` or the nearest directory above it."""
+    for directory in (start, *start.parents):
+        candidate = directory / name
+        if os.path.isfile(candidate):
+            return candidate
+    return None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; an empty file is an empty mapping.
+
+    Raises:
+        ConfigurationError: if it cannot be read, or gives a key twice.
+    """
+    try:
+        document = yaml.load(_read(path), Loader=_UniqueKeyLoader)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise ConfigurationError(f"{path}: not valid YAML{where}: {exc.problem}") from exc
+    except (yaml.YAMLError, ValueError) as exc:
+        raise ConfigurationError(f"{path}: not valid YAML") from exc
+    return _mapping(document if document is not None else {}, path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigurationError: if it cannot be read.
+    """
+    try:
+        return tomllib.loads(_read(path))
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigurationError(f"{path}: not valid TOML: {exc}") from exc
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        ConfigurationError: if it cannot be read.
+    """
+    try:
+        return _mapping(json.loads(_read(path)), path)
+    except json.JSONDecodeError as exc:
+        where = f"line {exc.lineno}, column {exc.colno}"
+        raise ConfigurationError(f"{path}: not valid JSON ({where}): {exc.msg}") from exc
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as exc:
+        raise ConfigurationError(f"{path}: cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{path}: not UTF-8 (byte {exc.start})") from exc
+
+
+def _mapping(document: object, path: Path) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path}: expected keys with values at the top")
+    return document
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """PyYAML lets the last of two equal keys win; here the second is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+                continue
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} is given twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def section(document: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """The table ``name`` of a document; empty where it is missing or has no value.
+
+    Raises:
+        ConfigurationError: if it holds something else.
+    """
+    value = document.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{path}: {name} must hold keys with values")
+    return value

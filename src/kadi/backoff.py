@@ -1,0 +1,38 @@
+"""How long to wait before the next attempt to connect."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+
+class Backoff:
+    """Exponential backoff with full jitter.
+
+    The n-th attempt in a row waits a uniformly random time between 0 and
+    ``min(cap, base * 2**n)`` seconds, as in Brooker, "Exponential Backoff And Jitter", AWS
+    Architecture Blog, 2015. A connection that lived for ``stable`` seconds starts the count anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: float = 0.25,
+        cap: float = 30.0,
+        stable: float = 60.0,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._base = base
+        self._cap = cap
+        self._stable = stable
+        self._uniform = uniform
+        self._attempts = 0
+
+    def delay(self, lived: float) -> float:
+        """Seconds to wait after a connection that lived for ``lived`` seconds, 0 if none came."""
+        if lived >= self._stable:
+            self._attempts = 0
+        # 2**32 times any sensible base is beyond any sensible cap, and still a float.
+        ceiling = min(self._cap, self._base * 2.0 ** min(self._attempts, 32))
+        self._attempts += 1
+        return self._uniform(0.0, ceiling)

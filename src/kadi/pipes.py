@@ -1,0 +1,143 @@
+"""Blocking byte streams, read and written in threads of their own.
+
+A pipe could be watched by the event loop, a regular file cannot, and switching a terminal to
+non-blocking switches the shell and our own standard error with it. Threads do for all of them.
+They are daemons: one that is stuck in the operating system does not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import select
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES = 64 * 1024
+UNREAD_PIECES = 16
+FINISH_SECONDS = 5.0
+
+
+class PipeReader:
+    """Pieces of a stream as they come; reads at most ``UNREAD_PIECES`` pieces ahead.
+
+    Works on a duplicate of ``fd``, which the owner may close at any time.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = os.dup(fd)
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self._room = threading.Semaphore(UNREAD_PIECES)
+        self._stopped = False
+        threading.Thread(target=self._read, name="kadi-stdin", daemon=True).start()
+
+    async def next(self) -> bytes:
+        """The next piece; empty at the end of the stream and after :meth:`stop`."""
+        if self._stopped and self._pieces.empty():
+            return b""
+        piece = await self._pieces.get()
+        self._room.release()
+        return piece
+
+    def stop(self) -> None:
+        """End the stream on this side, waking whoever waits for the next piece."""
+        self._stopped = True
+        self._pieces.put_nowait(b"")
+        self._room.release()
+
+    def _read(self) -> None:
+        piece = b"-"
+        try:
+            while piece:
+                self._room.acquire()
+                if self._stopped:
+                    return
+                piece = self._read_piece()
+                self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+        except RuntimeError:
+            logger.debug("the event loop has gone before the input ended")
+        finally:
+            os.close(self._fd)
+
+    def _read_piece(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._fd, PIECE_BYTES)
+            except BlockingIOError:
+                select.select([self._fd], [], [])
+            except OSError as exc:
+                logger.warning("input lost: %s", exc)
+                return b""
+
+
+class PipeWriter:
+    """Writes in the order given. ``on_broken`` is called once when the other end has gone.
+
+    Works on a duplicate of ``fd``, which is closed once everything is written.
+    """
+
+    def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
+        self._fd = os.dup(fd)
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[tuple[bytes, asyncio.Future[None] | None] | None] = (
+            queue.SimpleQueue()
+        )
+        self._finished = asyncio.Event()
+        self.broken = False
+        threading.Thread(target=self._write, name="kadi-stdout", daemon=True).start()
+
+    def put(self, data: bytes) -> None:
+        """Have bytes written, without waiting."""
+        self._queue.put((data, None))
+
+    async def write(self, data: bytes) -> None:
+        """Have bytes written and wait until they are, or until the other end has gone."""
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put((data, written))
+        await written
+
+    async def finish(self) -> None:
+        """Write what is queued, unless the other end takes too long to read it."""
+        self._queue.put(None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._finished.wait()
+
+    def _write(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                data, written = item
+                if not self.broken:
+                    self._write_all(data)
+                if written is not None:
+                    self._loop.call_soon_threadsafe(_settle, written)
+            self._loop.call_soon_threadsafe(self._finished.set)
+        except RuntimeError:
+            logger.debug("the event loop has gone before the output was written")
+        finally:
+            os.close(self._fd)
+
+    def _write_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:
+                select.select([], [self._fd], [])
+            except OSError as exc:
+                logger.warning("output lost: %s", exc)
+                self.broken = True
+                self._loop.call_soon_threadsafe(self._on_broken)
+                return
+
+
+def _settle(written: asyncio.Future[None]) -> None:
+    if not written.done():
+        written.set_result(None)
