@@ -1,0 +1,253 @@
+"""Where a text may be cut: lines, paragraphs, sentences, words, and what a reader sees as one sign.
+
+Spans are pairs of character offsets, without surrounding whitespace unless said otherwise, in
+order, never blank and never overlapping; what lies between two spans is whitespace.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+Span = tuple[int, int]
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+_BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[^\S\r\n]*(?:\r\n?|\n))+|\u2029")
+_SHOWN = re.compile(r"\S")
+_WORD = re.compile(r"\S+")
+_PIECE = re.compile(r"\w+[^\w\s]*|[^\w\s]+")
+
+# The look-behind lets a run of marks be tried once only, from its beginning.
+_SENTENCE_END = re.compile(
+    r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u2019\u201d\u00bb)\]]*+\s+"
+    r"|[\u3002\uff01\uff1f\uff0e\uff61\u061f\u06d4\u0964]++[\u300d\u300f\u2019\u201d\uff09\u3011\u3009\u300b]*+\s*"
+)
+_LAST_WORD = re.compile(r"[\w.]+\Z")
+_ABBREVIATIONS = frozenset(
+    re.findall(
+        r"\S+",
+        "al approx bzw ca cf ch dept dr ed eds e.g eq est etc fig figs gen i.e inc jr ltd max min"
+        " mr mrs ms no nos nr op p pp prof ref resp sec sr st u.a u.s usw vgl viz vol vs z.b",
+    )
+)
+_LONGEST_ABBREVIATION = max(map(len, _ABBREVIATIONS))
+
+
+class Lines:
+    """Line numbers of a text. CR LF, LF and CR end a line, as in CommonMark."""
+
+    def __init__(self, text: str) -> None:
+        self.starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
+        """Offset at which each line begins; a final newline begins an empty last line."""
+        self._length = len(text)
+
+    def number(self, offset: int) -> int:
+        """Number of the line that holds ``offset``, from 1."""
+        return bisect_right(self.starts, offset)
+
+    def offset(self, index: int) -> int:
+        """Where the line of this index (from 0) begins; the length of the text beyond the last."""
+        return self.starts[index] if index < len(self.starts) else self._length
+
+
+def trim(text: str, start: int, end: int) -> Span:
+    """The span without the whitespace around it; empty at its end if there is nothing else."""
+    body = text[start:end]
+    kept = body.lstrip()
+    return end - len(kept), end - len(kept) + len(kept.rstrip())
+
+
+def trim_lines(text: str, start: int, end: int) -> Span:
+    """The span without blank lines around it and space at its end; indentation stays."""
+    first, last = trim(text, start, end)
+    indent = first
+    while first < last and indent > start and text[indent - 1] in " \t":
+        indent -= 1
+    at_line_start = indent == 0 or text[indent - 1] in "\r\n"
+    return (indent if at_line_start else first), last
+
+
+def between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
+    """The spans that ``cuts`` (ascending offsets) make of ``start`` to ``end``, trimmed."""
+    for cut in (*cuts, end):
+        span = trim(text, start, cut)
+        if span[0] < span[1]:
+            yield span
+        start = cut
+
+
+def paragraphs(text: str, start: int, end: int) -> Iterator[Span]:
+    """What blank lines (or U+2029) separate."""
+    return between(
+        text, start, end, [match.end() for match in _BLANK_LINES.finditer(text, start, end)]
+    )
+
+
+def line_groups(text: str, start: int, end: int) -> Iterator[Span]:
+    """What blank lines separate, with the indentation of each first line."""
+    for match_end in [*(m.end() for m in _BLANK_LINES.finditer(text, start, end)), end]:
+        span = trim_lines(text, start, match_end)
+        if span[0] < span[1]:
+            yield span
+        start = match_end
+
+
+def lines(text: str, start: int, end: int) -> Iterator[Span]:
+    """Lines that are not blank, with their indentation."""
+    for match_end in [*(m.end() for m in _NEWLINE.finditer(text, start, end)), end]:
+        span = trim_lines(text, start, match_end)
+        if span[0] < span[1]:
+            yield span
+        start = match_end
+
+
+def words(text: str, start: int, end: int) -> Iterator[Span]:
+    """What whitespace separates."""
+    return (match.span() for match in _WORD.finditer(text, start, end))
+
+
+def sentences(text: str, start: int, end: int) -> Iterator[Span]:
+    """Sentences by their closing marks.
+
+    A full stop ends none after an abbreviation, an initial or an ordinal of one or two digits,
+    nor before a small letter. Chinese and Japanese marks need no space after them.
+    """
+    return between(
+        text,
+        start,
+        end,
+        [m.end() for m in _SENTENCE_END.finditer(text, start, end) if _ends_sentence(text, m)],
+    )
+
+
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    if match.end() < len(text) and text[match.end()].islower():
+        return False
+    if match[0][0] != "." or not match[0][1].isspace():
+        return True
+    stop = match.start()
+    before = _LAST_WORD.search(text[max(0, stop - _LONGEST_ABBREVIATION - 1) : stop])
+    if before is None:
+        return True
+    word = before[0]
+    is_initial = len(word) == 1 and word.isupper()
+    is_ordinal = len(word) <= 2 and word.isdecimal()
+    return not (is_initial or is_ordinal or word.lower() in _ABBREVIATIONS)
+
+
+def cut_before(text: str, start: int, limit: int) -> int:
+    """The best place to cut at or before ``limit``, after ``start``.
+
+    Whitespace if there is any in the second half, else the edge of a word, else between two
+    signs, else (one sign fills the span) ``limit`` itself. ``start < limit <= len(text)``.
+    """
+    if limit == len(text) or text[limit].isspace():
+        return limit
+    middle = start + (limit - start) // 2
+    last_word = text[middle:limit].rsplit(None, 1)[-1:]
+    word_start = limit - len(last_word[0]) if last_word and not text[limit - 1].isspace() else limit
+    if word_start > middle and text[word_start - 1].isspace():
+        return word_start
+    for place in (_last_piece(text, middle, limit), limit):
+        found = sign_before(text, start, place)
+        if found > start:
+            return found
+    return limit
+
+
+def _last_piece(text: str, middle: int, limit: int) -> int:
+    """Where the last piece that reaches ``limit`` begins, if it does so after ``middle``."""
+    begin = limit
+    for match in _PIECE.finditer(text, middle, min(limit + 1, len(text))):
+        if match.start() > middle and match.start() <= limit:
+            begin = match.start()
+    return begin
+
+
+def cut_after(text: str, start: int, end: int) -> int:
+    """Where a word begins at or after ``start`` and before ``end``, else the next sign."""
+    if start == 0 or text[start - 1].isspace() or text[start].isspace():
+        return start
+    rest = text[start:end].split(None, 1)
+    if len(rest) == 2:
+        return end - len(text[start:end][len(rest[0]) :].lstrip())
+    return sign_after(text, 0, start, end)
+
+
+def sign_before(text: str, start: int, limit: int) -> int:
+    """The last edge between two signs at or before ``limit``; ``start`` if there is none."""
+    place = limit
+    while place > start and not is_sign_edge(text, place, start):
+        place -= 1
+    return place
+
+
+def sign_after(text: str, floor: int, start: int, limit: int) -> int:
+    """The first edge between two signs from ``start`` on; ``limit`` if none is before it."""
+    place = start
+    while place < limit and not is_sign_edge(text, place, floor):
+        place += 1
+    return place
+
+
+def skip_space(text: str, start: int, end: int) -> int:
+    """Offset of the first character that is not whitespace; ``end`` if there is none."""
+    found = _SHOWN.search(text, start, end)
+    return found.start() if found else end
+
+
+_JOINER = "\u200d"
+_REGIONAL = ("\U0001f1e6", "\U0001f1ff")
+_LONGEST_FLAG_RUN = 256
+
+
+def is_sign_edge(text: str, place: int, floor: int) -> bool:
+    """Whether what a reader sees as one sign ends at ``place``.
+
+    Keeps together, after Unicode Annex 29: CR LF, a base with its combining marks and variation
+    selectors, emoji sequences (joiners, skin tones, tags), the two halves of a flag, conjoining
+    jamo, and the two halves of a surrogate pair. ``floor`` is where the text is known to be whole.
+    """
+    if place <= floor or place >= len(text):
+        return True
+    before, here = text[place - 1], text[place]
+    if here < "\u0300":
+        return not (before == _JOINER or (before == "\r" and here == "\n"))
+    if before == _JOINER or _extends(here):
+        return False
+    if _REGIONAL[0] <= here <= _REGIONAL[1]:
+        return not _is_odd_flag(text, place, floor)
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= here <= "\udfff":
+        return False
+    return not _joins_jamo(before, here)
+
+
+def _extends(char: str) -> bool:
+    return (
+        char in (_JOINER, "\u200c")
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or "\U000e0020" <= char <= "\U000e007f"
+        or unicodedata.category(char) in ("Mn", "Me", "Mc")
+    )
+
+
+def _is_odd_flag(text: str, place: int, floor: int) -> bool:
+    first = place
+    lowest = max(floor, place - _LONGEST_FLAG_RUN)
+    while first > lowest and _REGIONAL[0] <= text[first - 1] <= _REGIONAL[1]:
+        first -= 1
+    return (place - first) % 2 == 1
+
+
+def _joins_jamo(before: str, here: str) -> bool:
+    if "\u1160" <= here <= "\u11a7":
+        return "\u1100" <= before <= "\u11a7" or _is_open_syllable(before)
+    if "\u11a8" <= here <= "\u11ff":
+        return "\u1160" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3"
+    return "\u1100" <= here <= "\u115f" and "\u1100" <= before <= "\u115f"
+
+
+def _is_open_syllable(char: str) -> bool:
+    return "\uac00" <= char <= "\ud7a3" and (ord(char) - 0xAC00) % 28 == 0

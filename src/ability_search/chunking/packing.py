@@ -1,0 +1,267 @@
+"""Fills chunks: spans of a text are put together up to a limit, and cut finer where one exceeds it.
+
+A strategy says what the units of a text are and how each may be cut further. Packing goes through
+them once. A chunk ends at the coarsest boundary in its second half, so that a paragraph is not
+torn to fill the chunk before it, and at the latest one among equals.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ability_search.chunking import boundaries
+from ability_search.chunking.boundaries import Lines, Span
+from ability_search.chunking.tokens import TokenCounter
+from ability_search.documents import Passage
+
+CHARS_PER_TOKEN = 10
+"""No chunk has more characters than this for each token it may have.
+
+A word its vocabulary cannot spell is one token to WordPiece, and whitespace is none, however long;
+prose has three to five characters a token.
+"""
+
+# Boundaries from coarse to fine. Structure deeper than a block counts up from ITEM.
+BLOCK = 0
+ITEM = 1
+SENTENCE = 100
+LINE = 101
+WORD = 102
+FRAGMENT = 103
+GLUE = 200
+"""Before what belongs to the unit in front of it, such as the text under a heading."""
+
+_FRAGMENTS_PER_CHUNK = 8
+
+
+class Ruler:
+    """Lengths within one text, measured once.
+
+    ``fits`` and ``furthest`` go by the tokens of the whole text, which is exact wherever no word is
+    cut; ``count`` counts what is cut out.
+    """
+
+    def __init__(self, text: str, counter: TokenCounter, max_tokens: int) -> None:
+        self.text = text
+        self.max_tokens = max_tokens
+        self.max_chars = max_tokens * CHARS_PER_TOKEN
+        self._counter = counter
+        self._sums = counter.cumulative(text)
+
+    def estimate(self, start: int, end: int) -> int:
+        """Tokens from ``start`` to ``end`` by the sums over the whole text."""
+        return int(self._sums[end] - self._sums[start])
+
+    def fits(self, start: int, end: int) -> bool:
+        """Whether a chunk may hold this span, as far as the sums tell."""
+        return end - start <= self.max_chars and self.estimate(start, end) <= self.max_tokens
+
+    def furthest(self, start: int, tokens: int) -> int:
+        """The last offset that a span from ``start`` with so many tokens may end at."""
+        end = int(np.searchsorted(self._sums, self._sums[start] + tokens, side="right")) - 1
+        return max(start, min(end, start + tokens * CHARS_PER_TOKEN))
+
+    def earliest(self, end: int, tokens: int) -> int:
+        """The first offset that a span up to ``end`` with so many tokens may begin at."""
+        start = int(np.searchsorted(self._sums, self._sums[end] - tokens, side="left"))
+        return min(end, max(start, end - tokens * CHARS_PER_TOKEN))
+
+    def count(self, start: int, end: int) -> int:
+        """Tokens of the span when it stands alone."""
+        return self._counter.count(self.text[start:end])
+
+    def overrun(self, start: int, end: int) -> tuple[int, float]:
+        """The count of the span, and the part of it that may be kept (at least 1 if it fits)."""
+        tokens = self.count(start, end)
+        room = self.max_chars / max(1, end - start)
+        return tokens, min(room, self.max_tokens / tokens if tokens else room)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A way to cut a span finer, and how coarse the boundaries are that it makes."""
+
+    rank: int
+    spans: Callable[[Ruler, int, int], Iterable[Span]]
+
+
+class Unit(NamedTuple):
+    """A span that stays whole if it fits; ``cuts`` are tried in turn if it does not.
+
+    A tuple and no dataclass: a megabyte of words makes 200,000 of them.
+    """
+
+    start: int
+    end: int
+    rank: int
+    cuts: tuple[Cut, ...]
+    path: tuple[str, ...] = ()
+    """Names of what it lies in, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A chunk: its span, its tokens, and the path that all of its units share."""
+
+    start: int
+    end: int
+    tokens: int
+    path: tuple[str, ...]
+
+
+def fragments(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    """Parts of an unbroken run, small enough to fill a chunk well with several of them."""
+    size = max(1, ruler.max_tokens // _FRAGMENTS_PER_CHUNK)
+    while start < end:
+        limit = min(end, max(start + 1, ruler.furthest(start, size)))
+        cut = limit if limit == end else boundaries.cut_before(ruler.text, start, limit)
+        if not boundaries.is_sign_edge(ruler.text, cut, start):
+            # One sign is longer than a fragment: it stays whole as far as a chunk can hold it.
+            furthest = min(end, max(cut, ruler.furthest(start, ruler.max_tokens)))
+            cut = boundaries.sign_after(ruler.text, start, cut, furthest)
+        yield start, cut
+        start = cut
+
+
+def _of_text(spans: Callable[[str, int, int], Iterable[Span]]) -> Callable[..., Iterable[Span]]:
+    return lambda ruler, start, end: spans(ruler.text, start, end)
+
+
+BY_PARAGRAPH = Cut(BLOCK, _of_text(boundaries.paragraphs))
+BY_SENTENCE = Cut(SENTENCE, _of_text(boundaries.sentences))
+BY_LINE = Cut(LINE, _of_text(boundaries.lines))
+BY_WORD = Cut(WORD, _of_text(boundaries.words))
+BY_FRAGMENT = Cut(FRAGMENT, fragments)
+
+PROSE = (BY_SENTENCE, BY_LINE, BY_WORD, BY_FRAGMENT)
+VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
+
+
+def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
+    """Put units together into chunks.
+
+    Args:
+        ruler: measures the text and knows the limit.
+        units: in order, not overlapping, none blank.
+
+    Yields:
+        Chunks in order. None counts more than the limit, except a single character that alone
+        does (a tokenizer may spell one character with several tokens).
+    """
+    return _fill(ruler, [part for unit in units for part in _flatten(ruler, unit)])
+
+
+def _fill(ruler: Ruler, queue: Sequence[Unit]) -> Iterator[Packed]:
+    ends = [unit.end for unit in queue]
+    at = 0
+    while at < len(queue):
+        start = queue[at].start
+        stop = _choose(ruler, queue, ends, at)
+        tokens, kept = ruler.overrun(start, ends[stop - 1])
+        while kept < 1 and stop > at + 1:
+            # Counted alone, the span is longer than within its text: give back as much as is over.
+            stop = at + max(1, min(stop - at - 1, int((stop - at) * kept)))
+            tokens, kept = ruler.overrun(start, ends[stop - 1])
+        if kept < 1 and ends[at] - start > 1:
+            yield from _fill(ruler, _refine(ruler, queue[at]))
+        else:
+            yield Packed(start, ends[stop - 1], tokens, _common_path(queue[at:stop]))
+        at = stop
+
+
+def _choose(ruler: Ruler, queue: Sequence[Unit], ends: Sequence[int], at: int) -> int:
+    """Index after the last unit of the chunk that begins with unit ``at``."""
+    start = queue[at].start
+    stop = max(at + 1, bisect_right(ends, ruler.furthest(start, ruler.max_tokens), lo=at))
+    if stop == len(queue) or stop == at + 1:
+        return stop
+    half = ruler.furthest(start, ruler.max_tokens // 2)
+    best = stop
+    for index in range(stop - 1, at, -1):
+        too_early = ends[index - 1] < half
+        if too_early and queue[best].rank != GLUE:
+            break
+        if queue[index].rank < queue[best].rank:
+            best = index
+        if queue[best].rank == BLOCK:
+            break
+    return best
+
+
+def _flatten(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
+    """The unit, or the parts it must be cut into to fit."""
+    if ruler.fits(unit.start, unit.end) or not unit.cuts:
+        yield unit
+        return
+    for part in cut_unit(ruler, unit):
+        yield from _flatten(ruler, part)
+
+
+def cut_unit(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
+    """The parts that the first of its cuts makes of a unit; the others are left to them."""
+    cut, finer = unit.cuts[0], unit.cuts[1:]
+    rank = unit.rank
+    for start, end in cut.spans(ruler, unit.start, unit.end):
+        yield Unit(start, end, rank, finer, unit.path)
+        rank = cut.rank
+
+
+def _refine(ruler: Ruler, unit: Unit) -> list[Unit]:
+    """Two or more parts of a unit that turned out too long; it has at least two characters."""
+    while unit.cuts:
+        parts = list(cut_unit(ruler, unit))
+        if len(parts) > 1:
+            return [fitting for part in parts for fitting in _flatten(ruler, part)]
+        unit = parts[0]
+    middle = (unit.start + unit.end) // 2
+    cut = boundaries.sign_before(ruler.text, unit.start, middle)
+    if cut == unit.start:
+        cut = boundaries.sign_after(ruler.text, unit.start, middle, unit.end)
+    if cut == unit.end:
+        cut = middle
+    return [unit._replace(end=cut), unit._replace(start=cut, rank=FRAGMENT)]
+
+
+def _common_path(units: Sequence[Unit]) -> tuple[str, ...]:
+    path = units[0].path
+    for unit in units[1:]:
+        if unit.path != path:
+            shared = 0
+            while shared < min(len(path), len(unit.path)) and path[shared] == unit.path[shared]:
+                shared += 1
+            path = path[:shared]
+    return path
+
+
+class Passages:
+    """Makes passages of one text from packed chunks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = Lines(text)
+
+    def make(
+        self,
+        packed: Packed,
+        *,
+        breadcrumb: str = "",
+        context: str = "",
+        language: str | None = None,
+    ) -> Passage:
+        """The passage of a chunk, with its lines."""
+        return Passage(
+            content=self.text[packed.start : packed.end],
+            start=packed.start,
+            end=packed.end,
+            tokens=packed.tokens,
+            start_line=self.lines.number(packed.start),
+            end_line=self.lines.number(packed.end - 1),
+            breadcrumb=breadcrumb,
+            context=context,
+            language=language,
+        )

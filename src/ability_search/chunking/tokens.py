@@ -1,0 +1,193 @@
+"""How long a text is to an embedding model."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ability_search.errors import ConfigurationError
+
+Cumulative = npt.NDArray[np.int32]
+"""Shape (len(text) + 1,): at ``i`` the number of tokens that begin before character ``i``."""
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text, without the special tokens a model puts around its input."""
+
+    def count(self, text: str) -> int:
+        """Number of tokens of ``text``; 0 for the empty text."""
+
+    def cumulative(self, text: str) -> Cumulative:
+        """Tokens that begin before each character: never falling, 0 first, the count last.
+
+        The difference between two places is what the text between them would count if it were
+        cut out there; exactly so where the cut meets no word, about so elsewhere.
+        """
+
+
+_SPACE, _LOWER, _UPPER, _DIGIT, _SINGLE, _HANGUL = range(6)
+_SPACES_PER_TOKEN = 16
+_LONG_WORD = 32
+_LONG_MIXED_WORD = 12
+
+
+class EstimatedTokens:
+    """Counts without a tokenizer, from classes of characters and lengths of runs.
+
+    The rates are those of the uncased English WordPiece vocabulary (30,522 pieces), which most
+    small embedding models share, set so that the estimate seldom falls below the true count:
+
+    - Latin words: one token up to 5 letters, two up to 9, three up to 12, then three tokens for
+      every five letters. A capital or a digit after a small letter begins another word, which is
+      right for ``camelCase``.
+    - Words over 32 letters, or over 12 with a digit among them (base64, hashes, keys): three
+      tokens for every four characters.
+    - Capitals in a row: two tokens from the third on, another for every three more.
+    - Digits: three tokens for every five.
+    - Everything else that shows (punctuation, symbols, Chinese, Japanese, Cyrillic, Arabic, Thai,
+      combining marks, emoji) is a token a character; a Korean syllable is its two or three jamo.
+    - Whitespace counts from the sixteenth character of a run on, one token for sixteen.
+
+    A word of a thousand letters counts 750 tokens, though WordPiece gives up on it as unknown.
+    """
+
+    def count(self, text: str) -> int:
+        """Estimated number of tokens of ``text``."""
+        return int(_weights(text).sum())
+
+    def cumulative(self, text: str) -> Cumulative:
+        """Estimated tokens that begin before each character of ``text``."""
+        result = np.zeros(len(text) + 1, dtype=np.int32)
+        np.cumsum(_weights(text), out=result[1:])
+        return result
+
+
+def _weights(text: str) -> npt.NDArray[np.int32]:
+    """Tokens that begin at each character."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    if not len(codes):
+        return np.zeros(0, dtype=np.int32)
+    kinds = _kinds()[np.minimum(codes, 0xFFFF)]
+    before, here = kinds[:-1], kinds[1:]
+    at = _places((here != before) & ~((before == _UPPER) & (here == _LOWER)))
+
+    three_of_five = (at * 3) % 5 < 3
+    small = (at == 0) | (at == 5) | (at == 9) | ((at >= 12) & three_of_five)
+    weights = np.ones(len(kinds), dtype=np.int32)
+    for kind, counts in (
+        (_SPACE, at % _SPACES_PER_TOKEN == _SPACES_PER_TOKEN - 1),
+        (_LOWER, small),
+        (_UPPER, (at == 0) | (at % 3 == 2)),
+        (_DIGIT, three_of_five),
+    ):
+        np.copyto(weights, counts, where=kinds == kind, casting="unsafe")
+    _weigh_random(weights, kinds)
+    hangul = kinds == _HANGUL
+    if hangul.any():
+        has_final = (codes[hangul] - 0xAC00) % 28 != 0
+        weights[hangul] = 2 + has_final
+    return weights
+
+
+def _weigh_random(weights: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8]) -> None:
+    """Raise the weights of long words that no vocabulary has pieces for."""
+    if len(kinds) <= _LONG_MIXED_WORD:
+        return
+    in_word = np.zeros(len(kinds) + 2, dtype=bool)
+    in_word[1:-1] = (kinds == _LOWER) | (kinds == _UPPER) | (kinds == _DIGIT)
+    edges = np.flatnonzero(in_word[1:] != in_word[:-1])
+    starts, ends = edges[::2], edges[1::2]
+    digits = np.concatenate(([0], np.cumsum(kinds == _DIGIT)))
+    has_digit = digits[ends] > digits[starts]
+    length = ends - starts
+    chosen = (length > _LONG_WORD) | ((length > _LONG_MIXED_WORD) & has_digit)
+    for start, end in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True):
+        weights[start:end] = np.arange(end - start) % 4 < 3
+
+
+def _places(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Place of each character within its run; ``changes`` says between which a run ends."""
+    places = np.arange(len(changes) + 1)
+    begins = np.concatenate(([True], changes))
+    return places - np.maximum.accumulate(np.where(begins, places, 0))
+
+
+@functools.cache
+def _kinds() -> npt.NDArray[np.uint8]:
+    """Class of every code point of the basic plane; the last stands for all beyond it."""
+    kinds = np.full(0x10000, _SINGLE, dtype=np.uint8)
+    for code in range(0x10000):
+        char = chr(code)
+        if char.isspace():
+            kinds[code] = _SPACE
+        elif char.isdecimal():
+            kinds[code] = _DIGIT if code < 0x80 else _SINGLE
+        elif char.isalpha() and _is_latin(char):
+            kinds[code] = _UPPER if char.isupper() else _LOWER
+    kinds[0xAC00:0xD7A4] = _HANGUL
+    return kinds
+
+
+def _is_latin(char: str) -> bool:
+    return unicodedata.name(char, "").startswith("LATIN ")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class TokenizerTokens:
+    """Counts with the tokenizer of the embedding model itself, without its special tokens.
+
+    A model that takes 512 tokens and frames its input with [CLS] and [SEP] has room for 510 of
+    these. Lone surrogates, which no tokenizer takes, are counted as U+FFFD.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Load a ``tokenizer.json``; its truncation and padding are switched off.
+
+        Raises:
+            ConfigurationError: if the ``tokenizers`` package is missing or the file is unusable.
+        """
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as exc:
+            raise ConfigurationError(
+                "counting with a tokenizer.json needs the tokenizers package",
+                hint="Install ability-search[local], or leave the tokenizer out.",
+            ) from exc
+        try:
+            self._tokenizer: Any = Tokenizer.from_file(str(path))
+        except Exception as exc:  # the bindings raise nothing narrower
+            raise ConfigurationError(
+                f"{Path(path).name} is no readable tokenizer: {exc}",
+                hint="Name the tokenizer.json that belongs to the embedding model.",
+            ) from exc
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def count(self, text: str) -> int:
+        """Number of tokens of ``text``."""
+        return len(self._encode(text))
+
+    def cumulative(self, text: str) -> Cumulative:
+        """Tokens that begin before each character of ``text``."""
+        result = np.zeros(len(text) + 1, dtype=np.int32)
+        starts = [start for start, _ in self._encode(text).offsets]
+        begins = np.bincount(np.array(starts, dtype=np.intp), minlength=len(text) + 1)
+        # A token may sit at the very end (an end marker of zero width); it still counts.
+        begins[len(text) - 1 if text else 0] += begins[len(text)] if text else 0
+        np.cumsum(begins[: len(text)], out=result[1:])
+        return result
+
+    def _encode(self, text: str) -> Any:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = _SURROGATE.sub("\ufffd", text)
+        return self._tokenizer.encode(text, add_special_tokens=False)

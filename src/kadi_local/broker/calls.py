@@ -1,0 +1,234 @@
+"""Calls: from a caller to one of a tool's providers, and the answer back."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from kadi.errors import ProtocolError
+from kadi.messages import NULL, Frame, Raw, decode, error_text, notification
+from kadi.messages import request as request_frame
+from kadi_local.broker.deadlines import Deadlines
+from kadi_local.broker.limits import Limits
+from kadi_local.broker.params import AbilityRequest, Cancel, invalid, present, routing_hints
+from kadi_local.broker.registry import Registry
+from kadi_local.broker.session import Refused, Session
+
+log = logging.getLogger(__name__)
+
+_MILLISECONDS = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
+
+    id: str
+    tool: str
+    caller: Session
+    provider: Session
+    started: float
+    timeout: float
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What became of the calls; each is counted as started and later in one other."""
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+    provider_lost: int = 0
+    discarded: int = 0
+    """Answers that came when nobody waited any more; not a fate of a call."""
+
+
+class Calls:
+    """Calls in flight.
+
+    ``prefix`` begins every request id, so that ids of an earlier broker process mean nothing here.
+    """
+
+    __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "counts")
+
+    def __init__(self, limits: Limits, registry: Registry, prefix: str) -> None:
+        self._limits = limits
+        self._registry = registry
+        self._prefix = prefix
+        self._serial = count(1)
+        self._deadlines: Deadlines[Call] = Deadlines()
+        self.counts = CallCounts()
+
+    def start(self, caller: Session, params: AbilityRequest, now: float) -> dict[str, Any]:
+        """Pass a call on to a provider; the answer follows as a notification.
+
+        Raises:
+            Refused: if the request is invalid, nobody offers the tool, or there is no room.
+        """
+        if len(caller.calling) >= self._limits.outstanding:
+            raise Refused(
+                f"too many outstanding calls: {self._limits.outstanding} are allowed a session,"
+                " wait for some of the answers"
+            )
+        timeout = self._timeout(params.timeout)
+        tool_input = params.input
+        candidates = self._candidates(caller, params, tool_input)
+        id_ = f"{self._prefix}-{next(self._serial)}"
+        frame = request_frame(
+            id_,
+            "kadi.ability.request",
+            {
+                "toolName": params.tool,
+                "toolInput": tool_input,
+                "requestId": id_,
+                "timeout": max(1, int(timeout * _MILLISECONDS)),
+            },
+        )
+        provider = self._choose(params.tool, candidates, len(frame))
+        call = Call(id_, params.tool, caller, provider, now, timeout)
+        caller.calling[id_] = provider.serving[id_] = call
+        provider.last_routed = self.counts.started = self.counts.started + 1
+        self._deadlines.set(call, now + timeout)
+        provider.send(frame)
+        return {"status": "pending", "requestId": id_}
+
+    def answer(self, provider: Session, frame: Frame, now: float) -> None:
+        """Pass a provider's answer back; one that nobody waits for is discarded."""
+        call = provider.serving.get(_request_id(frame.id))
+        if call is None:
+            self.counts.discarded += 1
+            return
+        self._forget(call)
+        if present(frame.error):
+            self.counts.failed += 1
+            self._reply_error(call, _error_message(frame.error))
+        else:
+            self.counts.completed += 1
+            self._reply(call, frame.result if present(frame.result) else NULL)
+        log.debug("call %s of %s took %.1f ms", call.id, call.tool, (now - call.started) * 1e3)
+
+    def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
+        """Give up a call of ``caller``; its provider is told, and no answer follows."""
+        call = caller.calling.get(params.request_id)
+        if call is None:
+            return {"status": "unknown", "requestId": params.request_id}
+        self._abandon(call)
+        self.counts.cancelled += 1
+        return {"status": "cancelled", "requestId": call.id}
+
+    def remove(self, session: Session) -> None:
+        """End every call a vanished session took part in."""
+        for call in list(session.serving.values()):
+            self._forget(call)
+            self.counts.provider_lost += 1
+            self._reply_error(
+                call, f"the provider of {call.tool!r} disconnected before it answered"
+            )
+        for call in list(session.calling.values()):
+            self._abandon(call)
+            self.counts.cancelled += 1
+
+    def expire(self, now: float) -> None:
+        """End the calls whose time is up."""
+        for call in self._deadlines.due(now):
+            self._abandon(call)
+            self.counts.timed_out += 1
+            self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
+            log.info("call %s of %s timed out after %g s", call.id, call.tool, call.timeout)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`expire` has something to do next."""
+        return self._deadlines.next()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def _timeout(self, milliseconds: float | None) -> float:
+        if milliseconds is None:
+            return self._limits.default_timeout
+        if not milliseconds > 0:
+            raise invalid("timeout", "must be a positive number of milliseconds")
+        return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
+
+    def _candidates(
+        self, caller: Session, params: AbilityRequest, tool_input: Raw
+    ) -> list[Session]:
+        """Providers the call may go to, at least one."""
+        hints = routing_hints(tool_input)
+        required = [
+            agent
+            for agent in (params.target_agent, hints.require_provider if hints else None)
+            if agent
+        ]
+        candidates = [
+            session
+            for session in self._registry.providers(params.tool, caller)
+            if all(agent in (session.agent_id, session.id) for agent in required)
+        ]
+        if not candidates:
+            by = f" of agent {' and '.join(map(repr, required))}" if required else ""
+            raise Refused(
+                f"no provider{by} for tool {params.tool!r}"
+                f" on the networks searched: {', '.join(caller.networks)}"
+            )
+        return candidates
+
+    def _choose(self, tool: str, candidates: list[Session], size: int) -> Session:
+        """The candidate with the fewest calls; of several, the one that was chosen longest ago."""
+        if size > self._limits.max_message_bytes:
+            raise invalid(
+                "toolInput",
+                f"makes a message of {size} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+        ready = [session for session in candidates if session.outbox.has_room(size)]
+        if not ready:
+            raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
+        return min(ready, key=lambda session: (len(session.serving), session.last_routed))
+
+    def _forget(self, call: Call) -> None:
+        del call.caller.calling[call.id]
+        del call.provider.serving[call.id]
+        self._deadlines.discard(call)
+
+    def _abandon(self, call: Call) -> None:
+        """Forget a call that is still being worked on."""
+        self._forget(call)
+        call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id}))
+
+    def _reply(self, call: Call, result: Raw) -> None:
+        frame = notification("kadi.ability.response", {"requestId": call.id, "result": result})
+        if len(frame) > self._limits.max_message_bytes:
+            self._reply_error(
+                call,
+                f"the answer of {call.tool!r} makes a message of {len(frame)} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+            return
+        call.caller.send(frame)
+
+    @staticmethod
+    def _reply_error(call: Call, text: str) -> None:
+        call.caller.send(
+            notification("kadi.ability.response", {"requestId": call.id, "error": text})
+        )
+
+
+def _request_id(id_: Raw) -> str:
+    """The id of a response as a request id; empty if it cannot be one."""
+    try:
+        decoded = decode(id_)
+    except ProtocolError:
+        return ""
+    return decoded if isinstance(decoded, str) else ""
+
+
+def _error_message(error: Raw) -> str:
+    try:
+        return error_text(decode(error))[1]
+    except ProtocolError:  # well-formed, but not to be held in Python: a number like 1e400
+        return bytes(error).decode()

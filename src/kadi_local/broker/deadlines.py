@@ -1,0 +1,66 @@
+"""Many deadlines, most of which are called off before they come."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from itertools import count
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_SLACK = 64
+
+
+class Deadlines(Generic[K]):
+    """One deadline a key, ordered by time.
+
+    Calling one off leaves its entry in the heap; the heap is rebuilt when such entries outnumber
+    the live ones, so memory stays proportional to what is live and every operation is
+    logarithmic, amortised.
+    """
+
+    __slots__ = ("_entries", "_heap", "_serial")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, K]] = []
+        self._entries: dict[K, int] = {}
+        self._serial = count()
+
+    def set(self, key: K, at: float) -> None:
+        """Set or move the deadline of ``key``."""
+        serial = next(self._serial)
+        self._entries[key] = serial
+        heapq.heappush(self._heap, (at, serial, key))
+        self._compact()
+
+    def discard(self, key: K) -> None:
+        """Call a deadline off; an unknown key is nothing."""
+        if self._entries.pop(key, None) is not None:
+            self._compact()
+
+    def next(self) -> float | None:
+        """The earliest deadline; ``None`` if there is none."""
+        while self._heap and not self._is_live(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[K]:
+        """Take out the keys whose time has come, earliest first, ties as they were set."""
+        keys = []
+        while (at := self.next()) is not None and at <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._entries[key]
+            keys.append(key)
+        return keys
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _is_live(self, entry: tuple[float, int, K]) -> bool:
+        return self._entries.get(entry[2]) == entry[1]
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._is_live(entry)]
+            heapq.heapify(self._heap)

@@ -1,0 +1,97 @@
+"""What waits for one peer to read it, within bounds."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Outbox:
+    """Outgoing frames of one session, in the order they were put in.
+
+    Events give way: when there is no room, the oldest of them are dropped, and counted in
+    ``dropped``. Replies are never dropped; one that finds no room even so is refused, and the
+    session has to go. A frame is always taken when no reply waits, whatever its size.
+    """
+
+    __slots__ = (
+        "_event_bytes",
+        "_events",
+        "_max_bytes",
+        "_max_frames",
+        "_replies",
+        "_reply_bytes",
+        "_serial",
+        "dropped",
+    )
+
+    def __init__(self, *, max_frames: int, max_bytes: int) -> None:
+        self._max_frames = max_frames
+        self._max_bytes = max_bytes
+        self._replies: deque[tuple[int, bytes]] = deque()
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._reply_bytes = 0
+        self._event_bytes = 0
+        self._serial = 0
+        self.dropped = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a frame of ``size`` bytes would be taken, at the expense of every event."""
+        return not self._replies or (
+            len(self._replies) < self._max_frames and self._reply_bytes + size <= self._max_bytes
+        )
+
+    def put_reply(self, frame: bytes) -> bool:
+        """Queue a frame that must not be lost; ``False`` if there is no room for it."""
+        if not self.has_room(len(frame)):
+            return False
+        self._drop_events(len(frame))
+        self._replies.append(self._numbered(frame))
+        self._reply_bytes += len(frame)
+        return True
+
+    def put_event(self, frame: bytes) -> None:
+        """Queue an event, at the expense of older events; without room it is dropped itself."""
+        if not self.has_room(len(frame)):
+            self.dropped += 1
+            return
+        self._drop_events(len(frame))
+        self._events.append(self._numbered(frame))
+        self._event_bytes += len(frame)
+
+    def pop(self) -> bytes | None:
+        """Take the oldest frame; ``None`` if nothing waits."""
+        if self._events and (not self._replies or self._events[0][0] < self._replies[0][0]):
+            frame = self._events.popleft()[1]
+            self._event_bytes -= len(frame)
+            return frame
+        if not self._replies:
+            return None
+        frame = self._replies.popleft()[1]
+        self._reply_bytes -= len(frame)
+        return frame
+
+    def clear(self) -> None:
+        """Forget everything that waits."""
+        self._replies.clear()
+        self._events.clear()
+        self._reply_bytes = self._event_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._replies) + len(self._events)
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._reply_bytes + self._event_bytes
+
+    def _numbered(self, frame: bytes) -> tuple[int, bytes]:
+        self._serial += 1
+        return self._serial, frame
+
+    def _drop_events(self, size: int) -> None:
+        """Drop the oldest events until a frame of ``size`` bytes fits, or none is left."""
+        while self._events and (
+            len(self) >= self._max_frames or self.size + size > self._max_bytes
+        ):
+            self._event_bytes -= len(self._events.popleft()[1])
+            self.dropped += 1
