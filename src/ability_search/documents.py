@@ -27,6 +27,8 @@ class Document:
     language: str | None = None
     """Programming language of a code document (``python``), where known."""
     links: tuple[Mapping[str, Any], ...] = ()
+    file: bool = False
+    """Whether it was read from a file that ``source`` names, relative to an allowed root."""
 
 
 @dataclass(frozen=True, slots=True)

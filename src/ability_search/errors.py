@@ -8,7 +8,9 @@
     ├── ModelMismatch           model_mismatch
     ├── DimensionMismatch       dimension_mismatch
     ├── EmbeddingUnavailable    embedding_unavailable   (retryable)
+    │   └── TextsRefused        the embedder is there, but not for these texts
     ├── DatabaseUnavailable     database_unavailable    (retryable)
+    │   └── StatementRefused    the database answered, with a refusal
     ├── TooLarge                too_large
     ├── Busy                    busy                    (retryable)
     ├── ForbiddenPath           forbidden_path
@@ -29,7 +31,7 @@ class SearchError(Exception):
     """Base: ``code`` is the wire code, ``hint`` says what the caller can do about it."""
 
     code: ClassVar[str] = "internal"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
     default_hint: ClassVar[str] = ""
 
     def __init__(
@@ -42,7 +44,7 @@ class SearchError(Exception):
 
 
 class InvalidInput(SearchError):
-    """A field of the input is wrong; ``field`` names it by its wire name (``documents.3.title``)."""
+    """A field of the input is wrong; ``field`` is its wire name (``documents.3.title``)."""
 
     code = "invalid_input"
 
@@ -107,12 +109,33 @@ class EmbeddingUnavailable(SearchError):
     default_hint = "Check that the model manager serves this model, or search with mode=keyword."
 
 
+class TextsRefused(EmbeddingUnavailable):
+    """The embedder answered, but refuses these very texts; others may do."""
+
+    retryable = False
+
+
 class DatabaseUnavailable(SearchError):
     """The database ability did not answer, or refused."""
 
     code = "database_unavailable"
     retryable = True
     default_hint = "Check that a database ability is connected to the broker, then call again."
+
+
+class StatementRefused(DatabaseUnavailable):
+    """The database refused a statement.
+
+    ``reason`` says what was missing or in the way, as far as its text tells: ``missing_database``,
+    ``missing_type``, ``duplicate``, ``conflict`` or ``other``. The text itself is for the log; a
+    caller is never shown it, it may quote statements.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__("the database refused the operation")
+        self.reason = reason
+        self.detail = detail
+        """The database's own words."""
 
 
 class TooLarge(SearchError):
@@ -151,4 +174,19 @@ class Cancelled(SearchError):
 
 
 class ConfigurationError(SearchError):
-    """Settings that cannot work; raised at start-up, before anything connects."""
+    """Settings that cannot work; raised at start-up, before anything connects.
+
+    ``problems`` holds every one that was found, each naming its place and what was expected.
+    """
+
+    def __init__(self, *problems: str, hint: str | None = None) -> None:
+        super().__init__("\n".join(problems), hint=hint)
+        self.problems = problems
+
+
+def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain exception in a group of concurrent failures, however deep it is nested."""
+    failure: BaseException = group
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

@@ -34,12 +34,14 @@ class Store(Protocol):
 class Embedder(Protocol):
     """A model that turns texts into vectors."""
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Vector:
-        """Embed ``texts`` with ``model``.
+    async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
+        """Embed ``texts`` with ``model``, within ``timeout`` seconds, retries included.
 
         Returns:
-            float32 of shape (len(texts), d), in the order of the texts, every value finite.
+            float32 of shape (len(texts), d), in the order of the texts; every vector has unit
+            length. Without texts the shape is (0, 0).
 
         Raises:
-            EmbeddingUnavailable: if no usable answer came, after retries.
+            EmbeddingUnavailable: if no usable answer came in time.
+            TextsRefused: if the embedder refuses these very texts.
         """

@@ -118,6 +118,11 @@ class Database(Group):
     timeout: float = setting(
         30.0, about="Longest wait for one statement.", unit="seconds", gt=0, le=3600
     )
+    grace_period: float = setting(
+        10.0,
+        about="Time that a replaced generation stays for queries under way.",
+        unit="seconds", ge=0, le=3600,
+    )
     write_group_bytes: ByteSize = setting(
         ByteSize(4 * MIB),
         about="Most data in one transaction, unless one source alone is larger.",

@@ -37,8 +37,11 @@ from ability_search.statements.searching import (
 )
 from ability_search.statements.writing import (
     discard_staged,
+    list_file_sources,
     list_sources,
+    outdated_weights,
     replace_sources,
+    set_weights,
     source_hashes,
     source_passages,
     source_records,
@@ -61,8 +64,11 @@ __all__ = [
     "hit_rows",
     "insert_collection",
     "is_collection_name",
+    "list_file_sources",
     "list_sources",
+    "outdated_weights",
     "replace_sources",
+    "set_weights",
     "schema",
     "set_collection_fields",
     "source_hashes",

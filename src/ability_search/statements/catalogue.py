@@ -34,26 +34,44 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
         """
         BEGIN;
         LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
-        COMMIT RETRY 10;
+        COMMIT;
         RETURN {'deleted': $d[0].count};
         """,
         {"name": name, "type": chunk_type},
     )
 
 
-def switch_generation(name: str, *, old_type: str, record: Mapping[str, Any]) -> Statement:
-    """Put a collection on another generation in one update.
+def switch_generation(
+    name: str, *, old_type: str, old_revision: int, built: str, record: Mapping[str, Any]
+) -> Statement:
+    """Put a collection on a generation that was built under a record of its own.
 
-    Returns one map: ``switched`` (0 if the collection no longer is on ``old_type``).
+    Args:
+        name: The collection.
+        old_type: Its live generation; nothing happens if it no longer is.
+        old_revision: The revision that was built from; nothing happens if it moved on.
+        built: The record under which the new generation was built; it disappears.
+        record: The collection's record from now on.
+
+    Returns one map: ``switched`` collections (0 or 1).
     """
     return Statement(
         """
         BEGIN;
-        LET d = UPDATE Collection MERGE :record WHERE name = :name AND type = :type;
-        COMMIT RETRY 10;
-        RETURN {'switched': $d[0].count};
+        LET u = UPDATE Collection MERGE :record
+            WHERE name = :name AND type = :type AND revision = :revision;
+        IF ($u[0].count = 0) { ROLLBACK; RETURN {'switched': 0}; }
+        DELETE FROM Collection WHERE name = :built;
+        COMMIT;
+        RETURN {'switched': $u[0].count};
         """,
-        {"name": name, "type": old_type, "record": dict(record)},
+        {
+            "name": name,
+            "type": old_type,
+            "revision": old_revision,
+            "built": built,
+            "record": dict(record),
+        },
     )
 
 
@@ -61,7 +79,7 @@ def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any])
     """Merge fields into a collection's record if it still is on this generation."""
     return Statement(
         "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type;"
-        " COMMIT RETRY 10;",
+        " COMMIT;",
         {"fields": dict(fields), "name": name, "type": chunk_type},
     )
 

@@ -40,6 +40,15 @@ def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
     )
 
 
+def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
+    """As :func:`list_sources`, only those that were read from files."""
+    return Statement(
+        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND file = true"
+        f" ORDER BY source LIMIT {limit:d}",
+        {"floor": after},
+    )
+
+
 def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
     """Whole Source records greater than ``after``, in order, at most ``limit``."""
     return Statement(
@@ -65,6 +74,7 @@ def replace_sources(
     sources: Sequence[str],
     rows: Sequence[Mapping[str, Any]] = (),
     staged: Sequence[str] = (),
+    staged_rows: int = 0,
     records: Sequence[Mapping[str, Any]] = (),
     added: str | None = None,
     now: int,
@@ -79,12 +89,14 @@ def replace_sources(
         sources: All sources concerned.
         rows: Chunks to store.
         staged: Tokens of chunks staged earlier by :func:`stage_rows`.
+        staged_rows: How many chunks those are; if they are not all there, nothing is changed.
         records: One Source record for each source that has chunks.
         added: Term statistics of the new chunks, encoded.
         now: Epoch milliseconds.
 
-    Returns one map: ``revision`` (null if the collection is gone or on another generation; nothing
-    was changed then), ``deleted`` and ``inserted`` chunks, ``replaced`` sources.
+    Returns one map: ``revision`` (null if the collection is gone or on another generation, or if
+    what was staged is not there; nothing was changed then), ``deleted`` and ``inserted``
+    chunks, ``replaced`` sources.
     """
     source_t = source_type(chunk_type)
     insert_rows = f"LET i = INSERT INTO `{chunk_type}` CONTENT :rows RETURN @rid;" if rows else ""
@@ -95,8 +107,15 @@ def replace_sources(
         else ""
     )
     insert_records = f"INSERT INTO `{source_t}` CONTENT :records;" if records else ""
+    check_staged = (
+        "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
+        " IF ($t[0].n <> :stagedRows) { ROLLBACK; RETURN {'revision': null}; }"
+        if staged
+        else ""
+    )
     text = f"""
         BEGIN;
+        {check_staged}
         LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
             WHERE name = :name AND type = :type;
         IF ($c.size() = 0) {{ ROLLBACK; RETURN {{'revision': null}}; }}
@@ -126,7 +145,7 @@ def replace_sources(
         }}
         INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
-        COMMIT RETRY 10;
+        COMMIT;
         RETURN {{'revision': $c[0].revision, 'deleted': $d[0].count,
                  'inserted': $new[0].chunks, 'replaced': $old[0].sources}};
         """
@@ -139,6 +158,7 @@ def replace_sources(
             "sources": list(sources),
             "rows": list(rows),
             "staged": list(staged),
+            "stagedRows": staged_rows,
             "records": list(records),
             "added": added,
         },
@@ -160,4 +180,33 @@ def discard_staged(*, before: int) -> Statement:
     """Remove what writers that died have left staged before ``before`` (epoch milliseconds)."""
     return Statement(
         "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;", {"cutoff": before}
+    )
+
+
+# Renewing weights
+
+
+def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> Statement:
+    """Chunks whose BM25 weights assume another average length, at most ``limit``, by chunkId."""
+    return Statement(
+        f"SELECT chunkId, terms, weights, lengths, averageLength FROM `{chunk_type}`"
+        f" WHERE averageLength <> :average ORDER BY chunkId LIMIT {limit:d}",
+        {"average": average_length},
+    )
+
+
+def set_weights(
+    chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
+) -> Statement:
+    """Write weights anew; each change has ``chunkId`` and ``weights``."""
+    return Statement(
+        f"""
+        BEGIN;
+        FOREACH ($change IN :changes) {{
+            UPDATE `{chunk_type}` SET weights = $change.weights, averageLength = :average
+                WHERE chunkId = $change.chunkId;
+        }}
+        COMMIT;
+        """,
+        {"average": average_length, "changes": list(changes)},
     )

@@ -1,0 +1,43 @@
+"""Terms as the numbers that the sparse index knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+TermIds = npt.NDArray[np.int32]
+"""Term ids, shape (n,), each in [0, 2**30)."""
+
+CONTENT: Final = "content"
+TITLE: Final = "title"
+
+_OTHER_FIELD = 1 << 29
+_MASK = _OTHER_FIELD - 1
+
+
+@lru_cache(maxsize=1 << 17)
+def term_id(field: str, term: str) -> int:
+    """Return the 30-bit id of ``term`` in ``field``, the same everywhere and always.
+
+    The low 29 bits of the little-endian BLAKE2b digest of 4 bytes over ``field``, NUL and
+    ``term`` in UTF-8; the thirtieth is 0 for the content and 1 for every other field. Terms that
+    collide share their postings: in a vocabulary of a million about one term in 500.
+    """
+    text = f"{field}\0{term}".encode("utf-8", "surrogatepass")
+    digest = int.from_bytes(blake2b(text, digest_size=4).digest(), "little")
+    return digest & _MASK | (0 if field == CONTENT else _OTHER_FIELD)
+
+
+def term_ids(field: str, terms: Sequence[str]) -> TermIds:
+    """Return the ids of ``terms`` in ``field``, in their order, repetitions included."""
+    return np.fromiter((term_id(field, term) for term in terms), np.int32, len(terms))
+
+
+def are_of_content(ids: TermIds) -> npt.NDArray[np.bool_]:
+    """Tell for each id whether it is that of a term in the content, shape as ``ids``."""
+    return np.asarray(ids < _OTHER_FIELD)

@@ -1,0 +1,51 @@
+"""The one place where exceptions become what a caller is told."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from pydantic import ValidationError
+
+from ability_search.errors import InvalidInput, SearchError
+from kadi.tools import validation_text
+
+log = logging.getLogger(__name__)
+
+_INVALID_HINT = "Correct the named fields and call again."
+
+
+def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[str, Any]:
+    """The result that reports a failure of ``tool``.
+
+    What is not expected is told as ``internal`` with an incident id, under which the log has it.
+    """
+    if isinstance(exc, ValidationError):
+        exc = Invalid(validation_text(exc), hint=_INVALID_HINT)
+    if not isinstance(exc, SearchError):
+        incident = secrets.token_hex(6)
+        log.error("incident %s in %s", incident, tool, exc_info=exc)
+        exc = SearchError(
+            f"internal error, incident {incident}",
+            hint="The worker's log explains the incident.",
+        )
+    report: dict[str, Any] = {
+        "success": False,
+        "error": str(exc),
+        "code": exc.code,
+        "tool": tool,
+        "hint": exc.hint,
+        "retryable": exc.retryable,
+    }
+    if collection is not None:
+        report["collection"] = collection
+    if exc.retry_after is not None:
+        report["retryAfterMs"] = round(exc.retry_after * 1000)
+    return report
+
+
+class Invalid(SearchError):
+    """Several fields at once, already in words."""
+
+    code = InvalidInput.code

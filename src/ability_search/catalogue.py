@@ -1,0 +1,292 @@
+"""Which collections there are, and what is known of each.
+
+A worker keeps no state of its own: what is remembered here is a copy, and every statement that
+relies on it brings the collection's record along, so that an outdated copy is noticed and renewed.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from ability_search import statements
+from ability_search.errors import InvalidInput, NotFound, StatementRefused
+from ability_search.ports import Store
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MISSING = ("missing_database", "missing_type")
+_MOVES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The record of a collection. Times are epoch milliseconds."""
+
+    name: str
+    type: str
+    """The chunk type of its live generation."""
+    generation: int
+    model: str
+    dimensions: int
+    language: str
+    average_length: float
+    """Terms of an average chunk, as the stored BM25 weights assume it."""
+    chunk_strategy: str
+    chunk_size: int
+    chunk_overlap: int
+    revision: int = 0
+    """Counts every change of what is stored."""
+    chunks: int = 0
+    sources: int = 0
+    tokens: int = 0
+    tokens_min: int | None = None
+    tokens_max: int | None = None
+    graph: bool = False
+    """Whether the vector graph has been built; until then embeddings are scanned."""
+    created_at: int = 0
+    updated_at: int = 0
+
+    @property
+    def public_name(self) -> str:
+        """The name users know; a generation being built has a record of its own, ``name@token``."""
+        return self.name.partition("@")[0]
+
+    @property
+    def average_tokens(self) -> float:
+        """Mean tokens of a chunk; 0 of an empty collection."""
+        return self.tokens / self.chunks if self.chunks else 0.0
+
+
+_WIRE = {
+    "average_length": "averageLength",
+    "chunk_strategy": "chunkStrategy",
+    "chunk_size": "chunkSize",
+    "chunk_overlap": "chunkOverlap",
+    "tokens_min": "tokensMin",
+    "tokens_max": "tokensMax",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+_FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
+
+
+def from_record(record: Mapping[str, Any]) -> Collection:
+    """Read a database record; what an older writer left out has its default."""
+    return Collection(
+        **{name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
+    )
+
+
+def to_record(collection: Collection) -> dict[str, Any]:
+    """Write a database record."""
+    return {wire: getattr(collection, name) for name, wire in _FIELDS.items()} | {
+        "similarity": "cosine",
+        "normalized": True,
+    }
+
+
+def new_type(name: str) -> str:
+    """A chunk type that no generation of any collection has had."""
+    return statements.type_name(name, secrets.token_hex(4))
+
+
+def checked_name(name: str, *, field: str = "collection") -> str:
+    """``name`` itself if it may name a collection.
+
+    Raises:
+        InvalidInput: if not.
+    """
+    if not statements.is_collection_name(name):
+        raise InvalidInput(
+            field,
+            "not a collection name",
+            hint="Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and begin with a letter or"
+            " a digit.",
+        )
+    return name
+
+
+class Catalogue:
+    """The collections of one database, as far as this worker has had to do with them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Collection] = {}
+
+    async def find(self, name: str) -> Collection | None:
+        """The collection of that name, as remembered or else as stored; ``None`` if there is none.
+
+        Raises:
+            InvalidInput: if it cannot be a collection's name.
+            DatabaseUnavailable: if the database does not answer.
+        """
+        known = self._known.get(checked_name(name))
+        return known or await self.reload(name)
+
+    async def get(self, name: str) -> Collection:
+        """As :meth:`find`.
+
+        Raises:
+            NotFound: if there is none, naming those whose names come close.
+        """
+        found = await self.find(name)
+        if found is None:
+            names = [collection.name for collection in await self.all()]
+            raise NotFound("collection", name, nearest=get_close_matches(name, names, n=3))
+        return found
+
+    async def reload(self, name: str) -> Collection | None:
+        """Forget what is remembered of a collection and read its record."""
+        return self.learn(name, await self._read(statements.collection(name)))
+
+    async def all(self) -> list[Collection]:
+        """All collections by name; none where the database does not exist yet."""
+        found = [from_record(row) for row in await self._read(statements.collections())]
+        self._known = {collection.name: collection for collection in found}
+        return [collection for collection in found if collection.name == collection.public_name]
+
+    def learn(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Collection | None:
+        """Remember the record that a statement brought along; no row means there is none."""
+        if not rows:
+            self._known.pop(name, None)
+            return None
+        self._known[name] = from_record(rows[0])
+        return self._known[name]
+
+    async def consult(
+        self,
+        collection: Collection,
+        ask: Callable[[Collection], Awaitable[tuple[Sequence[Mapping[str, Any]], T]]],
+    ) -> tuple[Collection, T] | None:
+        """Ask something of a collection's live generation.
+
+        ``ask`` returns the rows of the collection's record beside its answer. Where they name
+        another generation than was asked, or the generation is gone, it asks the current one.
+
+        Returns:
+            The collection as it is now and the answer; ``None`` if it does not exist any more.
+
+        Raises:
+            DatabaseUnavailable: as from ``ask``.
+        """
+        name = collection.name
+        for _ in range(_MOVES):
+            try:
+                rows, answer = await ask(collection)
+            except StatementRefused as exc:
+                if exc.reason not in _MISSING:
+                    raise
+                current = await self.reload(name)
+                if current is not None and current.type == collection.type:
+                    raise
+            else:
+                current = self.learn(name, rows)
+                if current is not None and current.type == collection.type:
+                    return current, answer
+            if current is None:
+                return None
+            collection = current
+        raise StatementRefused("conflict", f"{name} changes its generation again and again")
+
+    async def create(self, collection: Collection) -> Collection:
+        """Store a new collection with the types of its generation.
+
+        Returns:
+            The collection as stored: another one if somebody else was faster.
+        """
+        await self._prepared(
+            statements.create_generation(collection.type, dimensions=collection.dimensions)
+        )
+        try:
+            await self._prepared(statements.insert_collection(to_record(collection)))
+        except StatementRefused as exc:
+            if exc.reason != "duplicate":
+                raise
+            await self._store.write(*statements.drop_generation(collection.type))
+            found = await self.reload(collection.name)
+            if found is None:
+                raise
+            return found
+        log.info("created collection %s as %s", collection.name, collection.type)
+        self._known[collection.name] = collection
+        return collection
+
+    async def drop(self, collection: Collection) -> bool:
+        """Delete a collection with everything in it; false if it was gone or replaced already."""
+        self._known.pop(collection.name, None)
+        answer = await self._store.write(
+            *statements.delete_collection(collection.name, collection.type)
+        )
+        if not answer["deleted"]:
+            return False
+        await self._store.write(*statements.drop_generation(collection.type))
+        log.info("dropped collection %s with %d chunks", collection.name, collection.chunks)
+        return True
+
+    async def switch(self, old: Collection, built: Collection) -> Collection | None:
+        """Put a collection on the generation built under the record of ``built``.
+
+        Returns:
+            The collection as it is from now on; ``None`` if the old one changed meanwhile.
+        """
+        self._known.pop(old.name, None)
+        self._known.pop(built.name, None)
+        new = replace(
+            built,
+            name=old.name,
+            generation=old.generation + 1,
+            revision=max(old.revision, built.revision) + 1,
+            created_at=old.created_at,
+        )
+        answer = await self._store.write(
+            *statements.switch_generation(
+                old.name,
+                old_type=old.type,
+                old_revision=old.revision,
+                built=built.name,
+                record=to_record(new),
+            )
+        )
+        return new if answer["switched"] else None
+
+    async def drop_types(self, chunk_type: str) -> None:
+        """Drop a generation that no collection is on any more."""
+        await self._store.write(*statements.drop_generation(chunk_type))
+
+    async def update(self, collection: Collection, **fields: Any) -> Collection:
+        """Change fields of a collection's record, named as in :class:`Collection`."""
+        await self._store.write(
+            *statements.set_collection_fields(
+                collection.name,
+                collection.type,
+                {_FIELDS[name]: value for name, value in fields.items()},
+            )
+        )
+        updated = replace(collection, **fields)
+        self._known[collection.name] = updated
+        return updated
+
+    async def _read(self, statement: statements.Statement) -> list[Any]:
+        try:
+            return list(await self._store.read(*statement))
+        except StatementRefused as exc:
+            if exc.reason not in _MISSING:
+                raise
+            return []
+
+    async def _prepared(self, statement: statements.Statement) -> Any:
+        """Write, creating the schema first where it is missing."""
+        try:
+            return await self._store.write(*statement)
+        except StatementRefused as exc:
+            if exc.reason not in _MISSING:
+                raise
+            await self._store.write(*statements.schema())
+            return await self._store.write(*statement)

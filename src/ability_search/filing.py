@@ -1,0 +1,151 @@
+"""Indexing files and directories of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ability_search import statements
+from ability_search.catalogue import Catalogue
+from ability_search.configuration import Settings
+from ability_search.files import Selection, Skipped, allowed, read, select
+from ability_search.indexing.service import Indexing, IndexOptions, IndexReport, Progress, Report
+from ability_search.ports import Store
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """Which files, read how."""
+
+    path: str
+    format: str | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    sweep: bool = False
+    """Remove sources under the path whose files are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of the files."""
+
+    index: IndexReport
+    files: int
+    skipped: list[Skipped]
+    removed: int
+
+
+class FileIndexing:
+    """The index-file service.
+
+    Args:
+        store: The database.
+        catalogue: Knows the collections.
+        indexing: Stores documents.
+        settings: Limits and allowed roots.
+        base: Where relative paths start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        indexing: Indexing,
+        *,
+        settings: Settings,
+        base: Path,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._indexing = indexing
+        self._settings = settings
+        self._base = base
+
+    async def index(
+        self, name: str, request: FileRequest, options: IndexOptions, report: Report
+    ) -> FileReport:
+        """Index a file, or the files below a directory.
+
+        Sources are paths relative to the allowed root, so that equal names do not collide.
+
+        Raises:
+            ForbiddenPath: if the path lies outside the allowed roots.
+            InvalidInput: if there is nothing there, or a pattern is wrong.
+        """
+        selection = await asyncio.to_thread(self._select, request)
+        total = _Total(name, options.model or "", len(selection.files), report)
+        skipped: list[Skipped] = []
+        for part in _parts(selection, self._settings.limits.batch_documents):
+            reading = await asyncio.to_thread(
+                read,
+                part,
+                max_bytes=self._settings.limits.file_bytes,
+                format=request.format,
+            )
+            skipped += reading.skipped
+            if reading.documents:
+                total.add(
+                    await self._indexing.index(name, reading.documents, options, total.report)
+                )
+        removed = await self._sweep(name, selection) if request.sweep else 0
+        return FileReport(total.result, len(selection.files) - len(skipped), skipped, removed)
+
+    def _select(self, request: FileRequest) -> Selection:
+        path, root = allowed(request.path, self._settings.files.allowed_roots, base=self._base)
+        return select(path, root, include=request.include, exclude=request.exclude)
+
+    async def _sweep(self, name: str, selection: Selection) -> int:
+        """Remove the sources below the selection whose files are gone; how many those were."""
+        collection = await self._catalogue.find(name)
+        removed = 0
+        floor = selection.prefix
+        while collection is not None:
+            rows = await self._store.read(
+                *statements.list_file_sources(collection.type, after=floor, limit=_PAGE)
+            )
+            below = [row["source"] for row in rows if row["source"].startswith(selection.prefix)]
+            gone = [source for source in below if not (selection.root / source).exists()]
+            if gone:
+                await self._indexing.remove(collection, gone)
+                removed += len(gone)
+            if len(below) < _PAGE:
+                break
+            floor = below[-1]
+        return removed
+
+
+class _Total:
+    """Adds up the reports of the parts of a tree."""
+
+    def __init__(self, name: str, model: str, documents: int, report: Report) -> None:
+        self.result = IndexReport(name, documents, model)
+        self._report = report
+
+    def add(self, part: IndexReport) -> None:
+        """Add what became of one part."""
+        total = self.result
+        total.model, total.dimensions = part.model, part.dimensions
+        total.chunks += part.chunks
+        total.added += part.added
+        total.updated += part.updated
+        total.unchanged += part.unchanged
+        total.failed += part.failed
+        total.seconds += part.seconds
+
+    async def report(self, progress: Progress) -> None:
+        """Pass on the progress of a part as that of the whole."""
+        total = self.result
+        await self._report(
+            Progress(total.collection, total.done + progress.done, total.documents, progress.stage)
+        )
+
+
+def _parts(selection: Selection, size: int) -> list[Selection]:
+    return [
+        Selection(selection.root, selection.files[start : start + size], selection.prefix)
+        for start in range(0, len(selection.files), size)
+    ]

@@ -1,0 +1,47 @@
+r"""Filters: what a search may look at, as a document, a validated tree, SQL and a predicate.
+
+A filter document becomes a tree (:func:`parse_filter`); the tree becomes the text of a WHERE
+clause with bound parameters (:func:`to_sql`) or is asked about one row (:func:`matches`). Both
+mean the same, by these rules:
+
+* A **missing** field and a null one are the same. They satisfy only ``$exists: false``,
+  equality with ``null``, and negations (``$ne``, ``$nin``, ``$not``). Every other condition is
+  false for them, never unknown.
+* **Types are not mixed.** A number never equals or orders against a string or a boolean, and
+  ``true`` is not 1. Whole and decimal numbers are one type: ``1`` equals ``1.0``. Where one of
+  two ordered numbers is decimal, both are compared as 64-bit floats.
+* **Strings** are compared exactly, case-sensitively, ordered by code point. Dates in metadata
+  are strings like any other.
+* **Lists**: ``$eq``, ``$in`` and their negations look at each element (``tags: "a"``), or at the
+  whole list if the operand is a list (``tags: ["a", "b"]``, in that order). ``$contains`` looks
+  at elements. Ordering and ``$like`` are false for lists. Elements that are themselves lists or
+  maps are not looked into.
+* ``$contains`` on a string is a **case-insensitive substring**, compared character by character
+  under simple case folding (``ß`` is not ``ss``); on a list it is an element, compared exactly.
+* ``$like`` is case-sensitive and covers the whole string: ``%`` is any run of characters, ``_``
+  exactly one, and a backslash makes ``%``, ``_`` or itself literal.
+* ``$between`` includes both ends.
+* ``createdAt`` is compared as an instant of millisecond resolution, given as RFC 3339; without
+  an offset it is UTC. A date alone is the whole UTC day: ``$lte`` includes it, ``$gt`` starts
+  after it, ``$eq`` is any instant within it.
+* ``metadata.a.b`` is key ``b`` of the map under key ``a``; a backslash makes a dot part of the
+  key (``metadata.dc\.title``).
+"""
+
+from ability_search.filters.facets import facets_of
+from ability_search.filters.parse import parse_filter
+from ability_search.filters.predicate import matches
+from ability_search.filters.sources import source_filter
+from ability_search.filters.sql import to_sql
+from ability_search.filters.tree import EVERYTHING, Filter, combine
+
+__all__ = [
+    "EVERYTHING",
+    "Filter",
+    "combine",
+    "facets_of",
+    "matches",
+    "parse_filter",
+    "source_filter",
+    "to_sql",
+]

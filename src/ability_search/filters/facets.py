@@ -1,0 +1,116 @@
+"""Facets: the scalars of a document's metadata as strings that an index can look up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ability_search.errors import InvalidInput
+from ability_search.filters.operands import checked_number, checked_text
+from ability_search.filters.tree import Scalar
+
+_MAX_TEXT = 1 << 20
+_MAX_FACET_BYTES = 200
+"""Longer facets are stored as their hash, which keeps every key of the index small."""
+
+_KEY_ESCAPES = str.maketrans({char: "\\" + char for char in "\\.=#"})
+
+
+def facets_of(
+    metadata: Mapping[str, Any], *, max_facets: int = 1024, max_depth: int = 16
+) -> list[str]:
+    """List what equality filters look up, and check that filters can see all of ``metadata``.
+
+    One facet ``key=value`` per scalar, the keys of nested maps joined by dots and the value as
+    JSON, so that ``"1"``, ``1`` and ``true`` differ while ``1`` and ``1.0`` do not; one per
+    distinct scalar in a list, and one for a list of nothing but scalars as a whole. Null has
+    none. Two different keys or values never share a facet.
+
+    Args:
+        metadata: any JSON object; ``{}`` has no facets.
+        max_facets: above this the document is refused, because a facet left out would make
+            filters lose it.
+        max_depth: levels of nesting accepted.
+
+    Returns:
+        Facets without duplicates, in the order of the metadata.
+
+    Raises:
+        InvalidInput: naming the place (``metadata.a.b``), for too many facets, nesting too deep,
+            keys that are not strings, numbers beyond 64 bits or not finite, text that is not
+            valid Unicode, values that JSON does not know, and the outermost key ``@type``.
+    """
+    if "@type" in metadata:
+        # The engine would take the whole map for an embedded document of that type.
+        raise InvalidInput(
+            "metadata",
+            "has the key @type, which the database reserves",
+            hint="Rename the key, or move it into a nested object.",
+        )
+    facets: dict[str, None] = {}
+    for facet in _walk((), metadata, max_depth):
+        facets[facet] = None
+        if len(facets) > max_facets:
+            raise InvalidInput(
+                "metadata",
+                f"has more than {max_facets} values",
+                hint="Keep in metadata what is filtered by, and the rest in the content.",
+            )
+    return list(facets)
+
+
+def facet(path: tuple[str, ...], value: Scalar | tuple[Scalar, ...]) -> str:
+    """Name the facet of a checked value (or of a whole list) under ``path``."""
+    key = ".".join(part.translate(_KEY_ESCAPES) for part in path)
+    plain = f"{key}={_json(value)}"
+    encoded = plain.encode()
+    if len(encoded) <= _MAX_FACET_BYTES:
+        return plain
+    return "#" + hashlib.sha256(encoded).hexdigest()
+
+
+def _json(value: Scalar | tuple[Scalar, ...]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _walk(path: tuple[str, ...], value: object, depth: int) -> Iterator[str]:
+    at = ".".join(("metadata", *path))
+    if depth < 0:
+        raise InvalidInput(at, "is nested too deep")
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            checked_text(f"{at} key {key!r}", key, _MAX_TEXT)
+            yield from _walk((*path, key), inner, depth - 1)
+    elif isinstance(value, list | tuple):
+        yield from _walk_list(path, value, at, depth)
+    elif value is not None:
+        yield facet(path, _stored_scalar(at, value))
+
+
+def _walk_list(
+    path: tuple[str, ...], items: list[Any] | tuple[Any, ...], at: str, depth: int
+) -> Iterator[str]:
+    scalars = []
+    for position, item in enumerate(items):
+        if item is None or isinstance(item, Mapping | list | tuple):
+            # Nothing of it is looked up, but what cannot be stored is refused all the same.
+            for _ in _walk((*path, str(position)), item, depth - 1):
+                pass
+        else:
+            scalars.append(_stored_scalar(f"{at}.{position}", item))
+    for scalar in scalars:
+        yield facet(path, scalar)
+    if len(scalars) == len(items):
+        yield facet(path, tuple(scalars))
+
+
+def _stored_scalar(at: str, value: object) -> Scalar:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return checked_number(at, value)
+    if isinstance(value, str):
+        return checked_text(at, value, _MAX_TEXT)
+    raise InvalidInput(at, f"is {type(value).__name__}, which JSON does not know")

@@ -1,0 +1,283 @@
+"""From a filter document to the validated tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ability_search.errors import InvalidInput
+from ability_search.filters.operands import (
+    checked_ordered,
+    checked_scalar,
+    checked_text,
+    instants,
+    json_type,
+)
+from ability_search.filters.tree import (
+    Compare,
+    Exists,
+    Field,
+    Filter,
+    HasElement,
+    Not,
+    OneOf,
+    Order,
+    Ordered,
+    Pattern,
+    Scalar,
+    combine,
+    either,
+)
+from ability_search.filters.wildcards import like_regex, substring_regex
+
+_TEXT_FIELDS = ("source", "title", "kind")
+_FIELDS = (*_TEXT_FIELDS, "createdAt", "metadata.<key>")
+_JOINING = ("$and", "$or", "$not")
+_ORDERS: Mapping[str, Order] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_ON_INSTANTS = (
+    "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$between", "$exists", "$not",
+)  # fmt: skip
+_OPERATORS = (*_ON_INSTANTS, "$contains", "$like")
+
+
+def parse_filter(
+    document: object,
+    *,
+    max_depth: int = 8,
+    max_nodes: int = 256,
+    max_items: int = 1000,
+    max_text: int = 1024,
+    name: str = "filter",
+) -> Filter:
+    """Validate a filter document; see the package for what it means.
+
+    Several keys of a document, and several operators of a field, must all hold. ``{}`` is
+    everything.
+
+    Args:
+        document: a JSON object.
+        max_depth: levels of ``$and``, ``$or`` and ``$not``, and of keys in ``metadata.a.b``.
+        max_nodes: conditions and operators in all.
+        max_items: values in one list.
+        max_text: characters in one string.
+        name: how messages call the document.
+
+    Raises:
+        InvalidInput: naming the place inside the document (``filter.$and.1.metadata.year``).
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidInput(name, f"is {json_type(document)}, not an object")
+    return _Parser(max_depth, max_nodes, max_items, max_text).document(name, document, 1)
+
+
+@dataclass(slots=True)
+class _Parser:
+    """One pass over one document; ``nodes_left`` counts down."""
+
+    max_depth: int
+    nodes_left: int
+    max_items: int
+    max_text: int
+
+    def document(self, at: str, document: Mapping[str, object], depth: int) -> Filter:
+        if depth > self.max_depth:
+            raise InvalidInput(at, f"is nested deeper than {self.max_depth} levels")
+        return combine(
+            *(self._entry(f"{at}.{key}", key, value, depth) for key, value in document.items())
+        )
+
+    def _entry(self, at: str, key: object, value: object, depth: int) -> Filter:
+        self._count(at)
+        if not isinstance(key, str):
+            raise InvalidInput(at, "is not a string, as a field name must be")
+        if key == "$not":
+            return Not(self._nested(at, value, depth))
+        if key in _JOINING:
+            parts = [
+                self._nested(f"{at}.{position}", part, depth)
+                for position, part in enumerate(self._list(at, value))
+            ]
+            if not parts:
+                raise InvalidInput(at, "is empty")
+            return combine(*parts) if key == "$and" else either(*parts)
+        if key.startswith("$"):
+            raise InvalidInput(
+                at,
+                f"{key} does not stand here",
+                hint=f"Valid here are {', '.join(_JOINING)} and the fields {', '.join(_FIELDS)};"
+                f" below a field {', '.join(_OPERATORS)}.",
+            )
+        return self._conditions(at, self._field(at, key), value, depth)
+
+    def _nested(self, at: str, value: object, depth: int) -> Filter:
+        if not isinstance(value, Mapping):
+            raise InvalidInput(at, f"is {json_type(value)}, not a filter")
+        if not value:
+            raise InvalidInput(at, "is empty")
+        return self.document(at, value, depth + 1)
+
+    def _field(self, at: str, key: str) -> Field:
+        checked_text(at, key, self.max_text)
+        if key in _TEXT_FIELDS or key == "createdAt":
+            return Field(key)
+        if not key.startswith("metadata."):
+            wanted = "metadata.<key>" if key == "metadata" else f"metadata.{key}"
+            raise InvalidInput(
+                at, "is not a field", hint=f"Write {wanted}, or one of {', '.join(_FIELDS)}."
+            )
+        path = _split(at, key.removeprefix("metadata."))
+        if len(path) > self.max_depth:
+            raise InvalidInput(at, f"has more than {self.max_depth} keys")
+        return Field("metadata", path)
+
+    def _conditions(self, at: str, field: Field, value: object, depth: int) -> Filter:
+        """Read what stands below a field: operators, or the value it equals."""
+        if not isinstance(value, Mapping):
+            return self._equals(at, field, value)
+        if depth > self.max_depth:
+            raise InvalidInput(at, f"is nested deeper than {self.max_depth} levels")
+        if not value:
+            raise InvalidInput(at, "has no operator", hint=_operators_of(field))
+        parts = []
+        for operator, operand in value.items():
+            inner = f"{at}.{operator}"
+            self._count(inner)
+            parts.append(self._condition(inner, field, operator, operand, depth))
+        return combine(*parts)
+
+    def _condition(
+        self, at: str, field: Field, operator: object, operand: object, depth: int
+    ) -> Filter:
+        valid = _ON_INSTANTS if field.name == "createdAt" else _OPERATORS
+        if operator not in valid:
+            raise InvalidInput(
+                at, f"{operator!r} is not an operator of {field.name}", hint=_operators_of(field)
+            )
+        if operator == "$not":
+            if not isinstance(operand, Mapping):
+                raise InvalidInput(at, "holds no operator; for a value use $ne")
+            return Not(self._conditions(at, field, operand, depth + 1))
+        if operator in ("$ne", "$nin"):
+            positive = self._equals if operator == "$ne" else self._one_of
+            return Not(positive(at, field, operand))
+        if operator in _ORDERS:
+            return self._compare(at, field, _ORDERS[str(operator)], operand)
+        read: Mapping[str, Callable[[str, Field, object], Filter]] = {
+            "$eq": self._equals,
+            "$in": self._one_of,
+            "$between": self._between,
+            "$exists": self._exists,
+            "$contains": self._contains,
+            "$like": self._like,
+        }
+        return read[str(operator)](at, field, operand)
+
+    def _equals(self, at: str, field: Field, operand: object) -> Filter:
+        if operand is None:
+            return Not(Exists(field))
+        if field.name == "createdAt":
+            start, end = instants(at, operand)
+            return combine(Compare(field, ">=", start), Compare(field, "<", end))
+        if isinstance(operand, list | tuple) and field.path:
+            items = enumerate(self._list(at, operand))
+            return OneOf(field, (tuple(self._scalar(f"{at}.{n}", field, v) for n, v in items),))
+        if isinstance(operand, list | tuple):
+            raise InvalidInput(at, "is a list", hint="For alternatives use $in.")
+        return OneOf(field, (self._scalar(at, field, operand),))
+
+    def _one_of(self, at: str, field: Field, operand: object) -> Filter:
+        """Read a list of alternatives; an empty one is never satisfied."""
+        items = [(f"{at}.{n}", value) for n, value in enumerate(self._list(at, operand))]
+        alternatives: list[Filter] = []
+        if any(value is None for _, value in items):
+            alternatives.append(Not(Exists(field)))
+        given = [(where, value) for where, value in items if value is not None]
+        if field.name == "createdAt":
+            alternatives += [self._equals(where, field, value) for where, value in given]
+        elif given:
+            values = (self._scalar(where, field, value) for where, value in given)
+            alternatives.append(OneOf(field, tuple(values)))
+        return either(*alternatives)
+
+    def _compare(self, at: str, field: Field, order: Order, operand: object) -> Filter:
+        if field.name != "createdAt":
+            return Compare(field, order, self._ordered(at, field, operand))
+        start, end = instants(at, operand)
+        if order in (">", "<="):
+            return Compare(field, ">=" if order == ">" else "<", end)
+        return Compare(field, order, start)
+
+    def _between(self, at: str, field: Field, operand: object) -> Filter:
+        ends = self._list(at, operand)
+        if len(ends) != 2:
+            raise InvalidInput(at, f"has {len(ends)} values, not the two ends")
+        low = self._compare(f"{at}.0", field, ">=", ends[0])
+        high = self._compare(f"{at}.1", field, "<=", ends[1])
+        if isinstance(ends[0], str) != isinstance(ends[1], str):
+            raise InvalidInput(at, "has a number and a string as its ends")
+        return combine(low, high)
+
+    def _exists(self, at: str, field: Field, operand: object) -> Filter:
+        if not isinstance(operand, bool):
+            raise InvalidInput(at, f"is {json_type(operand)}, not true or false")
+        return Exists(field) if operand else Not(Exists(field))
+
+    def _contains(self, at: str, field: Field, operand: object) -> Filter:
+        value = self._scalar(at, field, operand)
+        alternatives: list[Filter] = []
+        if isinstance(value, str):
+            alternatives.append(Pattern(field, substring_regex(value)))
+        if field.path:
+            alternatives.append(HasElement(field, value))
+        return either(*alternatives)
+
+    def _like(self, at: str, field: Field, operand: object) -> Filter:
+        try:
+            return Pattern(field, *like_regex(checked_text(at, operand, self.max_text)))
+        except ValueError as exc:
+            raise InvalidInput(at, str(exc)) from exc
+
+    def _scalar(self, at: str, field: Field, value: object) -> Scalar:
+        if field.name in _TEXT_FIELDS:
+            return checked_text(at, value, self.max_text)
+        return checked_scalar(at, value, self.max_text)
+
+    def _ordered(self, at: str, field: Field, value: object) -> Ordered:
+        if field.name in _TEXT_FIELDS:
+            return checked_text(at, value, self.max_text)
+        return checked_ordered(at, value, self.max_text)
+
+    def _list(self, at: str, value: object) -> list[object] | tuple[object, ...]:
+        if not isinstance(value, list | tuple):
+            raise InvalidInput(at, f"is {json_type(value)}, not a list")
+        if len(value) > self.max_items:
+            raise InvalidInput(
+                at, f"has {len(value)} values, at most {self.max_items} are accepted"
+            )
+        return value
+
+    def _count(self, at: str) -> None:
+        self.nodes_left -= 1
+        if self.nodes_left < 0:
+            raise InvalidInput(at, "is one condition more than a filter may have")
+
+
+def _split(at: str, dotted: str) -> tuple[str, ...]:
+    r"""Split at the dots that no backslash makes literal (``a.b\.c`` is ``a`` and ``b.c``)."""
+    keys = [""]
+    chars = iter(dotted)
+    for char in chars:
+        if char == ".":
+            keys.append("")
+        elif char != "\\":
+            keys[-1] += char
+        elif (escaped := next(chars, "")) and escaped in ".\\":
+            keys[-1] += escaped
+        else:
+            raise InvalidInput(at, "has a backslash that stands before neither a dot nor another")
+    return tuple(keys)
+
+
+def _operators_of(field: Field) -> str:
+    valid = _ON_INSTANTS if field.name == "createdAt" else _OPERATORS
+    return f"Valid operators are {', '.join(valid)}."

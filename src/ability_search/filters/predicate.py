@@ -1,0 +1,115 @@
+"""The tree as a question about one row."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from ability_search.filters.tree import (
+    And,
+    Compare,
+    Exists,
+    Field,
+    Filter,
+    HasElement,
+    Not,
+    OneOf,
+    Or,
+    Order,
+    Ordered,
+    Pattern,
+    Scalar,
+)
+
+_ORDERS: Mapping[Order, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
+    """Tell whether ``row`` satisfies ``filter``, exactly as the database would.
+
+    Args:
+        filter: a parsed filter.
+        row: the properties of a chunk as stored: ``source``, ``title``, ``kind``, ``createdAt``
+            (milliseconds since 1970-01-01T00:00Z) and ``metadata``. What is absent is null.
+    """
+    match filter:
+        case And(parts):
+            return all(matches(part, row) for part in parts)
+        case Or(parts):
+            return any(matches(part, row) for part in parts)
+        case Not(part):
+            return not matches(part, row)
+        case _:
+            value = _value(filter.field, row)
+            return value is not None and _holds(filter, value)
+
+
+def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: Any) -> bool:
+    match condition:
+        case Exists():
+            return True
+        case OneOf(_, values):
+            return any(_equals(value, wanted) for wanted in values)
+        case HasElement(_, wanted):
+            return isinstance(value, list | tuple) and _equals(value, wanted)
+        case Compare(_, order, wanted):
+            return _ordered(order, value, wanted)
+        case _:
+            regex = _compiled(condition.regex)
+            return isinstance(value, str) and regex.fullmatch(value) is not None
+
+
+def _value(field: Field, row: Mapping[str, Any]) -> Any:
+    value = row.get(field.name)
+    for key in field.path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _equals(value: Any, wanted: Scalar | tuple[Scalar, ...]) -> bool:
+    if isinstance(wanted, tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(wanted)
+            and all(map(_same, value, wanted))
+        )
+    if isinstance(value, list | tuple):
+        return any(_same(element, wanted) for element in value)
+    return _same(value, wanted)
+
+
+def _same(value: Any, wanted: Scalar) -> bool:
+    return _kind(value) is _kind(wanted) and bool(value == wanted)
+
+
+def _ordered(order: Order, value: Any, wanted: Ordered) -> bool:
+    kind = _kind(value)
+    if kind is None or kind is not _kind(wanted):
+        return False
+    if isinstance(value, float) or isinstance(wanted, float):
+        return _ORDERS[order](float(value), float(wanted))
+    return _ORDERS[order](value, wanted)
+
+
+def _kind(value: Any) -> type | None:
+    """Name the type within which values are compared; ``None`` for all but scalars."""
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, int | float):
+        return float
+    return str if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=512)
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)

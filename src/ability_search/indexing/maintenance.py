@@ -1,0 +1,140 @@
+"""What an index needs after it was written to, done behind the callers' backs.
+
+All of it is safe to leave out, to stop at any moment and to do twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ability_search import statements
+from ability_search.catalogue import Catalogue, Collection
+from ability_search.errors import SearchError
+from ability_search.ports import Store
+from ability_search.ranking.bm25 import reweighted
+from ability_search.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+_DRIFT = 1.5
+"""Factor by which the average length may be off before the weights are renewed."""
+_FEW = 50
+"""Chunks below which an average says little."""
+_PAGE = 500
+_STALE_AFTER = 6 * 3600 * 1000
+"""Milliseconds after which staged chunks have been given up."""
+
+
+class Maintenance:
+    """Keeps collections in shape, one at a time each.
+
+    Args:
+        store: The database.
+        catalogue: Knows the collections.
+        vocabulary: Knows their terms.
+        scan_below: Chunks below which a scan is as good as a graph.
+        k1: Saturation of a term's frequency in BM25.
+        b: Weight of a text's length in BM25.
+        now: The time in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        vocabulary: Vocabulary,
+        *,
+        scan_below: int,
+        k1: float,
+        b: float,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._vocabulary = vocabulary
+        self._scan_below = scan_below
+        self._k1 = k1
+        self._b = b
+        self._now = now
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def schedule(self, record: str) -> None:
+        """Look after a collection soon; once is enough if it is being done already."""
+        if record not in self._running:
+            task = asyncio.create_task(self._look_after(record), name=f"maintain {record}")
+            self._running[record] = task
+            task.add_done_callback(lambda _: self._running.pop(record, None))
+
+    async def close(self) -> None:
+        """Stop what is running."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Wait until nothing is running."""
+        while self._running:
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _look_after(self, record: str) -> None:
+        try:
+            collection = await self._catalogue.reload(record)
+            if collection is None:
+                return
+            await self._vocabulary.fold(collection)
+            collection = await self._renew_weights(collection)
+            await self._build_graph(collection)
+            await self._store.write(*statements.discard_staged(before=self._now() - _STALE_AFTER))
+        except SearchError as exc:
+            log.warning("maintenance of %s put off: %s", record, exc)
+
+    async def _build_graph(self, collection: Collection) -> None:
+        """Have the engine build the vector graph, so that no query has to wait for it."""
+        if collection.graph or collection.chunks < self._scan_below:
+            return
+        probe = [1.0] + [0.0] * (collection.dimensions - 1)
+        await self._store.read(*statements.build_graph(collection.type, probe))
+        await self._catalogue.update(collection, graph=True)
+        log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
+
+    async def _renew_weights(self, collection: Collection) -> Collection:
+        """Weigh the terms anew if texts have become longer or shorter than was assumed.
+
+        A renewal that was interrupted is completed.
+        """
+        actual = (await self._vocabulary.of(collection)).average_length
+        if collection.chunks >= _FEW and not actual / _DRIFT <= collection.average_length <= actual * _DRIFT:
+            actual = round(actual, 2)
+            collection = await self._catalogue.update(collection, average_length=actual)
+        renewed = 0
+        while rows := await self._store.read(
+            *statements.outdated_weights(
+                collection.type, average_length=collection.average_length, limit=_PAGE
+            )
+        ):
+            changes = [self._weighed(row, collection.average_length) for row in rows]
+            await self._store.write(
+                *statements.set_weights(
+                    collection.type, average_length=collection.average_length, changes=changes
+                )
+            )
+            renewed += len(rows)
+        if renewed:
+            log.info("weighed the terms of %d chunks in %s anew", renewed, collection.name)
+        return collection
+
+    def _weighed(self, row: Mapping[str, Any], average_length: float) -> dict[str, Any]:
+        weights = reweighted(
+            row["terms"],
+            row["weights"],
+            lengths=row["lengths"],
+            old_average=row["averageLength"],
+            new_average=average_length,
+            k1=self._k1,
+            b=self._b,
+        )
+        return {"chunkId": row["chunkId"], "weights": weights}

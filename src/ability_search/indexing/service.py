@@ -1,0 +1,360 @@
+"""Storing, replacing and removing documents."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ability_search import statements
+from ability_search.analysis import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.catalogue import Catalogue, Collection, checked_name
+from ability_search.chunking import TokenCounter
+from ability_search.configuration import Settings
+from ability_search.documents import Document
+from ability_search.errors import InvalidInput, ModelMismatch, SearchError
+from ability_search.indexing.pipeline import Pipeline, Task
+from ability_search.indexing.preparing import Prepared, Recipe, content_hash, prepare
+from ability_search.indexing.writing import Writer, Written, prepared_bytes
+from ability_search.ports import Embedder, Store
+
+log = logging.getLogger(__name__)
+
+_HASH_SLICE = 500
+"""Sources whose hashes one statement asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """How a call wants its documents indexed; what is ``None`` is the collection's own way."""
+
+    chunk_strategy: str | None = None
+    max_tokens: int | None = None
+    overlap: int | None = None
+    model: str | None = None
+    language: str | None = None
+    force: bool = False
+    """Index even what is unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that was left out, and why."""
+
+    source: str
+    error: SearchError
+
+
+@dataclass(slots=True)
+class IndexReport:
+    """What became of the documents of a call."""
+
+    collection: str
+    documents: int
+    model: str
+    dimensions: int = 0
+    chunks: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deduplicated: int = 0
+    failed: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """Documents that need nothing more."""
+        return self.added + self.updated + self.unchanged + len(self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call has come, in documents."""
+
+    collection: str
+    done: int
+    total: int
+    stage: str
+
+
+Report = Callable[[Progress], Awaitable[None]]
+
+
+class Indexing:
+    """The index and delete services.
+
+    Args:
+        store: The database.
+        embedder: The models.
+        catalogue: Knows the collections.
+        settings: Defaults and limits.
+        count: Counts tokens, as the embedding model does where that is known.
+        counter: Names the way of counting; texts are chunked anew when it changes.
+        now: The time in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        catalogue: Catalogue,
+        *,
+        settings: Settings,
+        count: TokenCounter,
+        counter: str,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._catalogue = catalogue
+        self._settings = settings
+        self._count = count
+        self._counter = counter
+        self._now = now
+
+    async def index(
+        self,
+        name: str,
+        documents: Sequence[Document],
+        options: IndexOptions,
+        report: Report,
+    ) -> IndexReport:
+        """Make ``documents`` findable in the collection ``name``, which is created if need be.
+
+        Unchanged documents cost nothing; a changed one replaces exactly its own chunks. Documents
+        that cannot be indexed are listed in the report.
+
+        Raises:
+            InvalidInput: if an option is wrong.
+            ModelMismatch: if the collection was embedded with another model.
+            EmbeddingUnavailable: if the embedder gave out. What was reported as done is stored.
+            DatabaseUnavailable: if the database did. What was reported as done is stored.
+        """
+        collection = await self._catalogue.find(checked_name(name))
+        return await self.index_into(name, collection, documents, options, report)
+
+    async def index_into(
+        self,
+        record: str,
+        collection: Collection | None,
+        documents: Sequence[Document],
+        options: IndexOptions,
+        report: Report,
+    ) -> IndexReport:
+        """As :meth:`index`, into the collection of a record, which may be one being built."""
+        started = time.perf_counter()
+        recipe = self._recipe(options, collection)
+        model = self._model(options, collection)
+        result = IndexReport(record.partition("@")[0], len(documents), model)
+        job = _Job(result, report)
+        tasks = [
+            Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
+            for doc in job.distinct(documents)
+        ]
+        writer = self._writer(record, collection, recipe, model)
+        if collection is not None and not options.force:
+            tasks = await self._changed(writer, tasks, result)
+        await job.publish("indexing")
+        if tasks:
+            await self._pipeline(writer, job, recipe, model).run(tasks)
+        if writer.collection is not None:
+            result.dimensions = writer.collection.dimensions
+        result.seconds = time.perf_counter() - started
+        log.info(
+            "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
+            record,
+            result.added,
+            result.updated,
+            result.unchanged,
+            len(result.failed),
+            result.chunks,
+            result.seconds,
+        )
+        return result
+
+    async def delete(self, name: str, source: str | None = None) -> int:
+        """Remove one source, or the whole collection; returns how many chunks are gone.
+
+        Raises:
+            NotFound: if there is no such collection. A source that is not there is no error.
+        """
+        for _ in range(3):
+            collection = await self._catalogue.get(name)
+            if source is None:
+                current = await self._catalogue.reload(name) or collection
+                if await self._catalogue.drop(current):
+                    return current.chunks
+            else:
+                deleted = await self.remove(collection, [source])
+                if deleted is not None:
+                    return deleted
+            await self._catalogue.reload(name)
+        return 0
+
+    async def remove(self, collection: Collection, sources: Sequence[str]) -> int | None:
+        """Remove sources; how many chunks are gone, ``None`` if the generation itself is."""
+        recipe = self._recipe(IndexOptions(), collection)
+        writer = self._writer(collection.name, collection, recipe, collection.model)
+        return await writer.remove(collection, sources)
+
+    async def _changed(self, writer: Writer, tasks: list[Task], result: IndexReport) -> list[Task]:
+        """The tasks whose stored hash differs, counted otherwise."""
+        changed = []
+        for part in _slices(tasks, _HASH_SLICE):
+            stored = await self._stored_hashes(writer, [task.document.source for task in part])
+            for task in part:
+                if stored.get(task.document.source) == task.content_hash:
+                    result.unchanged += 1
+                else:
+                    changed.append(task)
+        return changed
+
+    async def _stored_hashes(self, writer: Writer, sources: Sequence[str]) -> dict[str, str]:
+        collection = writer.collection
+        if collection is None:
+            return {}
+
+        async def ask(current: Collection) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+            answer = await self._store.read(
+                *statements.source_hashes(current.name, current.type, sources)
+            )
+            return answer["collection"], answer["sources"]
+
+        found = await self._catalogue.consult(collection, ask)
+        if found is None:
+            writer.collection = None
+            return {}
+        writer.collection, rows = found
+        return {row["source"]: row["contentHash"] for row in rows}
+
+    def _pipeline(self, writer: Writer, job: _Job, recipe: Recipe, model: str) -> Pipeline:
+        analyzer = analyzer_for(recipe.language)
+        embedding = self._settings.embedding
+
+        def cut(task: Task) -> Prepared:
+            prepared = prepare(
+                task.document,
+                recipe,
+                content_hash=task.content_hash,
+                analyzer=analyzer,
+                count=self._count,
+            )
+            if not prepared.passages:
+                raise InvalidInput(
+                    "content", "is blank", hint="Use search-delete to remove a source."
+                )
+            return prepared
+
+        async def store(group: list[Prepared]) -> None:
+            await job.stored(await writer.write(group))
+
+        return Pipeline(
+            prepare=cut,
+            embed=lambda texts: self._embedder.embed(
+                model, texts, timeout=embedding.timeout * embedding.attempts
+            ),
+            write=store,
+            fail=job.failed,
+            size=prepared_bytes,
+            batch_texts=embedding.batch_texts,
+            embedders=embedding.concurrency,
+            group_chunks=self._settings.database.write_group_chunks,
+            group_bytes=self._settings.database.write_group_bytes,
+        )
+
+    def _recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
+        """How to cut: as the call says, else as the collection was begun, else by the settings.
+
+        A chunk never is longer than the model reads.
+        """
+        chunking = self._settings.chunking
+        size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
+        longest = self._settings.embedding.max_tokens
+        size = min(size, longest) if longest else size
+        overlap = options.overlap
+        if overlap is None:
+            usual = collection.chunk_overlap if collection else chunking.overlap
+            overlap = min(usual, size // 4)
+        language = options.language or (collection.language if collection else DEFAULT_LANGUAGE)
+        if collection is not None and language != collection.language:
+            raise InvalidInput(
+                "language",
+                f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
+                hint="Leave language out, or search-reindex the collection with another one.",
+            )
+        return Recipe(
+            chunk_strategy=options.chunk_strategy
+            or (collection.chunk_strategy if collection else chunking.strategy),
+            chunk_size=size,
+            chunk_overlap=overlap,
+            language=analyzer_for(language).language,
+        )
+
+    def _model(self, options: IndexOptions, collection: Collection | None) -> str:
+        if collection is None:
+            return options.model or self._settings.embedding.model
+        if options.model and options.model != collection.model:
+            raise ModelMismatch(
+                collection.public_name, recorded=collection.model, requested=options.model
+            )
+        return collection.model
+
+    def _writer(
+        self, record: str, collection: Collection | None, recipe: Recipe, model: str
+    ) -> Writer:
+        return Writer(
+            self._store,
+            self._catalogue,
+            name=record,
+            collection=collection,
+            model=model,
+            recipe=recipe,
+            k1=self._settings.ranking.bm25_k1,
+            b=self._settings.ranking.bm25_b,
+            message_bytes=self._settings.database.write_group_bytes,
+            now=self._now,
+        )
+
+
+class _Job:
+    """Keeps count of one call and tells its progress."""
+
+    def __init__(self, result: IndexReport, report: Report) -> None:
+        self._result = result
+        self._report = report
+
+    def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
+        """The documents, of several with one source the last; the others have failed."""
+        last = {document.source: place for place, document in enumerate(documents)}
+        for place, document in enumerate(documents):
+            if last[document.source] == place:
+                yield document
+            else:
+                self.failed(
+                    document,
+                    InvalidInput("source", "appears again later in the call", hint="Name it once."),
+                )
+
+    def failed(self, document: Document, error: SearchError) -> None:
+        """Note a document that is left out; the first reason counts."""
+        if all(failure.source != document.source for failure in self._result.failed):
+            self._result.failed.append(Failure(document.source, error))
+
+    async def stored(self, written: Written) -> None:
+        """Note what a transaction did."""
+        self._result.updated += written.replaced
+        self._result.added += written.sources - written.replaced
+        self._result.chunks += written.chunks
+        await self.publish("indexing")
+
+    async def publish(self, stage: str) -> None:
+        """Tell how far the call has come."""
+        result = self._result
+        await self._report(Progress(result.collection, result.done, result.documents, stage))
+
+
+def _slices(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

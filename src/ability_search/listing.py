@@ -1,0 +1,56 @@
+"""What is stored of a collection, page by page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from ability_search import statements
+from ability_search.catalogue import Catalogue, Collection
+from ability_search.errors import InvalidInput, NotFound
+from ability_search.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """Sources in order; ``cursor`` is where the next page begins, ``None`` on the last."""
+
+    collection: Collection
+    sources: tuple[str, ...]
+    cursor: str | None
+
+
+async def list_sources(
+    store: Store, catalogue: Catalogue, name: str, *, limit: int, cursor: str | None
+) -> SourcePage:
+    """One page of a collection's sources, with the collection as it is now.
+
+    Raises:
+        NotFound: if there is no such collection.
+        InvalidInput: if the cursor is not one that a page ended with.
+    """
+    after = "" if cursor is None else _read_cursor(cursor)
+    found = await catalogue.get(name)
+    collection = await catalogue.reload(found.name)
+    if collection is None:
+        raise NotFound("collection", name)
+    rows = await store.read(
+        *statements.list_sources(collection.type, after=after, limit=limit + 1)
+    )
+    names = tuple(row["source"] for row in rows)
+    more = len(names) > limit
+    return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
+
+
+def _cursor(source: str) -> str:
+    return base64.urlsafe_b64encode(source.encode()).decode("ascii")
+
+
+def _read_cursor(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor.encode("ascii")).decode()
+    except (binascii.Error, UnicodeError) as exc:
+        raise InvalidInput(
+            "cursor", "not a cursor of this tool", hint="Pass nextCursor of the page before."
+        ) from exc

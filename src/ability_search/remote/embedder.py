@@ -1,0 +1,217 @@
+"""The embedder port over any server of OpenAI-shaped embeddings: batches, retries, a breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from ability_search.documents import Vector
+from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
+
+log = logging.getLogger(__name__)
+
+_backoff = wait_random_exponential(multiplier=0.5, max=10)
+
+
+class Transport(Protocol):
+    """Brings one request to an embedding server."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send ``{model, input, encoding_format}`` and return the server's answer.
+
+        Raises:
+            EmbeddingUnavailable: with ``retryable`` false on the instance where trying again
+                cannot help, and ``retry_after`` where the server named a time.
+            TextsRefused: if it is the texts that the server objects to.
+        """
+
+
+class CircuitBreaker:
+    """Stops asking a server that keeps failing.
+
+    After ``failures`` failures in a row every request fails at once, until ``reset`` seconds have
+    passed; then one request at a time is let through to try.
+    """
+
+    def __init__(
+        self, *, failures: int, reset: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = failures
+        self._reset = reset
+        self._clock = clock
+        self._failed = 0
+        self._closed_until = 0.0
+
+    def check(self) -> None:
+        """Let a request through.
+
+        Raises:
+            EmbeddingUnavailable: if the server is to be left alone, with the time left.
+        """
+        wait = self._closed_until - self._clock()
+        if self._failed >= self._limit and wait > 0:
+            raise BreakerOpen(
+                f"the embedder failed {self._failed} times in a row", retry_after=wait
+            )
+        if self._failed >= self._limit:
+            self._closed_until = self._clock() + self._reset
+
+    def succeeded(self) -> None:
+        """Note an answer."""
+        self._failed = 0
+
+    def failed(self) -> None:
+        """Note a failure."""
+        self._failed += 1
+        if self._failed >= self._limit:
+            self._closed_until = self._clock() + self._reset
+
+
+class BreakerOpen(EmbeddingUnavailable):
+    """The embedder is not asked at the moment, because it kept failing."""
+
+
+class RemoteEmbedder:
+    """An :class:`~ability_search.ports.Embedder` over a transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        batch_texts: int,
+        batch_bytes: int,
+        concurrency: int,
+        timeout: float,
+        attempts: int,
+        breaker_failures: int,
+        breaker_reset: float,
+    ) -> None:
+        self._transport = transport
+        self._batch_texts = batch_texts
+        self._batch_bytes = batch_bytes
+        self._slots = asyncio.Semaphore(concurrency)
+        self._timeout = timeout
+        self._attempts = attempts
+        self._breaker = CircuitBreaker(failures=breaker_failures, reset=breaker_reset)
+
+    async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
+        """Embed ``texts`` in as many requests as the limits call for, some at a time."""
+        if not texts:
+            return np.zeros((0, 0), dtype=np.float32)
+        deadline = time.monotonic() + timeout
+        runs = batches(texts, most=self._batch_texts, most_bytes=self._batch_bytes)
+        try:
+            async with asyncio.TaskGroup() as group:
+                parts = [group.create_task(self._request(model, run, deadline)) for run in runs]
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+        return np.concatenate([part.result() for part in parts])
+
+    async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
+        async with self._slots:
+            async for attempt in AsyncRetrying(
+                stop=stop_after_attempt(self._attempts)
+                | stop_after_delay(max(0.0, deadline - time.monotonic())),
+                wait=_wait,
+                retry=retry_if_exception(_passing),
+                reraise=True,
+            ):
+                with attempt:
+                    return await self._try(model, texts, deadline)
+        raise AssertionError("unreachable: the last attempt raises")
+
+    async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
+        self._breaker.check()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise EmbeddingUnavailable("the embedder did not answer in time")
+        started = time.perf_counter()
+        try:
+            answer = await self._transport(
+                {"model": model, "input": list(texts), "encoding_format": "base64"},
+                timeout=min(left, self._timeout),
+            )
+            vectors = unit_vectors(answer, expected=len(texts))
+        except TextsRefused:
+            self._breaker.succeeded()
+            raise
+        except EmbeddingUnavailable:
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
+        return vectors
+
+
+def batches(texts: Sequence[str], *, most: int, most_bytes: int) -> list[Sequence[str]]:
+    """Cut ``texts`` into runs of at most ``most`` texts and ``most_bytes`` bytes of UTF-8.
+
+    A text that alone exceeds the bytes is a run of its own.
+    """
+    runs: list[Sequence[str]] = []
+    start = size = 0
+    for index, text in enumerate(texts):
+        length = len(text.encode("utf-8", "surrogatepass"))
+        if index > start and (index - start == most or size + length > most_bytes):
+            runs.append(texts[start:index])
+            start, size = index, 0
+        size += length
+    if start < len(texts):
+        runs.append(texts[start:])
+    return runs
+
+
+def unit_vectors(answer: Any, *, expected: int) -> Vector:
+    """Read an OpenAI-shaped answer: vectors in the order of their index, scaled to unit length.
+
+    Raises:
+        EmbeddingUnavailable: if vectors are missing, of several lengths, zero or not finite.
+    """
+    try:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        if [row["index"] for row in rows] != list(range(expected)):
+            raise EmbeddingUnavailable(
+                f"the embedder answered {len(rows)} vectors for {expected} texts"
+            )
+        vectors = np.stack([_vector(row["embedding"]) for row in rows])
+    except (KeyError, TypeError, ValueError, binascii.Error) as exc:
+        raise EmbeddingUnavailable("the embedder's answer is not in the OpenAI shape") from exc
+    if vectors.ndim != 2 or not vectors.shape[1] or not np.isfinite(vectors).all():
+        raise EmbeddingUnavailable("the embedder's vectors are empty or hold values not finite")
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not norms.all():
+        raise EmbeddingUnavailable("the embedder sent a vector of length zero")
+    return np.asarray(vectors / norms, dtype=np.float32)
+
+
+def _vector(value: Any) -> Vector:
+    if isinstance(value, str):
+        return np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
+    return np.asarray(value, dtype=np.float32)
+
+
+def _passing(exc: BaseException) -> bool:
+    return (
+        isinstance(exc, EmbeddingUnavailable) and exc.retryable and not isinstance(exc, BreakerOpen)
+    )
+
+
+def _wait(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    named = getattr(error, "retry_after", None)
+    return float(named) if named is not None else _backoff(state)

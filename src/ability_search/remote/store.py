@@ -1,0 +1,128 @@
+"""The database port over the ``arcade-*`` tools of a database ability."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
+
+from ability_search.errors import DatabaseUnavailable, StatementRefused
+from kadi.errors import FrameTooLarge, KadiError
+
+log = logging.getLogger(__name__)
+
+_REASONS = (
+    ("missing_database", re.compile(r"database\b.*\b(does not exist|not found|no such)|no such database|no database named", re.I)),
+    ("missing_type", re.compile(r"\b(super)?type\b.*\b(was not found|does not exist|not found)", re.I)),
+    ("duplicate", re.compile(r"duplicated? ?key|already exists|found duplicate", re.I)),
+    ("conflict", re.compile(r"concurrent ?modification|needretry|lock timeout|conflict", re.I)),
+)
+_READ_ATTEMPTS = 3
+
+
+class Invoke(Protocol):
+    """How a tool on the network is called; :meth:`kadi.Connection.invoke` fits."""
+
+    async def __call__(
+        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...
+    ) -> Any:
+        """Call ``tool`` and return its result, within ``timeout`` seconds."""
+
+
+class BrokerStore:
+    """A :class:`~ability_search.ports.Store` that lives behind a broker.
+
+    The database itself is created when a write finds it missing.
+    """
+
+    def __init__(self, invoke: Invoke, *, database: str, timeout: float) -> None:
+        self._invoke = invoke
+        self._database = database
+        self._timeout = timeout
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a read-only script, again if the connection failed under it."""
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(_READ_ATTEMPTS),
+            wait=wait_exponential_jitter(initial=0.1, max=1.0),
+            retry=retry_if_exception(_passing),
+            reraise=True,
+        ):
+            with attempt:
+                return await self._run("arcade-query", "query", script, params)
+        raise AssertionError("unreachable: the last attempt raises")
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a script once; if the database is missing, create it and run the script then."""
+        try:
+            return await self._run("arcade-command", "command", script, params)
+        except StatementRefused as exc:
+            if exc.reason != "missing_database":
+                raise
+            await self._create_database()
+            return await self._run("arcade-command", "command", script, params)
+
+    async def _create_database(self) -> None:
+        answer = await self._call("arcade-db-create", {"name": self._database})
+        if not answer.get("success") and "exist" not in str(answer.get("error")):
+            raise StatementRefused("other", str(answer.get("error")))
+        log.info("created database %s", self._database)
+
+    async def _run(self, tool: str, key: str, script: str, params: Mapping[str, Any]) -> Any:
+        started = time.perf_counter()
+        answer = await self._call(
+            tool,
+            {
+                "database": self._database,
+                key: script,
+                "language": "sqlscript",
+                "params": params,
+            },
+        )
+        log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
+        if not answer.get("success"):
+            raise refusal(str(answer.get("error") or "no reason given"))
+        result = answer.get("result", [])
+        if len(result) == 1 and isinstance(result[0], dict) and set(result[0]) == {"value"}:
+            return result[0]["value"]
+        return result[0] if _is_returned_map(script, result) else result
+
+    async def _call(self, tool: str, tool_input: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            answer = await self._invoke(tool, tool_input, timeout=self._timeout)
+        except FrameTooLarge as exc:
+            raise StatementRefused("too_large", str(exc)) from exc
+        except KadiError as exc:
+            raise DatabaseUnavailable(f"{tool} did not answer: {type(exc).__name__}") from exc
+        if not isinstance(answer, Mapping):
+            raise DatabaseUnavailable(f"{tool} answered with something that is no object")
+        return answer
+
+
+def refusal(text: str) -> StatementRefused:
+    """The error for a database's own words."""
+    reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
+    level = logging.WARNING if reason == "other" else logging.DEBUG
+    log.log(level, "statement refused (%s): %s", reason, text[:2000])
+    return StatementRefused(reason, text)
+
+
+def _passing(exc: BaseException) -> bool:
+    return isinstance(exc, DatabaseUnavailable) and not isinstance(exc, StatementRefused)
+
+
+def _is_returned_map(script: str, result: list[Any]) -> bool:
+    """Whether the one row is the map that the script's RETURN built.
+
+    Scripts here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
+    """
+    return len(result) == 1 and script.rstrip().endswith("};")

@@ -1,0 +1,273 @@
+"""The eight tools: each validates its input, calls one service and returns its result."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from ability_search.boundary import failure
+from ability_search.catalogue import Catalogue
+from ability_search.configuration import Settings
+from ability_search.errors import Busy, SearchError
+from ability_search.filing import FileIndexing, FileRequest
+from ability_search.indexing import Indexing, Progress
+from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.reindexing import Reindexing
+from ability_search.listing import list_sources
+from ability_search.ports import Store
+from ability_search.querying import Querying
+from ability_search.wire import inputs, reading, results, writing
+from kadi.tools import Call, Tool
+
+PROGRESS = "search.index.progress"
+COMPLETED = "search.index.completed"
+FAILED = "search.index.failed"
+
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the tools call."""
+
+    store: Store
+    catalogue: Catalogue
+    indexing: Indexing
+    files: FileIndexing
+    reindexing: Reindexing
+    querying: Querying
+    maintenance: Maintenance
+    settings: Settings
+
+
+def search_tools(services: Services) -> list[Tool]:
+    """The tools as they are registered."""
+    table = _Table(services)
+    return [
+        table.tool(
+            "search-index",
+            "Chunk, embed and store documents in a collection, which is created on first use."
+            " Unchanged documents cost nothing.",
+            inputs.IndexInput,
+            table.index,
+            results.IndexResult,
+        ),
+        table.tool(
+            "search-index-file",
+            "Index a file or a directory on the worker's machine.",
+            inputs.IndexFileInput,
+            table.index_file,
+            results.IndexFileResult,
+        ),
+        table.tool(
+            "search-query",
+            "Search a collection by meaning, by words, or both (hybrid, the default).",
+            inputs.QueryInput,
+            table.query,
+            results.QueryResult,
+        ),
+        table.tool(
+            "search-similar",
+            "Find the chunks of a collection that are nearest to one of its chunks.",
+            inputs.SimilarInput,
+            table.similar,
+            results.SimilarResult,
+        ),
+        table.tool(
+            "search-reindex",
+            "Chunk and embed a collection anew from what it stores, or clear it.",
+            inputs.ReindexInput,
+            table.reindex,
+            results.ReindexResult,
+        ),
+        table.tool(
+            "search-delete",
+            "Delete a collection, or one source of it.",
+            inputs.DeleteInput,
+            table.delete,
+            results.DeleteResult,
+        ),
+        table.tool(
+            "search-collections",
+            "List all collections with the number and the size of their chunks.",
+            inputs.CollectionsInput,
+            table.collections,
+            results.CollectionsResult,
+        ),
+        table.tool(
+            "search-collection-info",
+            "Describe a collection and list its sources, page by page.",
+            inputs.CollectionInfoInput,
+            table.collection_info,
+            results.CollectionInfoResult,
+        ),
+    ]
+
+
+class _Table:
+    """The handlers."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._limits = services.settings.limits
+        self._running = 0
+
+    def tool(
+        self,
+        name: str,
+        description: str,
+        params: type[P],
+        handler: Callable[[P, Call], Awaitable[BaseModel]],
+        result: type[BaseModel],
+    ) -> Tool:
+        """A row of the table; every failure of it is returned, not raised."""
+
+        async def admitted(value: P, call: Call) -> BaseModel | Mapping[str, Any]:
+            with self._slot():
+                try:
+                    return await handler(value, call)
+                except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
+                    return failure(exc, name, _collection_of(value))
+
+        return Tool.typed(name, description, params, admitted, result=result, on_error=failure)
+
+    async def index(self, value: inputs.IndexInput, call: Call) -> results.IndexResult:
+        """search-index."""
+        documents = reading.documents(value, self._limits)
+        job = _Job(call, value.job_id)
+        async with job.announced(value.collection):
+            report = await self._services.indexing.index(
+                value.collection, documents, reading.index_options(value), job.progress
+            )
+        self._services.maintenance.schedule(value.collection)
+        return writing.index_result(report, job.id)
+
+    async def index_file(self, value: inputs.IndexFileInput, call: Call) -> results.IndexFileResult:
+        """search-index-file."""
+        job = _Job(call, value.job_id)
+        request = FileRequest(
+            path=value.path,
+            format=value.format,
+            include=value.include,
+            exclude=value.exclude,
+            sweep=value.sweep,
+        )
+        async with job.announced(value.collection):
+            report = await self._services.files.index(
+                value.collection, request, reading.index_options(value), job.progress
+            )
+        self._services.maintenance.schedule(value.collection)
+        return writing.index_file_result(report, job.id)
+
+    async def query(self, value: inputs.QueryInput, _call: Call) -> results.QueryResult:
+        """search-query."""
+        query = reading.query(value, self._limits)
+        answer = await self._services.querying.query(value.collection, query)
+        return writing.query_result(answer, value)
+
+    async def similar(self, value: inputs.SimilarInput, _call: Call) -> results.SimilarResult:
+        """search-similar."""
+        answer = await self._services.querying.similar(
+            value.collection,
+            value.chunk_id,
+            limit=reading.limit(value.limit, self._limits),
+            predicate=reading.predicate(value.filter, None, (), self._limits),
+            min_score=value.min_score,
+        )
+        return writing.similar_result(answer)
+
+    async def reindex(self, value: inputs.ReindexInput, call: Call) -> results.ReindexResult:
+        """search-reindex."""
+        if value.clear:
+            deleted = await self._services.indexing.delete(value.collection)
+            return writing.cleared_result(value.collection, deleted)
+        job = _Job(call, value.job_id)
+        async with job.announced(value.collection):
+            before = await self._services.catalogue.get(value.collection)
+            report, collection = await self._services.reindexing.reindex(
+                value.collection, reading.index_options(value), job.progress
+            )
+        self._services.maintenance.schedule(value.collection)
+        return writing.reindex_result(report, collection, job.id, deleted=before.chunks)
+
+    async def delete(self, value: inputs.DeleteInput, _call: Call) -> results.DeleteResult:
+        """search-delete."""
+        deleted = await self._services.indexing.delete(value.collection, value.source)
+        return results.DeleteResult(
+            deleted=deleted, collection=value.collection, source=value.source
+        )
+
+    async def collections(
+        self, _value: inputs.CollectionsInput, _call: Call
+    ) -> results.CollectionsResult:
+        """search-collections."""
+        found = await self._services.catalogue.all()
+        return results.CollectionsResult(collections=[writing.summary(item) for item in found])
+
+    async def collection_info(
+        self, value: inputs.CollectionInfoInput, _call: Call
+    ) -> results.CollectionInfoResult:
+        """search-collection-info."""
+        page = await list_sources(
+            self._services.store,
+            self._services.catalogue,
+            value.collection,
+            limit=value.limit,
+            cursor=value.cursor,
+        )
+        ranking = self._services.settings.ranking
+        return writing.collection_info(page, scan_below=ranking.scan_below)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        if self._running >= self._limits.concurrent_calls:
+            raise Busy(f"{self._running} calls are in progress", retry_after=1.0)
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+
+class _Job:
+    """A long call, as its events tell of it."""
+
+    def __init__(self, call: Call, job_id: str | None) -> None:
+        self._call = call
+        self.id = job_id or secrets.token_hex(8)
+
+    @asynccontextmanager
+    async def announced(self, collection: str) -> AsyncIterator[None]:
+        """Publish how the work in the block ends."""
+        about = {"jobId": self.id, "collection": collection}
+        try:
+            yield
+        except BaseException as exc:
+            code = exc.code if isinstance(exc, SearchError) else "cancelled"
+            text = str(exc) if isinstance(exc, SearchError) else type(exc).__name__
+            await self._call.publish(FAILED, {**about, "code": code, "error": text})
+            raise
+        await self._call.publish(COMPLETED, about)
+
+    async def progress(self, progress: Progress) -> None:
+        """Publish how far the work has come."""
+        await self._call.publish(
+            PROGRESS,
+            {
+                "jobId": self.id,
+                "collection": progress.collection,
+                "done": progress.done,
+                "total": progress.total,
+                "stage": progress.stage,
+            },
+        )
+
+
+def _collection_of(value: BaseModel) -> str | None:
+    collection = getattr(value, "collection", None)
+    return collection if isinstance(collection, str) else None

@@ -1,0 +1,149 @@
+"""Inputs of the tools -> the values of the services, within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.configuration.schema import Limits
+from ability_search.documents import Document
+from ability_search.errors import InvalidInput, TooLarge
+from ability_search.filters import combine, parse_filter, source_filter, to_sql
+from ability_search.indexing import IndexOptions
+from ability_search.querying.model import FusionChoice, Query
+from ability_search.statements import Predicate
+from ability_search.wire import inputs
+
+
+def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
+    """The documents of a call.
+
+    Raises:
+        TooLarge: if they are too many, or too much text.
+    """
+    if len(value.documents) > limits.batch_documents:
+        raise TooLarge(
+            f"documents: {len(value.documents)} in one call,"
+            f" at most {limits.batch_documents} are allowed",
+            hint="Send them in several calls (setting max_batch_documents).",
+        )
+    total = sum(_bytes(item.content) for item in value.documents)
+    if total > limits.batch_bytes:
+        raise TooLarge(
+            f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
+            hint="Send them in several calls (setting max_batch_bytes).",
+        )
+    for place, item in enumerate(value.documents):
+        _check_document(item, place, limits)
+    return [
+        Document(
+            source=item.source,
+            title=item.title,
+            content=item.content,
+            metadata=item.metadata,
+            kind=item.kind,
+            links=tuple(link.model_dump() for link in item.links),
+        )
+        for item in value.documents
+    ]
+
+
+def index_options(
+    value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
+) -> IndexOptions:
+    """How a call wants its documents indexed."""
+    return IndexOptions(
+        chunk_strategy=value.chunk_strategy,
+        max_tokens=value.max_tokens,
+        overlap=getattr(value, "overlap", None),
+        model=value.model,
+        language=getattr(value, "language", None),
+        force=getattr(value, "force", False),
+    )
+
+
+def query(value: inputs.QueryInput, limits: Limits) -> Query:
+    """What a call asks.
+
+    Raises:
+        TooLarge: if the query is too long, or too many results are wanted.
+        InvalidInput: if the filter or a glob is wrong.
+    """
+    for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
+        if text is not None and _bytes(text) > limits.query_bytes:
+            raise TooLarge(
+                f"{name}: {_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
+                hint="Shorten it (setting max_query_bytes).",
+            )
+    return Query(
+        text=value.query,
+        limit=limit(value.limit, limits),
+        offset=value.offset,
+        mode=value.mode,
+        model=value.model,
+        predicate=predicate(value.filter, value.sources, value.exclude_sources, limits),
+        min_score=value.min_score,
+        hypothetical_answer=value.hypothetical_answer,
+        fusion=_fusion(value.fusion),
+        highlights=value.highlights,
+        explain=value.explain,
+    )
+
+
+def limit(wanted: int, limits: Limits) -> int:
+    """The number of results wanted.
+
+    Raises:
+        TooLarge: if it is more than allowed.
+    """
+    if wanted > limits.limit:
+        raise TooLarge(
+            f"limit: {wanted} results, at most {limits.limit} are allowed",
+            hint="Ask for pages by offset (setting max_limit).",
+        )
+    return wanted
+
+
+def predicate(
+    document: Mapping[str, Any] | None,
+    sources: Sequence[str] | None,
+    exclude_sources: Sequence[str],
+    limits: Limits,
+) -> Predicate | None:
+    """The condition that a filter and globs make together; ``None`` if all chunks fit.
+
+    Raises:
+        InvalidInput: if one of them is wrong.
+    """
+    parts = []
+    if document is not None:
+        parts.append(
+            parse_filter(document, max_depth=limits.filter_depth, max_nodes=limits.filter_nodes)
+        )
+    if sources is not None or exclude_sources:
+        parts.append(source_filter(sources, exclude_sources))
+    if not parts:
+        return None
+    return Predicate(*to_sql(combine(*parts)))
+
+
+def _fusion(value: inputs.Fusion | None) -> FusionChoice | None:
+    if value is None:
+        return None
+    weights = value.weights
+    if weights and not any(weights.values()):
+        raise InvalidInput("fusion.weights", "at least one must be greater than 0")
+    return FusionChoice(value.method, value.k, weights.get("semantic"), weights.get("keyword"))
+
+
+def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
+    size = _bytes(item.content)
+    if size > limits.document_bytes:
+        raise TooLarge(
+            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
+            hint="Split the document (setting max_document_bytes).",
+        )
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

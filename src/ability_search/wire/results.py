@@ -1,0 +1,184 @@
+"""Results of the eight tools."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Result(BaseModel):
+    """Base: camelCase names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class FailedDocument(Result):
+    """A document that was left out."""
+
+    source: str
+    error: str
+    code: str
+
+
+class IndexResult(Result):
+    """Of search-index."""
+
+    indexed: bool = True
+    collection: str
+    documents: int = Field(description="Documents of the call.")
+    chunks: int = Field(description="Chunks stored by the call.")
+    model: str
+    dimensions: int
+    added: int
+    updated: int
+    unchanged: int
+    deduplicated: int
+    failed: list[FailedDocument]
+    job_id: str
+    took_ms: float
+
+
+class SkippedFile(Result):
+    """A file that was left out."""
+
+    path: str
+    reason: str
+
+
+class IndexFileResult(IndexResult):
+    """Of search-index-file."""
+
+    files: int = Field(description="Files read.")
+    skipped: list[SkippedFile]
+    removed: int = Field(description="Sources removed because their files are gone.")
+
+
+class Highlight(Result):
+    """A match in a hit's content, in characters."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Hit(Result):
+    """A chunk that was found."""
+
+    chunk_id: str
+    collection: str | None = Field(None, description="Where several collections were searched.")
+    source: str
+    title: str
+    content: str
+    score: float = Field(description="What the results are ordered by, in [0, 1].")
+    metadata: dict[str, Any]
+    chunk_index: int
+    total_chunks: int
+    kind: str | None = None
+    breadcrumb: str | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+    created_at: str | None = None
+    scores: dict[str, float] = Field(description="Raw score of each arm: cosine, BM25.")
+    matched_via: list[str]
+    highlights: list[Highlight] | None = None
+    explain: dict[str, Any] | None = None
+
+
+class Degraded(Result):
+    """Why an answer is less than was asked for."""
+
+    reason: str
+    code: str
+    mode: str = Field(description="What was searched instead.")
+
+
+class QueryResult(Result):
+    """Of search-query."""
+
+    results: list[Hit]
+    count: int
+    query: str
+    collection: str | list[str]
+    mode: str
+    model: str | None = None
+    hyde: Literal[True] | None = None
+    degraded: Degraded | None = None
+    warnings: list[str] | None = None
+    timings: dict[str, float] = Field(description="Milliseconds of each step.")
+    explain: dict[str, Any] | None = None
+
+
+class SimilarResult(Result):
+    """Of search-similar."""
+
+    results: list[Hit]
+    count: int
+    source_chunk: Hit
+
+
+class ReindexResult(Result):
+    """Of search-reindex."""
+
+    collection: str
+    deleted: int
+    message: str
+    generation: int | None = None
+    chunks: int | None = None
+    documents: int | None = None
+    model: str | None = None
+    dimensions: int | None = None
+    failed: list[FailedDocument] | None = None
+    job_id: str | None = None
+    took_ms: float | None = None
+
+
+class DeleteResult(Result):
+    """Of search-delete."""
+
+    deleted: int = Field(description="Chunks deleted.")
+    collection: str
+    source: str | None
+
+
+class CollectionSummary(Result):
+    """A collection in a list."""
+
+    name: str
+    chunks: int
+    sources: int
+    min_tokens: int
+    max_tokens: int
+    avg_tokens: float
+    model: str
+    dimensions: int
+    updated_at: str
+
+
+class CollectionsResult(Result):
+    """Of search-collections."""
+
+    collections: list[CollectionSummary]
+
+
+class CollectionInfoResult(Result):
+    """Of search-collection-info."""
+
+    collection: str
+    chunks: int
+    min_tokens: int
+    max_tokens: int
+    avg_tokens: float
+    sources: list[str]
+    source_count: int
+    next_cursor: str | None = None
+    model: str
+    dimensions: int
+    similarity: str
+    language: str
+    generation: int
+    state: str
+    embedded_percent: float
+    created_at: str
+    updated_at: str

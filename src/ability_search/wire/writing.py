@@ -1,0 +1,185 @@
+"""The values of the services -> results of the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from ability_search.catalogue import Collection
+from ability_search.filing import FileReport
+from ability_search.indexing import Failure, IndexReport
+from ability_search.listing import SourcePage
+from ability_search.querying import Hit, QueryAnswer, SimilarAnswer
+from ability_search.wire import inputs, results
+
+
+def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
+    """Of search-index."""
+    return results.IndexResult(
+        collection=report.collection,
+        documents=report.documents,
+        chunks=report.chunks,
+        model=report.model,
+        dimensions=report.dimensions,
+        added=report.added,
+        updated=report.updated,
+        unchanged=report.unchanged,
+        deduplicated=report.deduplicated,
+        failed=_failed(report.failed),
+        job_id=job_id,
+        took_ms=round(report.seconds * 1e3, 1),
+    )
+
+
+def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResult:
+    """Of search-index-file."""
+    return results.IndexFileResult(
+        **index_result(report.index, job_id).model_dump(),
+        files=report.files,
+        skipped=[
+            results.SkippedFile(path=item.path, reason=item.reason) for item in report.skipped
+        ],
+        removed=report.removed,
+    )
+
+
+def reindex_result(
+    report: IndexReport, collection: Collection, job_id: str, *, deleted: int
+) -> results.ReindexResult:
+    """Of search-reindex."""
+    return results.ReindexResult(
+        collection=collection.name,
+        deleted=deleted,
+        message=f"rebuilt {report.updated} sources in generation {collection.generation}",
+        generation=collection.generation,
+        chunks=report.chunks,
+        documents=report.updated,
+        model=collection.model,
+        dimensions=collection.dimensions,
+        failed=_failed(report.failed),
+        job_id=job_id,
+        took_ms=round(report.seconds * 1e3, 1),
+    )
+
+
+def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
+    """Of search-reindex with ``clear``."""
+    return results.ReindexResult(
+        collection=collection,
+        deleted=deleted,
+        message=f"deleted {deleted} chunks; index the documents again",
+    )
+
+
+def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.QueryResult:
+    """Of search-query."""
+    several = asked.collection == "*" or not isinstance(asked.collection, str)
+    return results.QueryResult(
+        results=[hit(item, named=several) for item in answer.hits],
+        count=len(answer.hits),
+        query=asked.query,
+        collection=asked.collection,
+        mode=answer.mode,
+        model=answer.model,
+        hyde=True if answer.hyde else None,
+        degraded=results.Degraded(
+            reason=answer.degraded.reason, code=answer.degraded.code, mode=answer.degraded.mode
+        )
+        if answer.degraded
+        else None,
+        warnings=answer.warnings or None,
+        timings={step: round(value, 3) for step, value in answer.timings.items()},
+        explain=answer.explain or None,
+    )
+
+
+def similar_result(answer: SimilarAnswer) -> results.SimilarResult:
+    """Of search-similar."""
+    return results.SimilarResult(
+        results=[hit(item, named=False) for item in answer.hits],
+        count=len(answer.hits),
+        source_chunk=hit(answer.source, named=False),
+    )
+
+
+def hit(item: Hit, *, named: bool) -> results.Hit:
+    """One hit; ``named`` says which collection it is from."""
+    row = item.row
+    return results.Hit(
+        chunk_id=row["chunkId"],
+        collection=item.collection if named else None,
+        source=row["source"],
+        title=row["title"],
+        content=row["content"],
+        score=item.score,
+        metadata=dict(row.get("metadata") or {}),
+        chunk_index=row["chunkIndex"],
+        total_chunks=row["totalChunks"],
+        kind=row.get("kind"),
+        breadcrumb=row.get("breadcrumb") or None,
+        start_line=row.get("startLine"),
+        end_line=row.get("endLine"),
+        created_at=_instant(row["createdAt"]) if row.get("createdAt") is not None else None,
+        scores=dict(item.scores),
+        matched_via=list(item.matched_via),
+        highlights=[
+            results.Highlight(start=mark.start, end=mark.end, text=mark.text)
+            for mark in item.highlights
+        ]
+        if item.highlights is not None
+        else None,
+        explain=dict(item.trace) if item.trace is not None else None,
+    )
+
+
+def summary(collection: Collection) -> results.CollectionSummary:
+    """A collection in the list of search-collections."""
+    return results.CollectionSummary(
+        name=collection.name,
+        chunks=collection.chunks,
+        sources=collection.sources,
+        min_tokens=collection.tokens_min or 0,
+        max_tokens=collection.tokens_max or 0,
+        avg_tokens=round(collection.average_tokens, 2),
+        model=collection.model,
+        dimensions=collection.dimensions,
+        updated_at=_instant(collection.updated_at),
+    )
+
+
+def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionInfoResult:
+    """Of search-collection-info; ``scan_below`` as for the search."""
+    collection = page.collection
+    waiting = collection.chunks >= scan_below and not collection.graph
+    return results.CollectionInfoResult(
+        collection=collection.name,
+        chunks=collection.chunks,
+        min_tokens=collection.tokens_min or 0,
+        max_tokens=collection.tokens_max or 0,
+        avg_tokens=round(collection.average_tokens, 2),
+        sources=list(page.sources),
+        source_count=collection.sources,
+        next_cursor=page.cursor,
+        model=collection.model,
+        dimensions=collection.dimensions,
+        similarity="cosine",
+        language=collection.language,
+        generation=collection.generation,
+        state="building" if waiting else "ready",
+        embedded_percent=100.0 if collection.chunks else 0.0,
+        created_at=_instant(collection.created_at),
+        updated_at=_instant(collection.updated_at),
+    )
+
+
+def _failed(failures: Sequence[Failure]) -> list[results.FailedDocument]:
+    return [
+        results.FailedDocument(source=item.source, error=str(item.error), code=item.error.code)
+        for item in failures
+    ]
+
+
+def _instant(milliseconds: int) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,154 @@
+"""The worker: the services over a connection, served as tools."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from ability_search.catalogue import Catalogue
+from ability_search.chunking import EstimatedTokens, TokenCounter, TokenizerTokens
+from ability_search.configuration import Settings
+from ability_search.errors import ConfigurationError
+from ability_search.filing import FileIndexing
+from ability_search.indexing import Indexing
+from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.reindexing import Reindexing
+from ability_search.ports import Embedder, Store
+from ability_search.querying import Querying
+from ability_search.remote import (
+    BrokerStore,
+    Invoke,
+    RemoteEmbedder,
+    Transport,
+    over_broker,
+    over_http,
+)
+from ability_search.tools import Services, search_tools
+from ability_search.vocabulary import Vocabulary
+from kadi import Connection, Identity
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_worker(
+    settings: Settings, *, base: Path, connect_timeout: float = 30.0
+) -> AsyncIterator[Connection]:
+    """Connect to the broker and serve the eight tools until the block is left.
+
+    Args:
+        settings: All of them.
+        base: Where relative paths of search-index-file start.
+        connect_timeout: Seconds that the broker may take to appear.
+
+    Raises:
+        KadiError: if the broker cannot be reached or refuses the worker.
+    """
+    connection = Connection(
+        settings.broker.url.get_secret_value(),
+        identity=Identity.load_or_create(settings.files.identity_file),
+        name=settings.agent.name,
+        version=settings.agent.version,
+        role="ability",
+        networks=settings.broker.networks,
+        max_message_bytes=settings.limits.message_bytes,
+        connect_timeout=connect_timeout,
+        max_concurrent=2 * settings.limits.concurrent_calls,
+    )
+    async with AsyncExitStack() as stack:
+        embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
+        store = BrokerStore(
+            connection.invoke,
+            database=settings.database.name,
+            timeout=settings.database.timeout,
+        )
+        services = build_services(settings, store, embedder, base=base)
+        # Left in reverse: the connection first, so that calls in progress can still finish.
+        stack.push_async_callback(services.reindexing.close)
+        stack.push_async_callback(services.maintenance.close)
+        await stack.enter_async_context(connection)
+        await connection.serve(search_tools(services))
+        log.info("serving on %s as %s", settings.broker.url, settings.agent.name)
+        yield connection
+
+
+def build_services(settings: Settings, store: Store, embedder: Embedder, *, base: Path) -> Services:
+    """The services over any store and any embedder."""
+    catalogue = Catalogue(store)
+    vocabulary = Vocabulary(store)
+    count, counter = token_counter(settings)
+    indexing = Indexing(
+        store, embedder, catalogue, settings=settings, count=count, counter=counter, now=_now
+    )
+    ranking = settings.ranking
+    return Services(
+        store=store,
+        catalogue=catalogue,
+        indexing=indexing,
+        files=FileIndexing(store, catalogue, indexing, settings=settings, base=base),
+        reindexing=Reindexing(store, catalogue, indexing, grace=settings.database.grace_period),
+        querying=Querying(store, embedder, catalogue, vocabulary, settings=settings),
+        maintenance=Maintenance(
+            store,
+            catalogue,
+            vocabulary,
+            scan_below=ranking.scan_below,
+            k1=ranking.bm25_k1,
+            b=ranking.bm25_b,
+            now=_now,
+        ),
+        settings=settings,
+    )
+
+
+def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
+    """What counts tokens, and its name: the model's own tokenizer where the settings name it.
+
+    Raises:
+        ConfigurationError: if the tokenizer cannot be read.
+    """
+    path = settings.chunking.tokenizer
+    if path is None:
+        return EstimatedTokens(), "estimate"
+    return TokenizerTokens(path), f"tokenizer:{path.parent.name}"
+
+
+@asynccontextmanager
+async def open_embedder(settings: Settings, invoke: Invoke) -> AsyncIterator[Embedder]:
+    """The embedder that the settings choose: over the broker, or over HTTP.
+
+    Raises:
+        ConfigurationError: if the API is chosen and its address is missing.
+    """
+    embedding = settings.embedding
+    if embedding.transport == "broker":
+        yield _embedder(settings, over_broker(invoke, api_key=embedding.api_key))
+        return
+    if embedding.api_url is None:
+        raise ConfigurationError("SEARCH_EMBEDDING_API_URL is missing")
+    async with httpx.AsyncClient() as client:
+        url = embedding.api_url.get_secret_value()
+        yield _embedder(settings, over_http(client, url, api_key=embedding.api_key))
+
+
+def _embedder(settings: Settings, transport: Transport) -> RemoteEmbedder:
+    embedding = settings.embedding
+    return RemoteEmbedder(
+        transport,
+        batch_texts=embedding.batch_texts,
+        batch_bytes=embedding.batch_bytes,
+        concurrency=embedding.concurrency,
+        timeout=embedding.timeout,
+        attempts=embedding.attempts,
+        breaker_failures=embedding.breaker_failures,
+        breaker_reset=embedding.breaker_reset,
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

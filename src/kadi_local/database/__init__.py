@@ -1,0 +1,1 @@
+"""The database ability: ArcadeDB behind five tools, embedded in this process or over HTTP."""

@@ -1,0 +1,100 @@
+"""The Java machine that runs the embedded engine: one for the life of the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+import jpype
+from arcadedb_embedded.exceptions import ArcadeDBError
+from arcadedb_embedded.jvm import start_jvm
+
+from kadi_local.database.backend import DatabaseError
+
+MINIMUM_VERSION = (26, 9, 1)
+"""Earlier engines could bring deleted postings of a sparse vector index back to life."""
+
+MIB = 1024 * 1024
+_SMALLEST_HEAP = 256
+_LARGEST_HEAP = 2048
+_HEAP_SHARE = 0.25
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+log = logging.getLogger(__name__)
+_starting = threading.Lock()
+
+
+def default_heap_mb(memory: int | None = None) -> int:
+    """A quarter of the memory (bytes; of this machine or container), 256 to 2048 MiB."""
+    available = _memory() if memory is None else memory
+    return max(_SMALLEST_HEAP, min(_LARGEST_HEAP, int(available * _HEAP_SHARE) // MIB))
+
+
+def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
+    """Start the machine unless it runs already; its settings cannot be changed afterwards.
+
+    Its log goes to standard error from level WARNING. It installs no signal handlers (``-Xrs``),
+    so that SIGTERM and SIGINT stay with Python whoever was first.
+
+    Raises:
+        DatabaseError: if it does not start, or the engine is older than ``MINIMUM_VERSION``.
+    """
+    with _starting:
+        if not jpype.isJVMStarted():
+            os.environ.setdefault(
+                "ARCADEDB_JVM_ERROR_FILE", str(crash_directory / "hs_err_pid%p.log")
+            )
+            heap = heap_mb or default_heap_mb()
+            logging_configuration = Path(__file__).with_name("engine-logging.properties")
+            try:
+                start_jvm(
+                    heap_size=f"{heap}m",
+                    jvm_args=[
+                        "-Xrs",
+                        f"-Djava.util.logging.config.file={logging_configuration}",
+                    ],
+                )
+            except ArcadeDBError as exc:
+                raise DatabaseError(
+                    f"the Java machine did not start with a heap of {heap} MiB: {exc}"
+                ) from exc
+            system = jpype.JClass("java.lang.System")
+            system.setOut(system.err)
+            # The end of the process waits for the thread that started the machine, unless it is a
+            # daemon of it, as which it is attached again by its next call.
+            jpype.JClass("java.lang.Thread").detach()
+            log.info("engine %s started, heap %d MiB", _engine_version(), heap)
+        check_version(_engine_version())
+
+
+def check_version(version: str) -> None:
+    """Refuse an engine that is too old.
+
+    Raises:
+        DatabaseError: naming both versions and the remedy.
+    """
+    digits = version.split("-")[0].split(".")[:3]
+    known = tuple(int(part) for part in digits if part.isdigit())
+    if known < MINIMUM_VERSION:
+        needed = ".".join(map(str, MINIMUM_VERSION))
+        raise DatabaseError(
+            f"ArcadeDB {version} is too old, {needed} is needed:"
+            f" pip install 'arcadedb-embedded>={needed}'"
+        )
+
+
+def _engine_version() -> str:
+    return str(jpype.JClass("com.arcadedb.Constants").getRawVersion())
+
+
+def _memory() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CGROUP_LIMITS:
+        try:
+            memory = min(memory, int(Path(path).read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            continue
+    return memory

@@ -1,0 +1,196 @@
+"""A sentence encoder on onnxruntime: texts to vectors, one call at a time, no event loop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+from tokenizers import Tokenizer
+
+from kadi_local.models.config import Pooling
+from kadi_local.models.errors import ModelSetupError
+
+log = logging.getLogger(__name__)
+
+Vectors = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+_SENTENCE_OUTPUT = "sentence_embedding"
+_TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
+_ATTENDED = "attention_mask"
+_INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
+# Two vectors of one text, alone and beside another, differ by rounding or by something else.
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderFiles:
+    """What an encoder is made of."""
+
+    graph: Path
+    tokenizer: Path
+    max_tokens: int
+    pooling: Pooling
+    normalize: bool
+    pad_id: int = 0
+
+
+class Encoder:
+    """Loaded model and tokenizer; safe to call from several threads at once."""
+
+    def __init__(self, files: EncoderFiles, session: Any, tokenizer: Any) -> None:
+        self.files = files
+        self._session = session
+        self._tokenizer = tokenizer
+        self._inputs = {item.name: item.type for item in session.get_inputs()}
+        self._output, self._pooling = _choose_output(session.get_outputs(), files.pooling)
+        self.dimensions = 0
+        self.independent = True
+        """Whether a text's vector does not depend on what it is batched with. Models with
+        dynamically quantised activations take one scale for the whole batch: two vectors of one
+        text then differ by a cosine of up to .02, so such a model must get one text a run."""
+
+    @classmethod
+    def load(cls, files: EncoderFiles) -> Encoder:
+        """Load, run once and look at what comes out.
+
+        Raises:
+            ModelSetupError: if a file cannot be read, the graph wants inputs other than ids, mask
+                and types, has no output that can be pooled, or embeds to something unusable.
+        """
+        started = time.perf_counter()
+        try:
+            tokenizer = Tokenizer.from_file(str(files.tokenizer))
+            session = ort.InferenceSession(
+                str(files.graph), _session_options(), providers=["CPUExecutionProvider"]
+            )
+        except Exception as exc:  # both libraries raise bare Exceptions
+            raise ModelSetupError(f"cannot load {files.graph.name}: {exc}") from exc
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(files.max_tokens)
+        encoder = cls(files, session, tokenizer)
+        unknown = sorted(set(encoder._inputs) - _INPUTS)
+        if unknown or "input_ids" not in encoder._inputs:
+            raise ModelSetupError(
+                f"{files.graph.name} is not a sentence encoder: inputs {sorted(encoder._inputs)}"
+            )
+        encoder._probe()
+        log.info(
+            "loaded %s: %d dimensions, %d tokens, %.2f s",
+            files.graph.name,
+            encoder.dimensions,
+            files.max_tokens,
+            time.perf_counter() - started,
+        )
+        return encoder
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ids]:
+        """Token ids of each text, special tokens included, cut at the model's maximum.
+
+        Lone surrogates become U+FFFD. An empty text gives the special tokens alone.
+        """
+        # One text a call: a batch would start as many threads as there are cores, a plain
+        # encode() holds the interpreter lock for as long as it takes.
+        return [
+            np.asarray(self._tokenizer.encode_batch_fast([_encodable(text)])[0].ids, np.int64)
+            for text in texts
+        ]
+
+    def infer(self, batch: Sequence[Ids]) -> Vectors:
+        """Embed tokenized texts in one run: float32 of shape (len(batch), dimensions)."""
+        length = max(1, max(len(ids) for ids in batch))
+        ids = np.full((len(batch), length), self.files.pad_id, np.int64)
+        mask = np.zeros_like(ids)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        given = {"input_ids": ids, _ATTENDED: mask, "token_type_ids": np.zeros_like(ids)}
+        feed = {
+            name: given[name].astype(np.int32) if kind == "tensor(int32)" else given[name]
+            for name, kind in self._inputs.items()
+        }
+        raw = self._session.run([self._output], feed)[0].astype(np.float32, copy=False)
+        vectors = pool(raw, mask, self._pooling)
+        return normalized(vectors) if self.files.normalize else vectors
+
+    def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
+        """Tokenize and embed in one run; also the number of tokens."""
+        batch = self.tokenize(texts)
+        return self.infer(batch), sum(len(ids) for ids in batch)
+
+    def _probe(self) -> None:
+        short, long = self.tokenize(["probe", "a longer text beside the probe " * 4])
+        try:
+            alone = self.infer([short])
+            beside = self.infer([short, long])
+        except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
+            raise ModelSetupError(f"{self.files.graph.name} does not run: {exc}") from exc
+        if alone.ndim != 2 or not alone.shape[1] or not np.isfinite(alone).all():
+            raise ModelSetupError(f"{self.files.graph.name} does not give sentence vectors")
+        self.dimensions = int(alone.shape[1])
+        spread = float(np.abs(normalized(alone) - normalized(beside[:1])).max())
+        self.independent = spread < _ROUNDING
+
+
+def pool(hidden: Vectors, mask: Ids, pooling: Pooling) -> Vectors:
+    """One vector per text from (batch, sequence, d) token vectors, or (batch, d) as it is.
+
+    ``mean`` averages over the attended tokens, ``cls`` takes the first one.
+    """
+    if pooling == "none":
+        return hidden
+    if pooling == "cls":
+        return hidden[:, 0]
+    weights = mask[..., None].astype(np.float32)
+    mean: Vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+    return mean
+
+
+def normalized(vectors: Vectors) -> Vectors:
+    """Rows scaled to norm 1; a row of zeros stays as it is."""
+    norms: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
+    norms[norms == 0] = 1
+    return vectors / norms
+
+
+def _session_options() -> Any:
+    options = ort.SessionOptions()
+    # Every lane is a thread that runs alone: pools inside the session would only compete with it.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Lengths differ from run to run: remembered layouts and a growing arena are memory for nothing.
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    return options
+
+
+def _choose_output(outputs: Sequence[Any], wanted: Pooling) -> tuple[str, Pooling]:
+    ranks: Mapping[str, int] = {item.name: len(item.shape) for item in outputs}
+    if _SENTENCE_OUTPUT in ranks and ranks[_SENTENCE_OUTPUT] == 2:
+        return _SENTENCE_OUTPUT, "none"
+    if wanted == "none":
+        flat = [name for name, rank in ranks.items() if rank == 2]
+        if len(flat) == 1:
+            return flat[0], "none"
+        raise ModelSetupError(f"pooling none needs one output of rank 2; outputs: {sorted(ranks)}")
+    for name in (*_TOKEN_OUTPUTS, *ranks):
+        if ranks.get(name) == 3:
+            return name, wanted
+    raise ModelSetupError(f"no output of token vectors to pool; outputs: {sorted(ranks)}")
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

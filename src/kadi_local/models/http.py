@@ -1,0 +1,240 @@
+"""The model manager over HTTP, as clients of OpenAI's API expect it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import logging
+import socket
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kadi_local.models.errors import (
+    DeadlinePassed,
+    InvalidRequest,
+    ModelsError,
+    ModelSetupError,
+    RequestTooLarge,
+    Unauthorized,
+)
+
+log = logging.getLogger(__name__)
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+_CLIENT_CLOSED_REQUEST = 499
+_GRACE = 5
+
+
+class Embedder(Protocol):
+    """What the door opens to."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The served models."""
+
+    async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one request."""
+
+
+def application(
+    models: Embedder, *, token: str | None, max_bytes: int, timeout: float
+) -> Starlette:
+    """The ASGI application; with a ``token`` everything but ``/health`` asks for it.
+
+    A body has at most ``max_bytes`` bytes; reading and embedding it take ``timeout`` seconds each
+    at most. The work for a client that hangs up is dropped.
+    """
+
+    async def embeddings(request: Request) -> Response:
+        raw = await _read_json(request, max_bytes, timeout)
+        return _json(await _while_connected(request, models.create_embedding(raw, timeout=timeout)))
+
+    async def listing(_: Request) -> Response:
+        rows = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "ability-search"}
+            for name in models.names
+        ]
+        return _json({"object": "list", "data": rows})
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok"})
+
+    return Starlette(
+        routes=[
+            Route("/v1/embeddings", _guarded(embeddings, token), methods=["POST"]),
+            Route("/v1/models", _guarded(listing, token), methods=["GET"]),
+            Route("/health", _guarded(health, None), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _routing_error},
+    )
+
+
+@asynccontextmanager
+async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
+    """Serve ``app`` until the context ends; port 0 takes a free one. Yields the base URL.
+
+    Raises:
+        ModelSetupError: if the address cannot be bound, or is not loopback and has no ``token``.
+    """
+    if not token and not is_loopback(host):
+        raise ModelSetupError(
+            f"http: {host!r} is reachable from other machines: set a token or bind to 127.0.0.1"
+        )
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+    except OSError as exc:
+        raise ModelSetupError(f"http: cannot listen on {host}:{port}: {exc.strerror}") from exc
+    bound = listener.getsockname()[1]
+    server = _Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=_GRACE,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    started = asyncio.create_task(server.ready.wait())
+    try:
+        await asyncio.wait({serving, started}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+            raise ModelSetupError(f"http: the server on {host}:{bound} ended at once")
+        log.info("models over http on %s:%d", host, bound)
+        yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+    finally:
+        started.cancel()
+        server.should_exit = True
+        await serving
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to ``host``; names other than localhost may not be."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The process and its signals belong to the composition root.
+        yield
+
+
+def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
+    expected = f"Bearer {token}".encode()
+
+    async def call(request: Request) -> Response:
+        try:
+            given = request.headers.get("authorization", "").encode()
+            if token and not hmac.compare_digest(given, expected):
+                raise Unauthorized
+            return await endpoint(request)
+        except ModelsError as exc:
+            return _error(exc)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        except Exception:
+            incident = uuid.uuid4().hex[:12]
+            log.exception("incident %s", incident)
+            return _error(ModelsError(f"internal error, incident {incident}"))
+
+    return call
+
+
+async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(timeout):
+            async for part in request.stream():
+                body += part
+                if len(body) > max_bytes:
+                    raise RequestTooLarge(f"body: at most {max_bytes} bytes are taken")
+    except TimeoutError:
+        raise DeadlinePassed(timeout) from None
+    try:
+        # Not msgspec: it refuses lone surrogates, which cut texts hold.
+        return json.loads(bytes(body))
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequest("body: not valid JSON") from exc
+
+
+async def _while_connected(request: Request, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        msgspec.json.encode(value),
+        status_code=status,
+        media_type="application/json",
+        headers=headers,
+    )
+
+
+def _error(error: ModelsError) -> Response:
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json(error.body(), status=error.status, headers=headers)
+
+
+async def _routing_error(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    body = {
+        "error": {
+            "message": exc.detail,
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "unknown_url",
+        }
+    }
+    headers = dict(exc.headers) if exc.headers else None
+    return _json(body, status=exc.status_code, headers=headers)

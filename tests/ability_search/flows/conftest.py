@@ -1,0 +1,163 @@
+"""A whole network in this process: broker, engine, an embedder of words, the worker, a client."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ability_search.configuration import load_settings
+from ability_search.worker import open_worker
+from kadi import Call, Connection, RemoteError, Tool
+from kadi_local.broker import serve_broker
+from kadi_local.database.embedded import EmbeddedDatabases
+from kadi_local.database.tools import database_tools
+
+DIMENSIONS = 64
+MODEL = "words-64"
+_numbers = itertools.count()
+
+
+def word_vector(text: str) -> np.ndarray:
+    """Texts that share words point the same way; deterministic on every machine."""
+    vector = np.full(DIMENSIONS, 0.01, dtype=np.float32)
+    for word in re.findall(r"\w+", text.lower()):
+        digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        vector[digest[0] % DIMENSIONS] += 1.0
+        vector[digest[1] % DIMENSIONS] += 0.5
+    return vector
+
+
+@dataclass
+class WordModel:
+    """A model manager whose only model counts words; it can be told to fail."""
+
+    texts: list[str] = field(default_factory=list)
+    requests: int = 0
+    failure: Callable[[dict[str, Any]], None] | None = None
+    dimensions: int = DIMENSIONS
+
+    async def handle(self, tool_input: dict[str, Any], _call: Call) -> dict[str, Any]:
+        self.requests += 1
+        if self.failure is not None:
+            self.failure(tool_input)
+        self.texts += tool_input["input"]
+        data = [
+            {
+                "index": index,
+                "embedding": base64.b64encode(
+                    word_vector(text)[: self.dimensions].astype("<f4").tobytes()
+                ).decode(),
+            }
+            for index, text in enumerate(tool_input["input"])
+        ]
+        return {"data": data, "model": tool_input["model"]}
+
+    @property
+    def tool(self) -> Tool:
+        return Tool("create-embedding", "Count words.", {"type": "object"}, self.handle)
+
+
+@dataclass
+class Network:
+    """What a test holds: the client, the model, and every call the worker made."""
+
+    client: Connection
+    model: WordModel
+    calls: list[tuple[str, Mapping[str, Any]]]
+    url: str
+    tools: list[Tool]
+
+    async def call(self, tool: str, /, **tool_input: Any) -> Any:
+        """Call a tool that must succeed."""
+        answer = await self.client.invoke(tool, tool_input, timeout=60)
+        assert answer.get("success", True), answer
+        return answer
+
+    async def refused(self, tool: str, /, **tool_input: Any) -> Any:
+        """Call a tool that must fail."""
+        answer = await self.client.invoke(tool, tool_input, timeout=60)
+        assert answer.get("success") is False, answer
+        return answer
+
+    def hops(self) -> list[str]:
+        """The tools the worker called since the last time."""
+        names = [name for name, _ in self.calls]
+        self.calls.clear()
+        return names
+
+
+Start = Callable[..., AbstractAsyncContextManager[Network]]
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("databases")
+
+
+@pytest.fixture
+def start(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a network with a database of its own; settings as environment variables."""
+
+    @asynccontextmanager
+    async def started(*, database: str | None = None, **environ: str) -> AsyncIterator[Network]:
+        name = database or f"t{next(_numbers)}"
+        async with AsyncExitStack() as stack:
+            broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
+            engine = await stack.enter_async_context(EmbeddedDatabases(data_dir))
+            model = WordModel()
+            calls: list[tuple[str, Mapping[str, Any]]] = []
+            tools = [*(_recorded(tool, calls) for tool in database_tools(engine))]
+            tools.append(_recorded(model.tool, calls))
+            await stack.enter_async_context(
+                Connection(broker.url, name="parts", role="ability", tools=tools)
+            )
+            settings = load_settings(
+                {
+                    "HOME": str(tmp_path),
+                    "BROKER_URL": broker.url,
+                    "BROKER_NETWORKS": "global",
+                    "SEARCH_DATABASE": name,
+                    "SEARCH_EMBEDDING_MODEL": MODEL,
+                    **environ,
+                },
+                tmp_path,
+            )
+            await stack.enter_async_context(open_worker(settings, base=tmp_path))
+            client = await stack.enter_async_context(Connection(broker.url, name="test"))
+            yield Network(client, model, calls, broker.url, tools)
+
+    return started
+
+
+@pytest.fixture
+async def network(start: Start) -> AsyncIterator[Network]:
+    async with start() as running:
+        yield running
+
+
+def _recorded(tool: Tool, calls: list[tuple[str, Mapping[str, Any]]]) -> Tool:
+    async def handle(tool_input: dict[str, Any], call: Call) -> Any:
+        calls.append((tool.name, tool_input))
+        return await tool.handler(tool_input, call)
+
+    return Tool(tool.name, tool.description, tool.input_schema, handle)
+
+
+def down(_request: dict[str, Any]) -> None:
+    """A failure: the model manager is out of order."""
+    raise RemoteError("out of order")
+
+
+def document(source: str, content: str, **further: Any) -> dict[str, Any]:
+    """A document as search-index takes it."""
+    return {"source": source, "title": source, "content": content, **further}

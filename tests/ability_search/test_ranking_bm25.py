@@ -1,0 +1,200 @@
+"""BM25 weights against the formula written out, and against ranking by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.analysis import CONTENT, TITLE, term_id
+from ability_search.ranking.bm25 import (
+    QueryTerms,
+    document_vector,
+    inverse_document_frequency,
+    query_terms,
+    reweighted,
+    term_frequencies,
+)
+from ability_search.ranking.statistics import TermStatistics
+
+TEXTS = ["red fox", "red red dog", "the lazy brown dog sleeps", "fox fox fox", ""]
+TITLES = ["fox", "", "dog", "", "red"]
+
+
+def vectors(average: float, **options: float) -> list[dict[int, float]]:
+    built = []
+    for title, text in zip(TITLES, TEXTS, strict=True):
+        ids, weights = document_vector(
+            {TITLE: title.split(), CONTENT: text.split()}, average_length=average, **options
+        )
+        built.append(dict(zip(ids.tolist(), weights.tolist(), strict=True)))
+    return built
+
+
+def statistics() -> TermStatistics:
+    lengths = [(len(a.split()), len(b.split())) for a, b in zip(TITLES, TEXTS, strict=True)]
+    return TermStatistics.of_chunks([sorted(each) for each in vectors(2.6)], lengths)
+
+
+def scores(query: QueryTerms, chunks: list[dict[int, float]]) -> list[float]:
+    return [
+        sum(w * chunk.get(i, 0.0) for i, w in zip(query.ids, query.weights, strict=True))
+        for chunk in chunks
+    ]
+
+
+def test_scores_are_bm25_field_by_field() -> None:
+    query = query_terms(["red", "fox", "unknown"], statistics(), title_weight=1.5)
+    n, k1, b, average = 5, 1.2, 0.75, 13 / 5
+    assert statistics().average_length == average
+    for title, text, score in zip(TITLES, TEXTS, scores(query, vectors(average)), strict=True):
+        expected = 0.0
+        for term in ("red", "fox"):
+            df = max(
+                sum(term in text.split() for text in TEXTS),
+                sum(term in title.split() for title in TITLES),
+            )
+            idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
+            f, dl = text.split().count(term), len(text.split())
+            expected += idf * f * (k1 + 1) / (f + k1 * (1 - b + b * dl / average))
+            t = title.split().count(term)
+            expected += 1.5 * idf * t * (k1 + 1) / (t + k1)
+        assert score == pytest.approx(expected, rel=1e-5)
+
+
+def test_ids_are_ascending_unique_and_of_both_fields() -> None:
+    ids, weights = document_vector({TITLE: ["a"], CONTENT: ["b", "a", "b"]}, average_length=3)
+    assert ids.dtype == np.int32
+    assert weights.dtype == np.float32
+    assert ids.tolist() == sorted(
+        {term_id(CONTENT, "a"), term_id(CONTENT, "b"), term_id(TITLE, "a")}
+    )
+    assert ((weights > 0) & (weights <= 2.2)).all()
+
+
+@pytest.mark.parametrize("fields", [{}, {CONTENT: []}, {TITLE: [], CONTENT: []}])
+def test_no_terms_give_an_empty_vector(fields: dict[str, list[str]]) -> None:
+    ids, weights = document_vector(fields, average_length=3)
+    assert ids.shape == weights.shape == (0,)
+
+
+def test_terms_that_share_an_id_keep_the_heavier_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ability_search.ranking.bm25.term_ids", lambda _, terms: np.full(len(terms), 7, np.int32)
+    )
+    ids, weights = document_vector({CONTENT: ["a", "b", "b"]}, average_length=3)
+    assert ids.tolist() == [7]
+    assert weights.tolist() == pytest.approx([2 * 2.2 / 3.2])
+
+
+def test_without_an_average_every_content_is_of_average_length() -> None:
+    _, weights = document_vector({CONTENT: ["a"] * 3}, average_length=0)
+    assert weights.tolist() == pytest.approx([3 * 2.2 / 4.2])
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 400), min_size=1),
+    st.floats(1, 3000),
+    st.floats(0.1, 3),
+    st.floats(0, 1),
+)
+def test_frequencies_are_recovered_from_rounded_weights(
+    counts: dict[str, int], average: float, k1: float, b: float
+) -> None:
+    k1, b = max(k1, 0.5), min(b, 0.9)
+    terms = list(Counter(counts).elements())
+    ids, weights = document_vector({CONTENT: terms}, average_length=average, k1=k1, b=b)
+    found = term_frequencies(
+        [round(w, 5) for w in weights.tolist()],
+        length=len(terms),
+        average_length=average,
+        k1=k1,
+        b=b,
+    )
+    expected = {term_id(CONTENT, term): count for term, count in counts.items()}
+    for identifier, frequency in zip(ids.tolist(), found.tolist(), strict=True):
+        tolerance = 0.01 if expected[identifier] <= 100 else 0.15
+        assert frequency == pytest.approx(expected[identifier], rel=tolerance)
+
+
+def test_reweighted_is_what_indexing_with_the_new_average_gives() -> None:
+    fields = {TITLE: ["red", "fox"], CONTENT: ["red"] * 7 + ["dog"] * 40 + ["cat"]}
+    ids, old = document_vector(fields, average_length=20.0)
+    _, new = document_vector(fields, average_length=90.0)
+    stored = [round(weight, 5) for weight in old.tolist()]
+    renewed = reweighted(
+        ids.tolist(), stored, lengths=[2, 48], old_average=20.0, new_average=90.0
+    )
+    assert renewed == pytest.approx(new.tolist(), abs=1e-5)
+    assert renewed != pytest.approx(stored, abs=1e-3)
+
+
+def test_reweighting_nothing_or_saturated_weights_stays_finite() -> None:
+    assert reweighted([], [], lengths=[0, 0], old_average=1, new_average=2) == []
+    (weight,) = reweighted([5], [2.2], lengths=[0, 10**6], old_average=1e6, new_average=1e5)
+    assert 2 < weight <= 2.2
+    assert term_frequencies([1.0], length=3, average_length=3, k1=0.0).tolist() == [1.0]
+
+
+def test_idf_is_positive_falls_with_frequency_and_survives_drift() -> None:
+    idf = inverse_document_frequency([0, 1, 5, 10, 99], 10)
+    assert (np.diff(idf[:4]) < 0).all()
+    assert (idf > 0).all()
+    assert idf[4] == idf[3]
+    assert inverse_document_frequency([0], 0) == pytest.approx(math.log(2))
+
+
+def test_a_long_query_keeps_its_most_informative_known_terms() -> None:
+    terms = ["nowhere", "red", "dog", "lazy", "brown", "elsewhere"]
+    query = query_terms(terms, statistics(), limit=2, title_weight=0)
+    assert query.ids == tuple(sorted(term_id(CONTENT, term) for term in ("lazy", "brown")))
+    assert query.information == pytest.approx(2 * math.log(1 + 4.5 / 1.5))
+
+
+def test_unknown_terms_count_as_information_that_was_not_found() -> None:
+    known = query_terms(["fox"], statistics())
+    both = query_terms(["fox", "quasar"], statistics())
+    assert both.ids == known.ids
+    assert both.information > known.information
+    assert both.normalized([1.0])[0] < known.normalized([1.0])[0]
+
+
+def test_repeated_query_terms_saturate() -> None:
+    once, often = (query_terms(["fox"] * n, statistics(), title_weight=0) for n in (1, 10_000))
+    assert 8 < often.weights[0] / once.weights[0] < 9
+
+
+def test_a_title_match_weighs_as_asked() -> None:
+    by_weight = [query_terms(["fox"], statistics(), title_weight=w) for w in (0.0, 1.0, 3.0)]
+    title, content = term_id(TITLE, "fox"), term_id(CONTENT, "fox")
+    assert by_weight[0].ids == (content,)
+    for query, ratio in zip(by_weight[1:], (1.0, 3.0), strict=True):
+        weights = dict(zip(query.ids, query.weights, strict=True))
+        assert weights[title] / weights[content] == pytest.approx(ratio)
+
+
+def test_an_empty_query_scores_nothing() -> None:
+    query = query_terms([], statistics())
+    assert query == QueryTerms((), (), 0.0)
+    assert query.normalized([0.0, 3.0]).tolist() == [0.0, 0.0]
+
+
+def test_an_empty_collection_knows_no_terms() -> None:
+    query = query_terms(["fox"], TermStatistics.empty())
+    assert query.ids == ()
+    assert query.information > 0
+
+
+def test_normalized_scores_keep_order_and_stay_in_bounds() -> None:
+    query = query_terms(["fox", "dog"], statistics())
+    raw = [-1.0, 0.0, 0.5, query.information, 100.0, math.nan]
+    normalized = query.normalized(raw)
+    assert normalized.tolist()[:2] == [0.0, 0.0]
+    assert (np.diff(normalized[1:5]) > 0).all()
+    assert normalized[3] == pytest.approx(1 - 1 / math.e)
+    assert normalized.max() <= 1
+    assert normalized[5] == 0

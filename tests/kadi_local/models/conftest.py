@@ -1,0 +1,126 @@
+"""What the tests of the model manager share: built models and servers on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import uvicorn
+from onnx import TensorProto, helper, numpy_helper
+from starlette.applications import Starlette
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+from kadi_local.models import minilm
+from kadi_local.models.encoder import Encoder
+
+Serve = Callable[[Starlette], AbstractAsyncContextManager[str]]
+WIDTH = 4
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "green", "blue", "grey"]
+
+
+@pytest.fixture(scope="session")
+def graph_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("graphs")
+
+
+@pytest.fixture(scope="session")
+def minilm_fp32(graph_cache: Path) -> Encoder:
+    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), graph_cache, "fp32"))
+
+
+@pytest.fixture(scope="session")
+def minilm_int8(graph_cache: Path) -> Encoder:
+    return Encoder.load(minilm.ensure_files(minilm.weights_directory(), graph_cache, "int8"))
+
+
+@pytest.fixture
+def serve() -> Serve:
+    """Serve an ASGI application on a free port of a real socket."""
+
+    @asynccontextmanager
+    async def run(app: Starlette) -> AsyncIterator[str]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server._serve([listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            async with asyncio.timeout(10):
+                await task
+
+    return run
+
+
+def token_table() -> np.ndarray:
+    return np.random.default_rng(5).normal(size=(len(WORDS), WIDTH)).astype(np.float32)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., Path]:
+    """A model directory whose token vectors are rows of :func:`token_table`."""
+
+    def write(
+        name: str = "tiny",
+        *,
+        output: str = "last_hidden_state",
+        inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
+        kind: int = TensorProto.INT64,
+        file: str = "model.onnx",
+        **settings: object,
+    ) -> Path:
+        root = tmp_path / name
+        (root / file).parent.mkdir(parents=True)
+        (root / "1_Pooling").mkdir()
+        _write_tokenizer(root / "tokenizer.json")
+        nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
+        shape: list[str | int] = ["batch", "sequence", WIDTH]
+        if output == "sentence_embedding":
+            nodes.append(helper.make_node("ReduceMax", ["tokens", "axis"], [output], keepdims=0))
+            shape = ["batch", WIDTH]
+        else:
+            nodes.append(helper.make_node("Identity", ["tokens"], [output]))
+        graph = helper.make_graph(
+            nodes,
+            "tiny",
+            [helper.make_tensor_value_info(each, kind, ["batch", "sequence"]) for each in inputs],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
+            [
+                numpy_helper.from_array(token_table(), "table"),
+                numpy_helper.from_array(np.array([1], np.int64), "axis"),
+            ],
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        )
+        onnx.save(model, str(root / file))
+        for path, content in settings.items():
+            target = root / (
+                "1_Pooling/config.json" if path == "pooling_config" else f"{path}.json"
+            )
+            target.write_text(json.dumps(content), encoding="utf-8")
+        return root
+
+    return write
+
+
+def _write_tokenizer(path: Path) -> None:
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.enable_padding(length=16)
+    tokenizer.save(str(path))
