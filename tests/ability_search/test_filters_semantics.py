@@ -2,78 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from arcadedb_embedded import Database, create_database
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from ability_search.filters import (
-    EVERYTHING,
-    Filter,
-    combine,
-    facets_of,
-    matches,
-    parse_filter,
-    source_filter,
-    to_sql,
+from tests.ability_search.filter_engine import (
+    TYPE,
+    Engine,
+    Rows,
+    filter_engine_in,
+    numbers_by_predicate,
 )
-from kadi_local.database import jvm
 
-TYPE = "Chunk_x_1"
-Rows = Sequence[Mapping[str, Any]]
+from ability_search.filters import Filter, combine, parse_filter, source_filter, to_sql
+
 Select = Callable[[Filter, Rows], list[int]]
 
 
-class Engine:
-    """A collection's chunk type in an embedded database, filled anew by each question."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        for statement in (
-            "CREATE VERTEX TYPE Chunk",
-            "CREATE PROPERTY Chunk.source STRING",
-            "CREATE PROPERTY Chunk.title STRING",
-            "CREATE PROPERTY Chunk.kind STRING",
-            "CREATE PROPERTY Chunk.createdAt LONG",
-            "CREATE PROPERTY Chunk.metadata MAP",
-            "CREATE PROPERTY Chunk.facets LIST OF STRING",
-            f"CREATE VERTEX TYPE `{TYPE}` EXTENDS Chunk BUCKETS 1",
-            f"CREATE INDEX ON `{TYPE}` (source) NOTUNIQUE",
-            f"CREATE INDEX ON `{TYPE}` (facets BY ITEM) NOTUNIQUE",
-        ):
-            database.command("sql", statement)
-
-    def fill(self, rows: Rows) -> None:
-        stored = [
-            {**row, "number": number, "facets": facets_of(row.get("metadata") or {})}
-            for number, row in enumerate(rows)
-        ]
-        with self.database.transaction():
-            self.database.command("sql", f"DELETE FROM `{TYPE}`")
-            self.database.command("sql", f"INSERT INTO `{TYPE}` CONTENT :rows", {"rows": stored})
-
-    def numbers(self, filter: Filter) -> list[int]:
-        where, params = to_sql(filter)
-        found = self.database.query("sql", f"SELECT number FROM `{TYPE}` WHERE {where}", params)
-        return sorted(row["number"] for row in found.to_list())
-
-    def plan(self, filter: Filter) -> str:
-        where, params = to_sql(filter)
-        explained = self.database.query(
-            "sql", f"EXPLAIN SELECT @rid FROM `{TYPE}` WHERE {where}", params
-        )
-        return str(explained.to_list()[0]["executionPlanAsString"])
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def filter_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    root = tmp_path_factory.mktemp("filters")
-    jvm.start(heap_mb=512, crash_directory=root)
-    with create_database(str(root / "database")) as database:
-        yield Engine(database)
+    with filter_engine_in(tmp_path_factory.mktemp("filters")) as engine:
+        yield engine
 
 
 @pytest.fixture(params=["predicate", pytest.param("engine", marks=pytest.mark.engine)])
@@ -87,10 +36,6 @@ def select(request: pytest.FixtureRequest) -> Select:
         return engine.numbers(filter)
 
     return ask
-
-
-def numbers_by_predicate(filter: Filter, rows: Rows) -> list[int]:
-    return [number for number, row in enumerate(rows) if matches(filter, row)]
 
 
 ABSENT = object()
@@ -388,108 +333,3 @@ def test_two_filters_live_in_one_statement(filter_engine: Engine) -> None:
         first_params | second_params,
     )
     assert [row["source"] for row in found.to_list()] == ["b"]
-
-
-KEYS = ["k", "n", "a.b"]
-scalars = st.sampled_from(
-    [0, 1, -1, 1.0, 1.5, -0.0, 0.1, 2**53, 2**53 + 1, float(2**53), 2**63 - 1, -(2**63), 1e308,
-     5e-324, True, False, "", "a", "A", "1", "true", "é", "É", "ß", "ẞ", "Σ", "ς", "😀", "\uffee",
-     "a/b", "a\nb", "100%", "x_y", "back\\slash", "'", '"', "2024-05-01"]
-)  # fmt: skip
-lists = st.lists(st.one_of(scalars, st.none(), st.just(["a"]), st.just({"k": 1})), max_size=3)
-inner_maps = st.dictionaries(st.sampled_from(KEYS), st.one_of(scalars, lists), max_size=2)
-metadata = st.dictionaries(
-    st.sampled_from(KEYS), st.one_of(scalars, st.none(), lists, inner_maps), max_size=3
-)
-rows = st.lists(
-    st.fixed_dictionaries(
-        {"source": st.sampled_from(["a", "a/b", "a/b/c.md", "A", "é"]), "metadata": metadata},
-        optional={
-            "title": st.sampled_from(["a", "A", "", "ß", None]),
-            "createdAt": st.sampled_from([0, -1, DAY, DAY + 1, None]),
-        },
-    ),
-    min_size=1,
-    max_size=40,
-)
-ordered = scalars.filter(lambda value: not isinstance(value, bool))
-pieces = st.lists(st.sampled_from(["%", "_", "a", "\\\\", "\\%", "é", "b"]), max_size=4)
-patterns = st.builds("".join, pieces)
-conditions = st.one_of(
-    scalars,
-    st.none(),
-    st.lists(scalars, max_size=2),
-    st.dictionaries(st.sampled_from(["$eq", "$ne", "$contains"]), scalars, min_size=1, max_size=2),
-    st.dictionaries(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), ordered, min_size=1),
-    st.dictionaries(
-        st.sampled_from(["$in", "$nin"]), st.lists(st.one_of(scalars, st.none()), max_size=3),
-        min_size=1, max_size=1,
-    ),
-    st.builds(lambda value: {"$exists": value}, st.booleans()),
-    st.builds(lambda value: {"$like": value}, patterns),
-    st.builds(lambda value: {"$not": {"$gte": value}}, ordered),
-)  # fmt: skip
-texts = scalars.filter(lambda value: isinstance(value, str))
-days = st.sampled_from(["1970-01-01", "2024-05-01", "2024-05-01T00:00:00Z"])
-leaves = st.one_of(
-    st.dictionaries(
-        st.sampled_from(["metadata.k", "metadata.n", "metadata.a\\.b", "metadata.k.n"]),
-        conditions,
-        min_size=1,
-        max_size=2,
-    ),
-    st.dictionaries(
-        st.sampled_from(["source", "title"]),
-        st.one_of(
-            texts,
-            st.dictionaries(
-                st.sampled_from(["$gt", "$lte", "$ne", "$contains"]), texts, min_size=1
-            ),
-            st.builds(lambda value: {"$like": value}, patterns),
-        ),
-        min_size=1,
-    ),
-    st.builds(
-        lambda op, day: {"createdAt": {op: day}},
-        st.sampled_from(["$eq", "$ne", "$gt", "$lt", "$gte", "$lte"]),
-        days,
-    ),
-)
-documents = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.builds(lambda part: {"$not": part}, inner),
-        st.builds(lambda parts: {"$or": parts}, st.lists(inner, min_size=1, max_size=3)),
-        st.builds(lambda parts: {"$and": parts}, st.lists(inner, min_size=1, max_size=3)),
-    ),
-    max_leaves=6,
-)
-globs = st.lists(
-    st.lists(st.sampled_from(["a", "b", "/", "?", "*", "**", "**/", "c.md", "[a-b]"]), min_size=1)
-    .map("".join).filter(lambda glob: len(glob) < 40),
-    min_size=1, max_size=2,
-)  # fmt: skip
-
-
-@pytest.mark.engine
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(rows=rows, asked=st.lists(documents, min_size=6, max_size=10), include=globs, exclude=globs)
-def test_engine_and_predicate_agree(
-    filter_engine: Engine,
-    rows: list[dict[str, Any]],
-    asked: list[dict[str, Any]],
-    include: list[str],
-    exclude: list[str],
-) -> None:
-    filter_engine.fill(rows)
-    assert filter_engine.numbers(EVERYTHING) == list(range(len(rows)))
-    filters = [parse_filter(document, max_depth=16) for document in asked]
-    filters += [source_filter(include, None), source_filter(None, exclude)]
-    filters.append(combine(filters[0], source_filter(include, exclude)))
-    for filter in filters:
-        assert filter_engine.numbers(filter) == numbers_by_predicate(filter, rows), filter

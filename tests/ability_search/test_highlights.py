@@ -48,12 +48,19 @@ def test_limit_and_nothing_to_mark() -> None:
 def test_the_snippet_is_the_window_with_most_different_terms() -> None:
     filler = "lorem ipsum dolor sit amet " * 20
     content = f"{filler}cache cache cache {filler}the cache expires after a timeout {filler}"
-    found = snippet(content, ENGLISH.query_terms("cache timeout expiry expires"), ENGLISH, length=80)
+    found = snippet(
+        content, ENGLISH.query_terms("cache timeout expiry expires"), ENGLISH, length=80
+    )
     assert "cache expires after a timeout" in found.text
     assert found.text == content[found.start : found.end]
     assert len(found.text) <= 80
     assert found.terms == 3
     assert content[found.start - 1] == content[found.end] == " "
+
+
+def test_a_snippet_does_not_begin_with_spaces() -> None:
+    content = "first words" + " " * 30 + "needle in the stack"
+    assert snippet(content, ["needl"], ENGLISH, length=40).text == "needle in the stack"
 
 
 def test_without_a_match_the_snippet_is_the_beginning() -> None:

@@ -88,6 +88,10 @@ def test_damaged_bytes_are_refused(cut: int) -> None:
 
 def test_another_version_and_another_size_are_refused() -> None:
     data = counted([([1, 2, 3], 4)]).to_bytes()
-    for wrong in (b"KTS2" + data[4:], data[:20] + b"\x02" + data[21:], data[:20] + b"\x09" + data[21:]):
+    for wrong in (
+        b"KTS2" + data[4:],
+        data[:20] + b"\x02" + data[21:],
+        data[:20] + b"\x09" + data[21:],
+    ):
         with pytest.raises(ValueError, match="not term statistics"):
             TermStatistics.from_bytes(wrong)

@@ -101,9 +101,7 @@ class Analyzer:
         """
         term_of = self._term
         for piece, start, end in pieces(text):
-            term = term_of(piece)
-            if term:
-                yield term, start, end
+            yield term_of(piece), start, end
 
     def _normalized(self, piece: str) -> str:
         if piece.isascii():

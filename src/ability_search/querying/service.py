@@ -204,7 +204,7 @@ class Querying:
         with clock.step("terms"):
             statistics = await self._vocabulary.of(collection)
             return query_terms(
-                analyzer_for(collection.language).terms(query.text),
+                analyzer_for(collection.language).query_terms(query.text),
                 statistics,
                 title_weight=self._settings.ranking.title_weight,
             )
@@ -263,7 +263,7 @@ class Querying:
         marks = None
         if query.highlights:
             analyzer = analyzer_for(collection.language)
-            marks = tuple(highlights(row["content"], analyzer.terms(query.text), analyzer))
+            marks = tuple(highlights(row["content"], analyzer.query_terms(query.text), analyzer))
         return Hit(
             collection=collection.public_name,
             row=row,

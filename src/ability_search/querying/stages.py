@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,6 +49,8 @@ def fused(
         arms.append(_semantic_arm(candidates, _weight(choice, "semantic", ranking)))
     if terms is not None:
         arms.append(_keyword_arm(candidates, terms, depth, _weight(choice, "keyword", ranking)))
+    if len(arms) == 1:
+        arms = [replace(arms[0], weight=1.0)]
     method = choice.method if choice else ranking.fusion
     if method == "rrf":
         k = choice.k if choice and choice.k is not None else ranking.fusion_k

@@ -25,7 +25,6 @@ from ability_search.errors import InvalidInput
 Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
-DEFAULT_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType({"semantic": 0.7, "keyword": 0.3})
 
 
 @dataclass(frozen=True, slots=True)

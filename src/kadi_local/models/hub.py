@@ -51,7 +51,8 @@ def pull_model(
 ) -> ModelDirectory:
     """Download repository ``name`` into ``models_dir/name``; blocking.
 
-    What an interrupted call has downloaded is used by the next one. The model appears under its
+    A dropped connection is taken up again; of a call that ended early, the next one keeps the
+    files that had arrived. The model appears under its
     final name when every file has arrived with the size and checksum that the hub states and its
     settings can be read; one that is there already at the same revision is left as it is.
 

@@ -81,7 +81,7 @@ def _fingerprint(source: Path) -> str:
 
 
 def _build(source: Path, target: Path, kind: Literal["fp32", "int8"]) -> None:
-    # Once in the life of a cache; every other start is spared a second of imports and 40 MB.
+    # Needed once in the life of a cache: every other start is spared 0.2 s and 22 MB of imports.
     from kadi_local.models.bert_graph import write_graph
 
     started = time.perf_counter()

@@ -101,9 +101,7 @@ def tiny(tmp_path: Path) -> Callable[..., Path]:
                 numpy_helper.from_array(np.array([1], np.int64), "axis"),
             ],
         )
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9
-        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         onnx.save(model, str(root / file))
         for path, content in settings.items():
             target = root / (

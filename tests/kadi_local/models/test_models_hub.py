@@ -1,14 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -42,7 +41,7 @@ class Hub:
         self.cut: dict[str, int] = {}
         self.damaged: set[str] = set()
         self.down = False
-        self.gets: list[tuple[str, str | None]] = []
+        self.gets: list[str] = []
         self.authorizations: set[str | None] = set()
 
     def app(self) -> Starlette:
@@ -77,26 +76,13 @@ class Hub:
     async def resolve(self, request: Request) -> Response:
         name = request.path_params["path"]
         content = self.files[name]
-        wanted = request.headers.get("range")
-        headers = {
-            "ETag": f'"{self.digest(content)}"',
-            "X-Repo-Commit": self.commit,
-            "Content-Length": str(len(content)),
-        }
+        headers = {"ETag": f'"{self.digest(content)}"', "X-Repo-Commit": self.commit}
         if request.method == "HEAD":
-            return Response(headers=headers)
-        self.gets.append((name, wanted))
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted else 0  # type: ignore[index]
-        part = content[start:]
+            return Response(headers=headers | {"Content-Length": str(len(content))})
+        self.gets.append(name)
         if name in self.damaged:
-            part = bytes(len(part))
-        if name in self.cut:
-            part = part[: self.cut.pop(name)]
-        return Response(
-            part,
-            status_code=206 if wanted else 200,
-            headers=headers | {"Content-Length": str(len(part))},
-        )
+            content = bytes(len(content))
+        return Response(content[: self.cut.pop(name, None)], headers=headers)
 
     @staticmethod
     def error(code: str) -> Response:
@@ -125,7 +111,7 @@ async def hub(
 
         async def pull(name: str = NAME, **options: Any) -> ModelDirectory:
             call = partial(pull_model, name, tmp_path / "models", endpoint=url, **options)
-            return await anyio.to_thread.run_sync(call)
+            return await asyncio.to_thread(call)
 
         yield hub, pull
 
@@ -175,17 +161,17 @@ async def test_pulling_again_fetches_nothing_until_the_revision_changes(
     assert [path.name for path in again.path.parent.iterdir()] == [again.path.name]
 
 
-async def test_an_interrupted_download_goes_on_where_it_stopped(
+async def test_an_interrupted_pull_keeps_the_files_that_had_arrived(
     hub: tuple[Hub, Pull], tmp_path: Path
 ) -> None:
     server, pull = hub
-    server.cut["onnx/model.onnx"] = 100
-    with pytest.raises(ModelSetupError, match=f"cannot pull {NAME}"):
+    server.cut["tokenizer.json"] = 100
+    with pytest.raises(ModelSetupError, match=f"cannot pull {NAME}: OSError"):
         await pull()
     assert installed_models(tmp_path / "models") == ()
     pulled = await pull()
-    assert ("onnx/model.onnx", "bytes=100-") in server.gets
-    assert (pulled.path / "onnx/model.onnx").read_bytes() == server.files["onnx/model.onnx"]
+    assert server.gets.count("onnx/model.onnx") == 1
+    assert (pulled.path / "tokenizer.json").read_bytes() == server.files["tokenizer.json"]
 
 
 async def test_a_damaged_file_is_not_kept(hub: tuple[Hub, Pull], tmp_path: Path) -> None:
@@ -222,9 +208,7 @@ async def test_what_does_not_exist_is_said_plainly(hub: tuple[Hub, Pull]) -> Non
         await pull()
 
 
-async def test_a_hub_that_fails_leaves_what_is_there(
-    hub: tuple[Hub, Pull], tmp_path: Path
-) -> None:
+async def test_a_hub_that_fails_leaves_what_is_there(hub: tuple[Hub, Pull], tmp_path: Path) -> None:
     server, pull = hub
     pulled = await pull()
     server.down = True

@@ -72,8 +72,8 @@ async def test_a_bulk_thread_takes_waiting_queries_first() -> None:
     gate, other = Gate(), Gate()
     async with opened(1) as lanes, asyncio.timeout(LIMIT):
         bulk = asyncio.create_task(lanes.run([gate, noting(log, "bulk")]))
-        blocked = asyncio.create_task(lanes.run([other], urgent=True))
         await gate.reached()
+        blocked = asyncio.create_task(lanes.run([other], urgent=True))
         await other.reached()
         query = asyncio.create_task(lanes.run([noting(log, "query")], urgent=True))
         await asyncio.sleep(0)

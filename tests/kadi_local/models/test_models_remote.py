@@ -55,7 +55,9 @@ async def upstream(serve: Any) -> AsyncIterator[tuple[Upstreamed, Ask]]:
     server = Upstreamed()
     async with serve(server.app()) as url, httpx.AsyncClient() as client:
 
-        async def ask(texts: list[str], *, timeout: float = 10, attempts: int = 4, **kw: Any) -> Any:
+        async def ask(
+            texts: list[str], *, timeout: float = 10, attempts: int = 4, **kw: Any
+        ) -> Any:
             config = Upstream(url + "/", ("m",), api_key=KEY, attempts=attempts)
             return await RemoteModel("m", config, client).embed(texts, timeout=timeout, **kw)
 

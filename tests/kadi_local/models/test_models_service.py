@@ -139,6 +139,8 @@ async def test_http_and_an_upstream_model_agree_with_the_model_itself(models: Mo
                 f"{url}/v1/embeddings", json={"model": "tiny", "input": texts}
             )
             assert posted.json() == direct
+            cut = b'{"model": "tiny", "input": "red \\ud83d"}'
+            assert (await client.post(f"{url}/v1/embeddings", content=cut)).status_code == 200
             missing = await client.post(
                 f"{url}/v1/embeddings", json={"model": "gpt", "input": texts}
             )
@@ -160,7 +162,9 @@ async def test_settings_that_cannot_work_are_refused(tiny: Callable[..., Path]) 
             "two models are named",
         ),
         (
-            ModelsConfig(minilm=False, directories=(ModelDirectory(path=directory.path, name=" "),)),
+            ModelsConfig(
+                minilm=False, directories=(ModelDirectory(path=directory.path, name=" "),)
+            ),
             "cannot be a model name",
         ),
     ):
@@ -186,7 +190,7 @@ async def test_minilm_is_served_under_both_names(graph_cache: Path) -> None:
 
 
 @pytest.mark.model
-async def test_a_built_graph_is_used_again_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_a_built_graph_is_used_again_and_nothing_else_is_left(tmp_path: Path) -> None:
     source = minilm.weights_directory()
     first = minilm.ensure_files(source, tmp_path, "fp32")
     written = first.graph.stat().st_mtime_ns

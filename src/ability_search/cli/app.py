@@ -1,0 +1,92 @@
+"""The application: commands are added to it, and failures end here."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from ability_search import __version__
+from ability_search.cli import output
+from ability_search.cli.failures import explain
+from ability_search.errors import SearchError
+from kadi import KadiError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found or nothing found."
+
+
+class Root(TyperGroup):
+    """Turns the failures that are expected into two lines and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (SearchError, KadiError) as exc:
+            report = explain(exc)
+            output.fail(report.text, report.hint)
+            logging.getLogger(__name__).debug("the failure in full", exc_info=exc)
+            raise typer.Exit(report.exit_code) from exc
+
+
+def new_group(help: str) -> typer.Typer:
+    """A group of commands."""
+    return typer.Typer(
+        help=help, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+
+
+app = typer.Typer(
+    cls=Root,
+    name="ability-search",
+    help="Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def command(group: typer.Typer, name: str) -> Callable[[F], F]:
+    """Add a function to a group; its docstring is its help, examples as they are laid out."""
+
+    def add(function: F) -> F:
+        help = inspect.cleandoc(function.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
+        return group.command(name, help=help)(function)
+
+    return add
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ability-search {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Make text findable: chunking, embedding, semantic, keyword and hybrid search."""
+
+
+def main() -> None:
+    """Run the command line; what nobody expected ends as an error too."""
+    try:
+        app(prog_name="ability-search")
+    except Exception as exc:
+        report = explain(exc)
+        output.fail(report.text, report.hint)
+        if os.environ.get("SEARCH_LOG_LEVEL", "").lower() == "debug":
+            raise
+        sys.exit(report.exit_code)

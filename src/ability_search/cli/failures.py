@@ -1,0 +1,83 @@
+"""What a failure looks like on the command line, and which exit code it has.
+
+====  =====================================================================
+code  meaning
+====  =====================================================================
+0     done
+1     the operation failed, or a part of it
+2     the command line, or an input that it gave, is wrong
+3     there is no such thing, or nothing was found
+130   interrupted
+====  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ability_search.errors import SearchError
+from kadi import errors as kadi
+
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+
+_CODES = {"invalid_input": USAGE, "too_large": USAGE, "not_found": NOT_FOUND}
+_START = (
+    "Start the stack with `ability-search up`, or name a broker with --broker or BROKER_URL;"
+    " `ability-search doctor` checks every part."
+)
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (kadi.NotConnected, _START),
+    (kadi.CallTimeout, "Allow more time with --timeout, or check with `ability-search doctor`."),
+    (kadi.RemoteError, "Check with `ability-search doctor` which parts are connected."),
+    (kadi.AuthenticationError, "The broker refuses this identity: check its address."),
+    (kadi.FrameTooLarge, "Raise SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A failure in words."""
+
+    text: str
+    hint: str
+    exit_code: int = FAILED
+    unexpected: bool = False
+    """Whether it is a defect of the program, of which a traceback tells more."""
+
+
+class ToolFailure(SearchError):
+    """A tool answered that it failed; ``answer`` is what it said."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        super().__init__(
+            str(answer.get("error") or "the tool gave no reason"),
+            hint=str(answer.get("hint") or ""),
+        )
+        self.answer = dict(answer)
+
+    @property
+    def wire_code(self) -> str:
+        """The code of the failure."""
+        return str(self.answer.get("code", ""))
+
+
+def explain(exc: Exception) -> Explanation:
+    """The words and the exit code for a failure."""
+    if isinstance(exc, ToolFailure):
+        return Explanation(str(exc), exc.hint, _CODES.get(exc.wire_code, FAILED))
+    if isinstance(exc, SearchError):
+        return Explanation(str(exc), exc.hint, _CODES.get(exc.code, FAILED))
+    for kind, hint in _HINTS:
+        if isinstance(exc, kind):
+            return Explanation(str(exc), hint)
+    if isinstance(exc, kadi.KadiError):
+        return Explanation(str(exc), "Check with `ability-search doctor`.")
+    return Explanation(
+        f"internal error: {type(exc).__name__}: {exc}",
+        "This is a defect; with SEARCH_LOG_LEVEL=debug its traceback is shown.",
+        unexpected=True,
+    )

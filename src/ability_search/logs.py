@@ -1,0 +1,75 @@
+"""Logging of a process: one handler on stderr, for people or for collectors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal
+
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+_CHATTY = ("httpx", "httpcore", "asyncio", "websockets", "markdown_it", "charset_normalizer")
+
+
+def configure(
+    level: Literal["debug", "info", "warning", "error"],
+    format: Literal["pretty", "json"],
+    *,
+    part: str,
+) -> None:
+    """Send the log of this process to stderr, and nothing to stdout; replaces what was set.
+
+    Libraries that log every request are kept at warning unless ``level`` is debug.
+
+    Args:
+        level: Least severity.
+        format: ``pretty`` for people; ``json`` gives one object a line.
+        part: Which part of the system this process is; stands in every line.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(part) if format == "json" else PrettyFormatter(part))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+class PrettyFormatter(logging.Formatter):
+    """Local time, severity, part, message; a traceback follows on lines of its own."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(datefmt="%H:%M:%S")
+        self._part = part
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line."""
+        severity = _LEVELS.get(record.levelname.lower(), record.levelname)
+        return f"{record.asctime} {severity:<5} {self._part}: {record.message}"
+
+    def usesTime(self) -> bool:
+        """Always."""
+        return True
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"time", "level", "part", "logger", "message", "exception"?}``; time in UTC."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        moment = datetime.fromtimestamp(record.created, tz=UTC)
+        line = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "part": self._part,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

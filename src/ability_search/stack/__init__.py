@@ -1,0 +1,1 @@
+"""The local stack: one process tree over one data directory."""

@@ -1,0 +1,180 @@
+"""The data directory of a stack: who holds it, and where its broker is.
+
+``stack.lock`` is locked for as long as any process of the stack lives: the parent opens it, its
+children inherit it. ``stack.json`` tells what runs; without the lock held it is stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ability_search.errors import ConfigurationError
+
+if sys.platform != "win32":
+    import fcntl
+
+_LOCK = "stack.lock"
+_STATE = "stack.json"
+_POLL_SECONDS = 0.1
+_LOOKS = 5
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPart:
+    """A process of the stack."""
+
+    name: str
+    pid: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningStack:
+    """What ``stack.json`` says."""
+
+    pid: int
+    url: str
+    networks: tuple[str, ...]
+    started: str
+    """RFC 3339."""
+    model: str | None = None
+    """Model of new collections; ``None`` if the stack serves none."""
+    parts: tuple[RunningPart, ...] = field(default=())
+
+
+def read_running(data_dir: Path) -> RunningStack | None:
+    """The stack that runs over a data directory; ``None`` if none does."""
+    if not _is_locked(data_dir):
+        return None
+    return _read_state(data_dir)
+
+
+def write_running(data_dir: Path, running: RunningStack) -> None:
+    """Say what runs; readers see the old file or the new one, never a part of it."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{_STATE}.", dir=data_dir)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(running), file, indent=2)
+        file.write("\n")
+    os.replace(name, data_dir / _STATE)
+
+
+def remove_running(data_dir: Path) -> None:
+    """Say that nothing runs any more."""
+    (data_dir / _STATE).unlink(missing_ok=True)
+
+
+@contextmanager
+def hold(data_dir: Path) -> Iterator[int]:
+    """Hold a data directory, made with mode 0700 if there is none.
+
+    Yields:
+        The descriptor that children inherit, so that the directory stays held until all are gone.
+
+    Raises:
+        ConfigurationError: if another process holds it, or it cannot be written.
+    """
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"data directory {data_dir}: {exc.strerror}",
+            hint="Choose another one with --data-dir or SEARCH_DATA_DIR.",
+        ) from exc
+    try:
+        if not _lock_patiently(descriptor):
+            raise _held(data_dir)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def released(data_dir: Path, *, timeout: float) -> bool:
+    """Wait until nobody holds the directory; False if somebody does after ``timeout`` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            while _is_locked(data_dir):
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
+
+def is_abandoned(data_dir: Path) -> bool:
+    """Whether processes of a stack whose parent was killed are still ending."""
+    state = _read_state(data_dir) if _is_locked(data_dir) else None
+    return state is not None and not _alive(state.pid)
+
+
+def _held(data_dir: Path) -> ConfigurationError:
+    state = _read_state(data_dir)
+    if state is None:
+        who = "another stack, which is just starting or stopping"
+    else:
+        who = f"the stack of process {state.pid}, started {state.started}, broker {state.url}"
+    return ConfigurationError(
+        f"data directory {data_dir} is in use by {who}",
+        hint="Stop it with `ability-search down`, or choose another directory with --data-dir.",
+    )
+
+
+def _is_locked(data_dir: Path) -> bool:
+    try:
+        descriptor = os.open(data_dir / _LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor, exclusive=False)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_patiently(descriptor: int) -> bool:
+    """As :func:`_lock`, past the moment in which somebody only looks whether it is held."""
+    for _ in range(_LOOKS):
+        if _lock(descriptor, exclusive=True):
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return _lock(descriptor, exclusive=True)
+
+
+def _lock(descriptor: int, *, exclusive: bool) -> bool:
+    """Whether the lock could be had; a shared one is enough to see whether it could."""
+    if sys.platform == "win32":
+        return exclusive
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_state(data_dir: Path) -> RunningStack | None:
+    try:
+        content: Any = json.loads((data_dir / _STATE).read_text(encoding="utf-8"))
+        parts = tuple(RunningPart(**part) for part in content.pop("parts"))
+        networks = tuple(content.pop("networks"))
+        return RunningStack(**content, networks=networks, parts=parts)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,65 @@
+"""When a long-running process has to stop: signals, and the end of its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+log = logging.getLogger(__name__)
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+_ORPHAN_SECONDS = 25.0
+_READ_BYTES = 4096
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` in the event loop at each SIGINT, SIGTERM and SIGHUP while in the block."""
+    loop = asyncio.get_running_loop()
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    if sys.platform == "win32":
+        before = {
+            number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+            for number in numbers
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def stop_with_parent(stop: Callable[[], None]) -> None:
+    """Call ``stop`` when standard input ends, as it does when the parent closes it or dies.
+
+    A process that has not stopped by itself half a minute later is ended: there must be no orphan.
+    """
+    loop = asyncio.get_running_loop()
+
+    def watch() -> None:
+        with suppress(OSError):
+            while os.read(sys.stdin.fileno(), _READ_BYTES):
+                pass
+        # The loop may have ended by itself already.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop)
+        time.sleep(_ORPHAN_SECONDS)
+        log.error("not stopped in time, ended")
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
