@@ -1,0 +1,1 @@
+"""Measurements of the running product; ``make bench`` runs them all."""

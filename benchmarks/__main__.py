@@ -1,0 +1,39 @@
+"""Run the measurements and print them as JSON; ``python -m benchmarks --help``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+from typing import Any
+
+from benchmarks import latency, overhead
+
+
+async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version()}
+    }
+    if arguments.only in (None, "latency"):
+        report["latency"] = await latency.measure(
+            chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
+        )
+    if arguments.only in (None, "overhead"):
+        report["overhead"] = await overhead.measure(chunks=arguments.texts, rounds=arguments.rounds)
+    return report
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=["latency", "overhead"], help="one of them")
+    parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
+    parser.add_argument("--queries", type=int, default=200, help="queries in a round")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
+    parser.add_argument("--texts", type=int, default=512, help="chunks that are really embedded")
+    print(json.dumps(asyncio.run(_run(parser.parse_args())), indent=2))
+
+
+main()

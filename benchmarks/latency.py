@@ -1,0 +1,91 @@
+"""Latency of queries over the broker, without their embedding, beside 20,000 chunks."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from benchmarks import texts
+from benchmarks.network import Network, running
+from benchmarks.vectors import InstantEmbedder
+
+_BATCH = 500
+
+
+async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
+    """Load ``chunks``, query at once, then in rounds; milliseconds end to end at the client."""
+    embedder = InstantEmbedder()
+    async with running("--no-models", tools=[embedder.tool]) as network:
+        idle = {part: round(network.resident_mb(part), 1) for part in network.processes}
+        load = await _load(network, chunks)
+        load["embedder seconds"] = round(embedder.seconds, 1)
+        first = await _query(network, "hybrid", texts.queries(1)[0])
+        result: dict[str, Any] = {
+            "idle resident MB": idle,
+            "load": load,
+            "first query after the load, ms": round(first[0], 1),
+        }
+        await _rounds(network, "hybrid", queries, 2)  # the engine compiles what it runs often
+        for mode in ("hybrid", "semantic", "keyword"):
+            result[mode] = await _rounds(network, mode, queries, rounds)
+        result["loaded resident MB"] = {
+            part: round(network.resident_mb(part), 1) for part in network.processes
+        }
+        return result
+
+
+async def _load(network: Network, chunks: int) -> dict[str, Any]:
+    batch: list[dict[str, object]] = []
+    before, started = network.cpu_ms(), time.perf_counter()
+    for document in texts.documents(chunks):
+        batch.append(document)
+        if len(batch) == _BATCH:
+            await network.call("search-index", collection="bench", documents=batch)
+            batch = []
+    if batch:
+        await network.call("search-index", collection="bench", documents=batch)
+    seconds = time.perf_counter() - started
+    return {
+        "chunks": chunks,
+        "seconds": round(seconds, 1),
+        "ms a chunk": round(seconds / chunks * 1e3, 2),
+        "processor ms a chunk": _per(network, before, chunks),
+    }
+
+
+async def _rounds(network: Network, mode: str, queries: int, rounds: int) -> dict[str, Any]:
+    """Median over the rounds of each round's median and 95th percentile."""
+    medians, tails, steps = [], [], []
+    before = network.cpu_ms()
+    for number in range(rounds):
+        taken = [
+            await _query(network, mode, text) for text in texts.queries(queries, seed=3 + number)
+        ]
+        times = sorted(each for each, _ in taken)
+        medians.append(statistics.median(times))
+        tails.append(times[int(len(times) * 0.95)])
+        steps += [timings for _, timings in taken]
+    return {
+        "median ms": round(statistics.median(medians), 2),
+        "median ms of each round": [round(value, 2) for value in medians],
+        "95th percentile ms": round(statistics.median(tails), 2),
+        "worker's steps, median ms": {
+            step: round(statistics.median(timings[step] for timings in steps), 2)
+            for step in steps[0]
+        },
+        "processor ms a query": _per(network, before, queries * rounds),
+    }
+
+
+async def _query(network: Network, mode: str, text: str) -> tuple[float, dict[str, float]]:
+    """Milliseconds at the client without the embedding, and the worker's own timings."""
+    started = time.perf_counter()
+    answer = await network.call("search-query", collection="bench", query=text, mode=mode)
+    taken = (time.perf_counter() - started) * 1e3
+    return taken - answer["timings"].get("embed", 0.0), answer["timings"]
+
+
+def _per(network: Network, before: dict[str, float], count: int) -> dict[str, float]:
+    after = network.cpu_ms()
+    return {part: round((after[part] - before[part]) / count, 2) for part in after}

@@ -1,0 +1,106 @@
+"""The real stack, as ``ability-search up`` starts it, for a measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kadi import Connection, Tool
+
+_START_SECONDS = 120.0
+_CLOCK_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A stack and a client on it."""
+
+    client: Connection
+    processes: dict[str, int]
+    """Process ids by part: broker, database, models, worker-1, ..."""
+
+    def resident_mb(self, part: str) -> float:
+        """Resident memory of a part in MB (Linux)."""
+        status = Path(f"/proc/{self.processes[part]}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    def cpu_ms(self) -> dict[str, float]:
+        """Processor time that each part has used so far, in milliseconds (Linux)."""
+        used = {}
+        for part, pid in self.processes.items():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            used[part] = (int(fields[11]) + int(fields[12])) * _CLOCK_TICK_MS
+        return used
+
+    async def call(self, tool: str, /, **tool_input: Any) -> dict[str, Any]:
+        """Call a tool that must succeed."""
+        answer: dict[str, Any] = await self.client.invoke(tool, tool_input, timeout=600)
+        if answer.get("success") is False:
+            raise RuntimeError(f"{tool}: {answer['error']}")
+        return answer
+
+
+@asynccontextmanager
+async def running(
+    *options: str, tools: Iterable[Tool] = (), environ: dict[str, str] | None = None
+) -> AsyncIterator[Network]:
+    """Start the stack over a fresh directory, with free ports; stop it on leaving.
+
+    Args:
+        options: Further options of ``ability-search up``.
+        tools: Tools that the client offers, in place of a part left out.
+        environ: Further settings.
+    """
+    with tempfile.TemporaryDirectory(prefix="ability-search-bench-") as directory:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "ability_search",
+            "up",
+            "--data-dir",
+            directory,
+            "--port",
+            "0",
+            "--models-port",
+            "0",
+            *options,
+            env={**os.environ, **(environ or {})},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            state = await asyncio.wait_for(_state(Path(directory), process), _START_SECONDS)
+            async with Connection(
+                state["url"],
+                name="bench",
+                role="ability",
+                networks=state["networks"],
+                tools=tools,
+            ) as client:
+                pids = {part["name"]: part["pid"] for part in state["parts"]}
+                yield Network(client, pids)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+async def _state(directory: Path, process: asyncio.subprocess.Process) -> dict[str, Any]:
+    """What stack.json says once the stack is complete."""
+    while process.returncode is None:
+        try:
+            state: dict[str, Any] = json.loads((directory / "stack.json").read_text())
+        except (FileNotFoundError, ValueError):
+            state = {}
+        if any(part["name"].startswith("worker") for part in state.get("parts", ())):
+            return state
+        await asyncio.sleep(0.1)
+    raise RuntimeError("the stack did not start")

@@ -1,0 +1,62 @@
+"""What indexing costs beyond the embedder's own time, with the real model."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import Any
+
+from ability_search.chunking import EstimatedTokens
+from benchmarks import texts
+from benchmarks.network import Network, running
+
+_BATCH = 64
+
+
+async def measure(*, chunks: int, rounds: int) -> dict[str, Any]:
+    """Embed texts alone, then index others of the same kind; the ratio of the two, per round."""
+    async with running() as network:
+        await _embed(network, list(texts.documents(_BATCH, seed=99)))
+        ratios, alone, indexed = [], [], []
+        for number in range(rounds):
+            first = list(texts.documents(chunks, seed=10 + number))
+            second = list(texts.documents(chunks, seed=50 + number))
+            alone.append(await _embed(network, first))
+            indexed.append(await _index(network, f"bench-{number}", second))
+            ratios.append(indexed[-1] / alone[-1])
+        count = EstimatedTokens()
+        return {
+            "chunks": chunks,
+            "tokens a chunk, about": count.count(str(first[0]["content"])),
+            "embedding alone, seconds": [round(value, 2) for value in alone],
+            "indexing, seconds": [round(value, 2) for value in indexed],
+            "indexing / embedding alone, median": round(statistics.median(ratios), 3),
+            "chunks a second, indexed": round(chunks / statistics.median(indexed), 1),
+        }
+
+
+async def _embed(network: Network, documents: list[dict[str, object]]) -> float:
+    """Seconds to embed the texts as the worker would, two requests at a time."""
+    gate = asyncio.Semaphore(2)
+
+    async def request(part: list[dict[str, object]]) -> None:
+        async with gate:
+            await network.call(
+                "create-embedding",
+                model="all-MiniLM-L6-v2",
+                input=[f"{item['title']}\n{item['content']}" for item in part],
+                encoding_format="base64",
+            )
+
+    started = time.perf_counter()
+    await asyncio.gather(
+        *(request(documents[at : at + _BATCH]) for at in range(0, len(documents), _BATCH))
+    )
+    return time.perf_counter() - started
+
+
+async def _index(network: Network, name: str, documents: list[dict[str, object]]) -> float:
+    started = time.perf_counter()
+    await network.call("search-index", collection=name, documents=documents)
+    return time.perf_counter() - started
