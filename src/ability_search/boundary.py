@@ -9,11 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from ability_search.errors import InvalidInput, SearchError
+from ability_search.statements import is_collection_name
 from kadi.tools import validation_text
 
 log = logging.getLogger(__name__)
 
 _INVALID_HINT = "Correct the named fields and call again."
+_LONGEST_TEXT = 2000
+"""Characters of an error; names of fields, which it repeats, may have any length."""
 
 
 def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[str, Any]:
@@ -32,17 +35,21 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
         )
     report: dict[str, Any] = {
         "success": False,
-        "error": str(exc),
+        "error": _shortened(str(exc)),
         "code": exc.code,
         "tool": tool,
         "hint": exc.hint,
         "retryable": exc.retryable,
     }
-    if collection is not None:
+    if collection is not None and is_collection_name(collection):
         report["collection"] = collection
     if exc.retry_after is not None:
         report["retryAfterMs"] = round(exc.retry_after * 1000)
     return report
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
 
 
 class Invalid(SearchError):

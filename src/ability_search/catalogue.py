@@ -144,6 +144,7 @@ class Catalogue:
 
     async def reload(self, name: str) -> Collection | None:
         """Forget what is remembered of a collection and read its record."""
+        self._known.pop(name, None)
         return self.learn(name, await self._read(statements.collection(name)))
 
     async def all(self) -> list[Collection]:
@@ -153,12 +154,18 @@ class Catalogue:
         return [collection for collection in found if collection.name == collection.public_name]
 
     def learn(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Collection | None:
-        """Remember the record that a statement brought along; no row means there is none."""
+        """Remember the record that a statement brought along; no row means there is none.
+
+        Answers may overtake each other: of one generation the later revision is kept.
+        """
         if not rows:
             self._known.pop(name, None)
             return None
-        self._known[name] = from_record(rows[0])
-        return self._known[name]
+        read = from_record(rows[0])
+        known = self._known.get(name)
+        if known is None or known.type != read.type or known.revision <= read.revision:
+            self._known[name] = known = read
+        return known
 
     async def consult(
         self,
@@ -180,9 +187,7 @@ class Catalogue:
         for _ in range(_MOVES):
             try:
                 rows, answer = await ask(collection)
-            except StatementRefused as exc:
-                if exc.reason not in _MISSING:
-                    raise
+            except StatementRefused:
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
@@ -269,9 +274,11 @@ class Catalogue:
                 {_FIELDS[name]: value for name, value in fields.items()},
             )
         )
-        updated = replace(collection, **fields)
-        self._known[collection.name] = updated
-        return updated
+        known = self._known.get(collection.name)
+        if known is None or known.type != collection.type:
+            known = collection
+        self._known[collection.name] = replace(known, **fields)
+        return self._known[collection.name]
 
     async def _read(self, statement: statements.Statement) -> list[Any]:
         try:

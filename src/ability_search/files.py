@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,9 +74,12 @@ class Selection:
     """Which files of a tree are meant."""
 
     root: Path
+    """What the sources are relative to."""
     files: tuple[Path, ...]
     prefix: str
-    """What the sources of all files begin with."""
+    """What the sources of files below the path begin with."""
+    skipped: tuple[Skipped, ...] = ()
+    """Directories that could not be read."""
 
 
 @dataclass(slots=True)
@@ -99,11 +104,14 @@ def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path
     """
     if "\0" in path:
         raise InvalidInput("path", "holds a NUL character")
-    real = (base / path).resolve()
+    try:
+        real = (base / path).resolve()
+    except (OSError, RuntimeError) as exc:
+        raise InvalidInput("path", "leads in circles, or nowhere") from exc
     for root in roots:
         resolved = root.resolve()
         if real.is_relative_to(resolved):
-            if not real.exists():
+            if not _exists(real):
                 raise InvalidInput("path", "no such file or directory on the worker's machine")
             return real, resolved
     raise ForbiddenPath(
@@ -116,6 +124,7 @@ def select(
     path: Path,
     root: Path,
     *,
+    names_from: Path | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> Selection:
@@ -124,20 +133,53 @@ def select(
     ``.gitignore`` files are not read. Version control and installed packages are left out, hidden
     files are not; links that lead out of the root are not followed.
 
+    Args:
+        path: As :func:`allowed` returned it.
+        root: The allowed root it lies in.
+        names_from: What sources are relative to; the root unless given.
+        include: Patterns of files to take; all if there are none.
+        exclude: Patterns of files and directories to leave out.
+
     Raises:
         InvalidInput: if a pattern is not in gitignore syntax.
     """
+    base = names_from or root
+    below = path.relative_to(base).as_posix()
+    prefix = "" if below == "." else f"{below}/"
     if path.is_file():
-        return Selection(root, (path,), path.relative_to(root).as_posix())
+        return Selection(base, (path,), prefix)
+    skipped: list[Skipped] = []
+
+    def unreadable(exc: OSError) -> None:
+        where = Path(exc.filename).relative_to(base).as_posix()
+        skipped.append(Skipped(_shown(where), exc.strerror or "cannot be read"))
+
     wanted = _patterns(include, "include") if include else None
     unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
     files = [
         file
-        for file in _walk(path, root, unwanted)
+        for file in _walk(path, root, unwanted, unreadable)
         if wanted is None or wanted.match_file(file.relative_to(path).as_posix())
     ]
-    prefix = path.relative_to(root).as_posix()
-    return Selection(root, tuple(files), "" if prefix == "." else f"{prefix}/")
+    return Selection(base, tuple(files), prefix, tuple(skipped))
+
+
+def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selection]:
+    """Cut a selection into parts of at most ``most`` files and ``most_bytes`` bytes.
+
+    A file that alone is larger is a part of its own.
+    """
+    part: list[Path] = []
+    size = 0
+    for file in selection.files:
+        length = _size(file)
+        if part and (len(part) == most or size + length > most_bytes):
+            yield Selection(selection.root, tuple(part), selection.prefix)
+            part, size = [], 0
+        part.append(file)
+        size += length
+    if part:
+        yield Selection(selection.root, tuple(part), selection.prefix)
 
 
 def read(selection: Selection, *, max_bytes: int, format: str | None = None) -> Reading:
@@ -145,12 +187,25 @@ def read(selection: Selection, *, max_bytes: int, format: str | None = None) -> 
     reading = Reading()
     for file in selection.files:
         name = file.relative_to(selection.root).as_posix()
+        if _shown(name) != name:
+            reading.skipped.append(Skipped(_shown(name), "its name is not valid UTF-8"))
+            continue
         try:
             reading.documents.append(read_file(file, name, max_bytes=max_bytes, format=format))
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             reading.skipped.append(Skipped(name, reason))
     return reading
+
+
+def vanished(file: Path) -> bool:
+    """Whether there is no such file any more, as far as it can be told."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def read_file(file: Path, source: str, *, max_bytes: int, format: str | None = None) -> Document:
@@ -181,12 +236,14 @@ def read_file(file: Path, source: str, *, max_bytes: int, format: str | None = N
 
 
 def decoded(data: bytes) -> str:
-    """Text in UTF-8, with a byte order mark in UTF-16, or else in what its bytes look like.
+    """Text in UTF-8, with a byte order mark in UTF-16 or 32, or in what its bytes look like.
 
     Raises:
         ValueError: if it is no text.
     """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return data.decode("utf-32")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16")
     if b"\0" in data[:_SNIFFED]:
         raise ValueError("binary, not text")
@@ -197,6 +254,24 @@ def decoded(data: bytes) -> str:
     if guess is None:
         raise ValueError("text in an encoding that could not be recognised")
     return str(guess)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _title(text: str, format: str | None) -> str | None:
@@ -215,8 +290,10 @@ def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
         raise InvalidInput(name, "not in gitignore syntax", hint="Example: *.md") from exc
 
 
-def _walk(top: Path, root: Path, unwanted: GitIgnoreSpec) -> Iterator[Path]:
-    for directory, names, files in os.walk(top):
+def _walk(
+    top: Path, root: Path, unwanted: GitIgnoreSpec, unreadable: Callable[[OSError], None]
+) -> Iterator[Path]:
+    for directory, names, files in os.walk(top, onerror=unreadable):
         here = Path(directory)
         relative = here.relative_to(top)
         names[:] = sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from ability_search import statements
 from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
-from ability_search.files import Selection, Skipped, allowed, read, select
+from ability_search.files import Selection, Skipped, allowed, parts, read, select, vanished
 from ability_search.indexing.service import Indexing, IndexOptions, IndexReport, Progress, Report
 from ability_search.ports import Store
 
@@ -70,7 +71,8 @@ class FileIndexing:
     ) -> FileReport:
         """Index a file, or the files below a directory.
 
-        Sources are paths relative to the allowed root, so that equal names do not collide.
+        Sources are paths relative to the allowed root, or with several roots to the directory
+        that holds them all, so that equal names do not collide.
 
         Raises:
             ForbiddenPath: if the path lies outside the allowed roots.
@@ -79,11 +81,16 @@ class FileIndexing:
         selection = await asyncio.to_thread(self._select, request)
         total = _Total(name, options.model or "", len(selection.files), report)
         skipped: list[Skipped] = []
-        for part in _parts(selection, self._settings.limits.batch_documents):
+        limits = self._settings.limits
+        for part in await asyncio.to_thread(
+            lambda: list(
+                parts(selection, most=limits.batch_documents, most_bytes=limits.batch_bytes)
+            )
+        ):
             reading = await asyncio.to_thread(
                 read,
                 part,
-                max_bytes=self._settings.limits.file_bytes,
+                max_bytes=limits.file_bytes,
                 format=request.format,
             )
             skipped += reading.skipped
@@ -92,15 +99,23 @@ class FileIndexing:
                     await self._indexing.index(name, reading.documents, options, total.report)
                 )
         removed = await self._sweep(name, selection) if request.sweep else 0
-        return FileReport(total.result, len(selection.files) - len(skipped), skipped, removed)
+        files = len(selection.files) - len(skipped)
+        return FileReport(total.result, files, [*selection.skipped, *skipped], removed)
 
     def _select(self, request: FileRequest) -> Selection:
-        path, root = allowed(request.path, self._settings.files.allowed_roots, base=self._base)
-        return select(path, root, include=request.include, exclude=request.exclude)
+        roots = self._settings.files.allowed_roots
+        path, root = allowed(request.path, roots, base=self._base)
+        return select(
+            path,
+            root,
+            names_from=Path(os.path.commonpath([each.resolve() for each in roots])),
+            include=request.include,
+            exclude=request.exclude,
+        )
 
     async def _sweep(self, name: str, selection: Selection) -> int:
         """Remove the sources below the selection whose files are gone; how many those were."""
-        collection = await self._catalogue.find(name)
+        collection = await self._catalogue.reload(name)
         removed = 0
         floor = selection.prefix
         while collection is not None:
@@ -108,10 +123,11 @@ class FileIndexing:
                 *statements.list_file_sources(collection.type, after=floor, limit=_PAGE)
             )
             below = [row["source"] for row in rows if row["source"].startswith(selection.prefix)]
-            gone = [source for source in below if not (selection.root / source).exists()]
-            if gone:
-                await self._indexing.remove(collection, gone)
-                removed += len(gone)
+            gone = await asyncio.to_thread(_gone, selection.root, below)
+            if gone and await self._indexing.remove(collection, gone) is None:
+                collection = await self._catalogue.reload(name)
+                continue
+            removed += len(gone)
             if len(below) < _PAGE:
                 break
             floor = below[-1]
@@ -144,8 +160,5 @@ class _Total:
         )
 
 
-def _parts(selection: Selection, size: int) -> list[Selection]:
-    return [
-        Selection(selection.root, selection.files[start : start + size], selection.prefix)
-        for start in range(0, len(selection.files), size)
-    ]
+def _gone(root: Path, sources: Sequence[str]) -> list[str]:
+    return [source for source in sources if vanished(root / source)]

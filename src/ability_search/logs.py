@@ -9,7 +9,16 @@ from datetime import UTC, datetime
 from typing import Literal
 
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
-_CHATTY = ("httpx", "httpcore", "asyncio", "websockets", "markdown_it", "charset_normalizer")
+_CHATTY = (
+    "asyncio",
+    "charset_normalizer",
+    "httpcore",
+    "httpx",
+    "kadi_local.broker.server.websocket",
+    "markdown_it",
+    "uvicorn",
+    "websockets",
+)
 
 
 def configure(

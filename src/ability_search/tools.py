@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 from ability_search.boundary import failure
 from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
-from ability_search.errors import Busy, SearchError
+from ability_search.errors import Busy, Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
 from ability_search.indexing import Indexing, Progress
 from ability_search.indexing.maintenance import Maintenance
@@ -27,6 +28,9 @@ from kadi.tools import Call, Tool
 PROGRESS = "search.index.progress"
 COMPLETED = "search.index.completed"
 FAILED = "search.index.failed"
+
+_TO_ANSWER = 0.1
+"""Seconds kept back of a caller's deadline, for the answer to arrive."""
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -130,7 +134,8 @@ class _Table:
         async def admitted(value: P, call: Call) -> BaseModel | Mapping[str, Any]:
             with self._slot():
                 try:
-                    return await handler(value, call)
+                    async with _in_time(call):
+                        return await handler(value, call)
                 except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
                     return failure(exc, name, _collection_of(value))
 
@@ -234,6 +239,26 @@ class _Table:
             self._running -= 1
 
 
+@asynccontextmanager
+async def _in_time(call: Call) -> AsyncIterator[None]:
+    """End the block while there still is somebody to tell.
+
+    Raises:
+        DeadlineExceeded: if it was not done by then.
+    """
+    try:
+        async with asyncio.timeout(_time_left(call)) as limit:
+            yield
+    except TimeoutError as exc:
+        if not limit.expired():
+            raise
+        raise DeadlineExceeded("not done within the time that the caller gave") from exc
+
+
+def _time_left(call: Call) -> float | None:
+    return None if call.remaining is None else max(0.0, call.remaining - _TO_ANSWER)
+
+
 class _Job:
     """A long call, as its events tell of it."""
 
@@ -248,11 +273,17 @@ class _Job:
         try:
             yield
         except BaseException as exc:
-            code = exc.code if isinstance(exc, SearchError) else "cancelled"
-            text = str(exc) if isinstance(exc, SearchError) else type(exc).__name__
-            await self._call.publish(FAILED, {**about, "code": code, "error": text})
+            error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
+            await self._call.publish(FAILED, {**about, "code": error.code, "error": str(error)})
             raise
         await self._call.publish(COMPLETED, about)
+
+    def _unexpected(self, exc: BaseException) -> SearchError:
+        if not isinstance(exc, asyncio.CancelledError):
+            return SearchError("internal error; the answer names the incident")
+        if _time_left(self._call) == 0:
+            return DeadlineExceeded("not done within the time that the caller gave")
+        return Cancelled("cancelled")
 
     async def progress(self, progress: Progress) -> None:
         """Publish how far the work has come."""

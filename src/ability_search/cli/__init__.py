@@ -13,7 +13,7 @@ from ability_search.cli import (
 )
 from ability_search.cli.app import app, main
 
-# Their import adds the commands, in the order of the modules.
-COMMANDS = (up, services, models, indexing, search, collection, secret, direct, doctor)
+# Their import adds the commands.
+COMMANDS = (up, doctor, indexing, search, collection, direct, services, models, secret)
 
 __all__ = ["COMMANDS", "app", "main"]

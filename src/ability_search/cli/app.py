@@ -23,8 +23,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found or nothing found."
 
 
+ORDER = (
+    "up",
+    "status",
+    "down",
+    "doctor",
+    "index",
+    "search",
+    "similar",
+    "collections",
+    "info",
+    "delete",
+    "reindex",
+    "call",
+    "worker",
+    "broker",
+    "database",
+    "models",
+    "secret",
+)
+"""Commands as the help lists them."""
+
+
 class Root(TyperGroup):
     """Turns the failures that are expected into two lines and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of their use."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -52,6 +78,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 )
 
 

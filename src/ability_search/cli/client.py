@@ -17,7 +17,7 @@ from ability_search.cli.failures import ToolFailure
 from ability_search.configuration import Settings, load_settings
 from ability_search.configuration.fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.stack.directory import read_running
+from ability_search.stack.directory import RunningStack, read_running
 from kadi import Connection, RemoteError
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ class Target:
     networks: tuple[str, ...]
     origin: str
     """Why this one."""
-    model: str | None = None
-    """Model of the running stack."""
+    stack: RunningStack | None = None
+    """The running stack, if it is its broker."""
 
     @property
     def shown(self) -> str:
@@ -96,8 +96,18 @@ def find_target(settings: Settings, environ: Mapping[str, str], broker: str | No
     running = read_running(settings.files.data_dir)
     if running is not None:
         origin = f"the stack of process {running.pid}"
-        return Target(running.url, running.networks, origin, running.model)
+        return Target(running.url, running.networks, origin, running)
     return Target(configured, networks, "the configured broker, as no stack runs")
+
+
+def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment of a part that joins the running stack, if that is what it would use."""
+    target = find_target(settings, environ, None)
+    if target.stack is None:
+        return environ
+    networks = ",".join(target.networks)
+    broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
+    return {**target.stack.environ, **environ, **broker}
 
 
 @dataclass(frozen=True, slots=True)

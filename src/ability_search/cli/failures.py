@@ -76,6 +76,9 @@ def explain(exc: Exception) -> Explanation:
             return Explanation(str(exc), hint)
     if isinstance(exc, kadi.KadiError):
         return Explanation(str(exc), "Check with `ability-search doctor`.")
+    if isinstance(exc, OSError) and exc.strerror:
+        where = f"{exc.filename}: " if exc.filename else ""
+        return Explanation(f"{where}{exc.strerror}", "")
     return Explanation(
         f"internal error: {type(exc).__name__}: {exc}",
         "This is a defect; with SEARCH_LOG_LEVEL=debug its traceback is shown.",

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160))}
-_CONTROLS.update({ord("\t"): " ", ord("\n"): "\n", ord("\r"): None})
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+_CONTROLS |= {ord("\t"): " ", ord("\n"): "\n", ord("\r"): ""}
 
 
 def stdout() -> Console:
@@ -27,7 +27,8 @@ def stderr() -> Console:
 
 def plain(text: object) -> str:
     """Text of somebody else, without what would control the terminal or be read as markup."""
-    return escape(str(text).translate(_CONTROLS))
+    printable = str(text).encode("utf-8", "backslashreplace").decode()
+    return escape(printable.translate(_CONTROLS))
 
 
 def print_json(value: Any) -> None:
@@ -35,9 +36,9 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table for people; columns of numbers are aligned to the right."""
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(header_style="bold")
     materialised = [tuple(row) for row in rows]
     for place, column in enumerate(columns):
         numbers = all(isinstance(row[place], int | float) for row in materialised)
@@ -51,11 +52,16 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     """Names and values, one pair a line; values that are ``None`` are left out."""
-    table = Table.grid(padding=(0, 2))
-    for name, value in pairs:
-        if value is not None:
-            table.add_row(f"[bold]{plain(name)}[/bold]", _cell(value))
-    stdout().print(table)
+    shown = [(name, value) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    out = stdout()
+    for name, value in shown:
+        out.print(f"[bold]{plain(name):<{width}}[/bold]  {_cell(value)}", soft_wrap=True)
+
+
+def moment(text: str) -> str:
+    """An RFC 3339 instant to the minute, as short as a table likes it."""
+    return text[:16].replace("T", " ")
 
 
 def warn(text: str) -> None:

@@ -1,20 +1,17 @@
-"""The parts that serve, each as a context: entered when it is ready, left when it is to stop."""
+"""The parts beside the worker, each as a context: entered when ready, left when it is to stop."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ability_search.cli.served import INSTALL_LOCAL, models_config
-from ability_search.configuration import Settings, complete_secrets
+from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.remote import BrokerStore
-from ability_search.tools import search_tools
-from ability_search.worker import build_services, open_embedder, open_worker
 from kadi import Connection, Identity, Tool
 
 if TYPE_CHECKING:
@@ -51,9 +48,9 @@ async def open_broker(settings: Settings, *, host: str, port: int) -> AsyncItera
             broker = await stack.enter_async_context(serve_broker(host, port, limits=limits))
         except OSError as exc:
             raise ConfigurationError(
-                f"broker: cannot listen on {host}:{port}: {exc.strerror or exc}",
-                hint="Another program has the port; choose one with --port (0 takes a free one)"
-                " or SEARCH_LOCAL_BROKER_PORT, or use the broker there with BROKER_URL.",
+                f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",
+                hint="Choose another port with --port (0 takes a free one) or"
+                " SEARCH_LOCAL_BROKER_PORT; if a broker is there already, use it with --no-broker.",
             ) from exc
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Part({"address": broker.url, "url": broker.url, "port": bound})
@@ -84,9 +81,9 @@ async def open_database(settings: Settings, *, wait: float) -> AsyncIterator[Par
             try:
                 await start()
             except DatabaseError as exc:
-                raise ConfigurationError(f"database: {exc}") from exc
+                raise ConfigurationError(str(exc)) from exc
         tools = database_tools(backend, timeout=settings.database.timeout)
-        connection = _connection(settings, "database", tools, wait)
+        connection = new_connection(settings, "database", tools, wait)
         await stack.enter_async_context(connection)
         yield Part({"address": address}, connection)
 
@@ -127,8 +124,8 @@ async def open_models(
             served = await stack.enter_async_context(models.open_models(configuration))
             url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
         except models.ModelSetupError as exc:
-            raise ConfigurationError(f"models: {exc}", hint=_models_hint(str(exc))) from exc
-        connection = _connection(settings, "models", served.tools, wait)
+            raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
+        connection = new_connection(settings, "models", served.tools, wait)
         await stack.enter_async_context(connection)
         about = {name: _about(served.describe(name)) for name in served.names}
         details = {
@@ -154,48 +151,7 @@ def _about(model: Any) -> dict[str, Any]:
     }
 
 
-@asynccontextmanager
-async def open_search(settings: Settings, *, wait: float) -> AsyncIterator[Part]:
-    """The worker, its tools on the network.
-
-    Raises:
-        ConfigurationError: if a required secret is nowhere to be had.
-        KadiError: if the broker cannot be reached.
-    """
-    settings = await _completed(settings, wait)
-    async with open_worker(settings, base=Path.cwd(), connect_timeout=wait) as connection:
-        yield Part({"address": f"serves on {settings.broker.url}"}, connection)
-
-
-@asynccontextmanager
-async def open_search_tools(settings: Settings, *, wait: float) -> AsyncIterator[list[Tool]]:
-    """The worker's tools, to be served elsewhere than on the network that it works over.
-
-    Raises:
-        ConfigurationError: if a required secret is nowhere to be had.
-        KadiError: if the broker cannot be reached.
-    """
-    settings = await _completed(settings, wait)
-    connection = _connection(settings, "stdio", (), wait)
-    database = settings.database
-    async with AsyncExitStack() as stack:
-        embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
-        store = BrokerStore(connection.invoke, database=database.name, timeout=database.timeout)
-        services = build_services(settings, store, embedder, base=Path.cwd())
-        await stack.enter_async_context(connection)
-        stack.push_async_callback(services.reindexing.close)
-        stack.push_async_callback(services.maintenance.close)
-        yield search_tools(services)
-
-
-async def _completed(settings: Settings, wait: float) -> Settings:
-    if not settings.missing_secrets:
-        return settings
-    async with _connection(settings, "secrets", (), wait) as connection:
-        return await complete_secrets(settings, connection.invoke)
-
-
-def _connection(settings: Settings, part: str, tools: Any, wait: float) -> Connection:
+def new_connection(settings: Settings, part: str, tools: Iterable[Tool], wait: float) -> Connection:
     """A connection under an identity of the part's own, beside that of the worker."""
     own = settings.files.identity_file
     path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")

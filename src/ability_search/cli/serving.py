@@ -7,31 +7,39 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ability_search import logs
+from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
-from ability_search.cli.parts import Part
 from ability_search.configuration import Settings, load_settings
 from ability_search.stack.stopping import stop_signals, stop_with_parent
 
+if TYPE_CHECKING:
+    from ability_search.cli.parts import Part
+
 log = logging.getLogger(__name__)
 
-Opener = Callable[[Settings], AbstractAsyncContextManager[Part]]
+Opener = Callable[[Settings], AbstractAsyncContextManager["Part"]]
 
 
-def prepare(part: str) -> Settings:
+def prepare(part: str, *, join: bool = True) -> Settings:
     """Read the settings and set up the log of a process that serves.
+
+    With ``join`` a part uses the broker and the model of the running stack where a client would,
+    see :func:`ability_search.cli.client.find_target`.
 
     Raises:
         ConfigurationError: with every problem of the settings.
     """
     settings = load_settings(os.environ, Path.cwd())
+    if join:
+        settings = load_settings(joining(settings, os.environ), Path.cwd())
     logs.configure(settings.logging.level, settings.logging.format, part=part)
     for warning in settings.warnings:
         log.warning("%s", warning)
@@ -47,19 +55,21 @@ def serve(part: str, open_part: Opener, *, supervised: bool) -> None:
         SearchError, KadiError: if it does not start; supervised, it reports that and exits.
     """
     try:
-        asyncio.run(run_until_stopped(_run(open_part(prepare(part)), supervised), supervised))
+        settings = prepare(part, join=part != "broker")
+        asyncio.run(run_until_stopped(_run(open_part(settings), supervised), supervised))
     except Exception as exc:
         if not supervised:
             raise
         report = explain(exc)
         _announce({"error": report.text, "hint": report.hint})
-        log.error("%s", report.text, exc_info=exc if report.unexpected else None)
+        if report.unexpected:
+            log.error("%s", report.text, exc_info=exc)
         raise typer.Exit(1) from exc
 
 
-async def run_until_stopped(work: Any, supervised: bool = False) -> None:
+async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = False) -> None:
     """Run a coroutine, cancelled by a signal or, supervised, by the end of standard input."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work)
     asked = False
 
     def stop() -> None:

@@ -50,8 +50,8 @@ def facets_of(
             hint="Rename the key, or move it into a nested object.",
         )
     facets: dict[str, None] = {}
-    for facet in _walk((), metadata, max_depth):
-        facets[facet] = None
+    for found in _walk((), metadata, max_depth):
+        facets[found] = None
         if len(facets) > max_facets:
             raise InvalidInput(
                 "metadata",

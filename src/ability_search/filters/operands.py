@@ -79,9 +79,7 @@ def checked_ordered(at: str, value: object, max_length: int) -> Ordered:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidInput(at, f"is {json_type(value)}, only strings and numbers have an order")
     return (
-        checked_number(at, value)
-        if not isinstance(value, str)
-        else (checked_text(at, value, max_length))
+        checked_text(at, value, max_length) if isinstance(value, str) else checked_number(at, value)
     )
 
 

@@ -60,17 +60,9 @@ class _Compiler:
         self.blocks.append(_Block(gap))
 
     def regex(self) -> str:
-        *inner, last = self.blocks
-        return (
-            _ALL
-            + "".join(
-                _segments(block, last=False)
-                if block.gap is _Gap.NONE
-                else f"(?>{_after_gap(block, last=False)})"
-                for block in inner
-            )
-            + _after_gap(last, last=True)
-        )
+        *before, last = self.blocks
+        settled = (f"(?>{_after_gap(block, last=False)})" for block in before)
+        return _ALL + "".join(settled) + _after_gap(last, last=True)
 
 
 def _after_gap(block: _Block, *, last: bool) -> str:

@@ -60,13 +60,14 @@ class Maintenance:
         self._b = b
         self._now = now
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._due: set[str] = set()
 
     def schedule(self, record: str) -> None:
-        """Look after a collection soon; once is enough if it is being done already."""
+        """Look after a collection soon; once more afterwards if it is being done already."""
+        self._due.add(record)
         if record not in self._running:
             task = asyncio.create_task(self._look_after(record), name=f"maintain {record}")
             self._running[record] = task
-            task.add_done_callback(lambda _: self._running.pop(record, None))
 
     async def close(self) -> None:
         """Stop what is running."""
@@ -82,15 +83,23 @@ class Maintenance:
 
     async def _look_after(self, record: str) -> None:
         try:
-            collection = await self._catalogue.reload(record)
-            if collection is None:
-                return
-            await self._vocabulary.fold(collection)
-            collection = await self._renew_weights(collection)
-            await self._build_graph(collection)
-            await self._store.write(*statements.discard_staged(before=self._now() - _STALE_AFTER))
-        except SearchError as exc:
-            log.warning("maintenance of %s put off: %s", record, exc)
+            while record in self._due:
+                self._due.discard(record)
+                try:
+                    await self._tend(record)
+                except SearchError as exc:
+                    log.warning("maintenance of %s put off: %s", record, exc)
+        finally:
+            del self._running[record]
+
+    async def _tend(self, record: str) -> None:
+        collection = await self._catalogue.reload(record)
+        if collection is None:
+            return
+        await self._vocabulary.fold(collection)
+        collection = await self._renew_weights(collection)
+        await self._build_graph(collection)
+        await self._store.write(*statements.discard_staged(before=self._now() - _STALE_AFTER))
 
     async def _build_graph(self, collection: Collection) -> None:
         """Have the engine build the vector graph, so that no query has to wait for it."""
@@ -107,9 +116,9 @@ class Maintenance:
         A renewal that was interrupted is completed.
         """
         actual = (await self._vocabulary.of(collection)).average_length
-        if collection.chunks >= _FEW and not actual / _DRIFT <= collection.average_length <= actual * _DRIFT:
-            actual = round(actual, 2)
-            collection = await self._catalogue.update(collection, average_length=actual)
+        assumed = collection.average_length
+        if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
+            collection = await self._catalogue.update(collection, average_length=round(actual, 2))
         renewed = 0
         while rows := await self._store.read(
             *statements.outdated_weights(

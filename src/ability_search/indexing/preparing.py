@@ -44,6 +44,8 @@ class Prepared:
     """Terms of each passage, for the keyword search."""
     texts: Sequence[str]
     """What is embedded of each passage."""
+    facets: Sequence[str] = ()
+    """What equality filters look up."""
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
     """How many vectors have not arrived yet."""
@@ -91,7 +93,11 @@ def prepare(
     analyzer: Analyzer,
     count: TokenCounter,
 ) -> Prepared:
-    """Cut a document and analyze its chunks; a blank one has none."""
+    """Cut a document and analyze its chunks; a blank one has none.
+
+    Raises:
+        InvalidInput: if it cannot be cut this way, or its metadata cannot be stored.
+    """
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy,
@@ -108,6 +114,7 @@ def prepare(
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
         texts=[embedded_text(document.title, passage) for passage in passages],
+        facets=facets_of(document.metadata),
         vectors=[None] * len(passages),
         missing=len(passages),
     )
@@ -143,7 +150,7 @@ def chunk_rows(
         "title": document.title,
         "kind": document.kind,
         "metadata": dict(document.metadata),
-        "facets": facets_of(document.metadata),
+        "facets": list(prepared.facets),
         "totalChunks": len(prepared.passages),
         "createdAt": now,
         "averageLength": collection.average_length,

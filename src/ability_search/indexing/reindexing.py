@@ -67,13 +67,16 @@ class Reindexing:
         """
         live = await self._current(name)
         record = f"{name}@{secrets.token_hex(4)}"
+        recipe = self._indexing.recipe(
+            options, replace(live, language=options.language or live.language)
+        )
         options = replace(
             options,
             model=options.model or live.model,
-            chunk_strategy=options.chunk_strategy or live.chunk_strategy,
-            max_tokens=options.max_tokens or live.chunk_size,
-            overlap=live.chunk_overlap if options.overlap is None else options.overlap,
-            language=options.language or live.language,
+            chunk_strategy=recipe.chunk_strategy,
+            max_tokens=recipe.chunk_size,
+            overlap=recipe.chunk_overlap,
+            language=recipe.language,
         )
         try:
             return await self._build(live, record, options, report)
@@ -124,16 +127,21 @@ class Reindexing:
         seen: set[str] = set()
         async for page in self._pages(live):
             seen.update(row["source"] for row in page)
-            changed = [row for row in page if built.get(row["source"]) != row["contentHash"]]
-            if not changed:
+            restored = {
+                row["source"]: (row["contentHash"], document)
+                for row in page
+                if built.get(row["source"]) != row["contentHash"]
+                and (document := await self._restored(live, row)) is not None
+            }
+            if not restored:
                 continue
-            documents = [await self._restored(live, row) for row in changed]
+            documents = [document for _, document in restored.values()]
             part = await self._indexing.index_into(
                 record, await self._catalogue.reload(record), documents, options, _ignore
             )
             if part.failed:
                 raise part.failed[0].error
-            built.update((row["source"], row["contentHash"]) for row in changed)
+            built.update({source: known for source, (known, _) in restored.items()})
             total.chunks += part.chunks
             total.dimensions = part.dimensions
             total.updated = len(built)
@@ -155,9 +163,13 @@ class Reindexing:
             yield page
             floor = page[-1]["source"]
 
-    async def _restored(self, live: Collection, row: dict[str, Any]) -> Document:
+    async def _restored(self, live: Collection, row: dict[str, Any]) -> Document | None:
+        """The document of a Source record; ``None`` if its chunks were replaced since it was read.
+
+        That moved the revision on, so the next pass sees the source again.
+        """
         passages = await self._store.read(*statements.source_passages(live.type, row["source"]))
-        return restored_document(row, passages)
+        return restored_document(row, passages) if len(passages) == row["chunks"] else None
 
     async def _current(self, name: str) -> Collection:
         found = await self._catalogue.get(name)
@@ -184,7 +196,10 @@ class Reindexing:
         try:
             await asyncio.sleep(self._grace)
         finally:
-            await asyncio.shield(self._catalogue.drop_types(chunk_type))
+            try:
+                await asyncio.shield(self._catalogue.drop_types(chunk_type))
+            except SearchError as exc:
+                log.warning("could not drop %s: %s", chunk_type, exc)
 
 
 async def _ignore(progress: Progress) -> None:

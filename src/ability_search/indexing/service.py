@@ -145,7 +145,7 @@ class Indexing:
     ) -> IndexReport:
         """As :meth:`index`, into the collection of a record, which may be one being built."""
         started = time.perf_counter()
-        recipe = self._recipe(options, collection)
+        recipe = self.recipe(options, collection)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         job = _Job(result, report)
@@ -195,7 +195,7 @@ class Indexing:
 
     async def remove(self, collection: Collection, sources: Sequence[str]) -> int | None:
         """Remove sources; how many chunks are gone, ``None`` if the generation itself is."""
-        recipe = self._recipe(IndexOptions(), collection)
+        recipe = self.recipe(IndexOptions(), collection)
         writer = self._writer(collection.name, collection, recipe, collection.model)
         return await writer.remove(collection, sources)
 
@@ -264,10 +264,14 @@ class Indexing:
             group_bytes=self._settings.database.write_group_bytes,
         )
 
-    def _recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
+    def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
         """How to cut: as the call says, else as the collection was begun, else by the settings.
 
         A chunk never is longer than the model reads.
+
+        Raises:
+            InvalidInput: if the overlap is no less than a chunk, or the language is not known or
+                not the collection's.
         """
         chunking = self._settings.chunking
         size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
@@ -277,6 +281,8 @@ class Indexing:
         if overlap is None:
             usual = collection.chunk_overlap if collection else chunking.overlap
             overlap = min(usual, size // 4)
+        elif overlap >= size:
+            raise InvalidInput("overlap", f"must be less than maxTokens ({size}), not {overlap}")
         language = options.language or (collection.language if collection else DEFAULT_LANGUAGE)
         if collection is not None and language != collection.language:
             raise InvalidInput(

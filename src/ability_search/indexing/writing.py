@@ -106,12 +106,12 @@ class Writer:
 
     async def remove(self, collection: Collection, sources: Sequence[str]) -> int | None:
         """Remove sources; returns the chunks deleted, ``None`` if the generation is gone."""
-        answer = await self._run(
+        answer = await self._transact(
             statements.replace_sources(
                 collection.name, collection.type, sources=sources, now=self._now()
             )
         )
-        return None if answer["revision"] is None else int(answer["deleted"] or 0)
+        return None if answer is None else int(answer["deleted"] or 0)
 
     async def _existing(self, group: Sequence[Prepared]) -> Collection:
         if self.collection is None:
@@ -132,11 +132,15 @@ class Writer:
             raise ModelMismatch(
                 collection.public_name, recorded=collection.model, requested=self._model
             )
-        if collection.dimensions != _dimensions(group):
-            raise DimensionMismatch(
-                collection.public_name,
-                recorded=collection.dimensions,
-                received=_dimensions(group),
+        for received in _all_dimensions(group):
+            if received != collection.dimensions:
+                raise DimensionMismatch(
+                    collection.public_name, recorded=collection.dimensions, received=received
+                )
+        if collection.language != self._recipe.language:
+            raise DatabaseUnavailable(
+                f"collection {collection.public_name!r} was rebuilt in another language meanwhile",
+                hint="Call again.",
             )
         return collection
 
@@ -146,7 +150,7 @@ class Writer:
         per_source, added = await asyncio.to_thread(self._rows, collection, group, now)
         inline, staged = await self._staged(per_source)
         chunks = sum(len(rows) for rows in per_source)
-        answer = await self._run(
+        answer = await self._transact(
             statements.replace_sources(
                 collection.name,
                 collection.type,
@@ -159,7 +163,7 @@ class Writer:
                 now=now,
             )
         )
-        if answer["revision"] is None:
+        if answer is None:
             return None
         if int(answer["inserted"] or 0) != chunks:
             raise StatementRefused("other", f"{answer['inserted']} of {chunks} chunks were stored")
@@ -199,14 +203,29 @@ class Writer:
         room = self._message_bytes
         for row in rows:
             if part and row_bytes(row) > room:
-                await self._store.write(*statements.stage_rows(token, part))
+                await self._run(statements.stage_rows(token, part))
                 part, room = [], self._message_bytes
             part.append(row)
             room -= row_bytes(row)
-        await self._store.write(*statements.stage_rows(token, part))
+        await self._run(statements.stage_rows(token, part))
         return token
 
-    async def _run(self, statement: statements.Statement) -> dict[str, Any]:
+    async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
+        """Replace sources; ``None`` if nothing was done because the generation is gone."""
+        try:
+            answer: dict[str, Any] = await self._run(statement)
+        except StatementRefused:
+            # What is said of types that are being dropped varies, so the record decides.
+            current = await self._catalogue.reload(self._name)
+            if current is not None and current.type == statement.params["type"]:
+                raise
+            return None
+        if answer["revision"] is None:
+            return None
+        self._catalogue.learn(self._name, answer["collection"])
+        return answer
+
+    async def _run(self, statement: statements.Statement) -> Any:
         """Run a statement that may safely run twice, through restarts of the database."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_ATTEMPTS),
@@ -215,7 +234,7 @@ class Writer:
             reraise=True,
         ):
             with attempt:
-                answer: dict[str, Any] = await self._store.write(*statement)
+                answer = await self._store.write(*statement)
         return answer
 
 
@@ -263,23 +282,32 @@ def expected_length(group: Sequence[Prepared]) -> float:
 
 def row_bytes(row: dict[str, Any]) -> int:
     """About how many bytes a row takes in a statement, seldom less."""
-    text = 3 * (len(row["content"]) + len(row["lead"])) + len(str(row["metadata"]))
+    text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
+    text += len(str(row["metadata"])) + sum(map(len, row["facets"]))
     return 600 + text + 11 * len(row["embedding"] or ()) + 18 * len(row["terms"])
 
 
 def prepared_bytes(prepared: Prepared) -> int:
     """About how many bytes the rows of a finished document take in a statement."""
     dimensions = _dimensions([prepared])
-    text = 3 * sum(len(passage.content) for passage in prepared.passages)
+    document = prepared.document
+    text = 3 * (len(document.content) + len(document.title))
     terms = 18 * sum(len(set(terms)) for terms in prepared.terms)
-    return text + terms + len(prepared.passages) * (600 + 11 * dimensions)
+    metadata = len(str(document.metadata)) + sum(map(len, prepared.facets))
+    passages = len(prepared.passages)
+    return text + terms + (passages + 1) * metadata + passages * (600 + 11 * dimensions)
 
 
 def _dimensions(group: Sequence[Prepared]) -> int:
-    return next(len(v) for item in group for v in item.vectors if v is not None)
+    return next(iter(_all_dimensions(group)))
+
+
+def _all_dimensions(group: Sequence[Prepared]) -> set[int]:
+    return {len(vector) for item in group for vector in item.vectors if vector is not None}
 
 
 def _passing(exc: BaseException) -> bool:
     if isinstance(exc, StatementRefused):
-        return exc.reason == "conflict"
+        # What is inserted was deleted before, so a duplicate is from a concurrent transaction.
+        return exc.reason in ("conflict", "duplicate")
     return isinstance(exc, DatabaseUnavailable)

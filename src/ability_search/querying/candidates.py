@@ -25,8 +25,8 @@ class Plan:
     vector: Sequence[float] | None
     terms: QueryTerms | None
     """``None`` where the keyword arm is not wanted; it may be empty."""
-    limit: int
-    """Candidates of each arm."""
+    depths: tuple[int, ...]
+    """Candidates of each arm: those of a first page, and in further steps as many as wanted."""
     beam: int
     scan_below: int
     """Chunks below which embeddings are scanned although there is a graph."""
@@ -99,7 +99,7 @@ async def _search(
                 terms=(plan.terms.ids, plan.terms.weights)
                 if plan.terms is not None and "keyword" in arms
                 else None,
-                limit=plan.limit,
+                limit=plan.depths[-1],
                 beam=plan.beam,
                 exact=plan.exact(current),
                 predicate=plan.predicate,

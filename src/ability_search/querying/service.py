@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,26 +18,30 @@ from ability_search.errors import (
     ModelMismatch,
     NotFound,
     SearchError,
+    first_failure,
 )
-from ability_search.highlights import highlights
 from ability_search.ports import Embedder, Store
+from ability_search.querying.answers import Found, explanation, hit, merge, note_failed_arms
 from ability_search.querying.candidates import Plan, Pool, find_candidates
 from ability_search.querying.model import (
     Candidate,
     Degradation,
     Hit,
-    Mode,
     Query,
     QueryAnswer,
     SimilarAnswer,
 )
 from ability_search.querying.stages import above, fused
+from ability_search.querying.timings import Timings
+from ability_search.querying.vectors import QueryVectors
 from ability_search.ranking.bm25 import QueryTerms, query_terms
 from ability_search.statements import Predicate
 from ability_search.vocabulary import Vocabulary
 
 _REFILLS = 3
 """Times that hits which vanished between the round trips are replaced by the next best."""
+_COLLECTIONS_AT_ONCE = 8
+"""Of several collections, how many are searched at the same time."""
 
 
 class Querying:
@@ -80,14 +82,18 @@ class Querying:
             EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
             DatabaseUnavailable: if the database does not answer.
         """
-        if isinstance(collection, str) and collection != "*":
-            return await self._search(collection, query)
-        names = (
-            [known.name for known in await self._catalogue.all()]
-            if collection == "*"
-            else list(dict.fromkeys(checked_name(name) for name in collection))
-        )
-        return await self._search_all(names, query)
+        vectors = QueryVectors(lambda model: self._embed(model, query))
+        try:
+            if isinstance(collection, str) and collection != "*":
+                return await self._search(collection, query, vectors)
+            names = (
+                [known.name for known in await self._catalogue.all()]
+                if collection == "*"
+                else list(dict.fromkeys(checked_name(name) for name in collection))
+            )
+            return await self._search_all(names, query, vectors)
+        finally:
+            await vectors.close()
 
     async def similar(
         self,
@@ -122,81 +128,114 @@ class Querying:
         pool = await find_candidates(self._store, self._catalogue, collection, plan)
         pool.candidates = [item for item in pool.candidates if item.chunk_id != chunk_id]
         ranked = above(self._ranked(pool, plan, query), min_score, mode="semantic")
-        hits = await self._hits(pool.collection, ranked, replace(query, limit=limit))
+        neighbours = [Found(pool.collection, item) for item in ranked]
+        hits = await self._hits(neighbours, replace(query, limit=limit))
         own = Hit(collection.name, source, 1.0, {"semantic": 1.0}, ("semantic",))
         return SimilarAnswer(own, hits)
 
-    async def _search_all(self, names: Sequence[str], query: Query) -> QueryAnswer:
-        depth = replace(query, limit=query.limit + query.offset, offset=0)
-        answers = await asyncio.gather(
-            *(self._search(name, depth) for name in names), return_exceptions=True
-        )
+    async def _search(self, name: str, query: Query, vectors: QueryVectors) -> QueryAnswer:
+        clock = Timings()
+        answer, found = await self._rank(name, query, vectors, clock)
+        with clock.step("rows"):
+            answer.hits = await self._hits(found, query)
+        answer.timings = clock.finished()
+        return answer
+
+    async def _search_all(
+        self, names: Sequence[str], query: Query, vectors: QueryVectors
+    ) -> QueryAnswer:
+        clock = Timings()
+        slots = asyncio.Semaphore(_COLLECTIONS_AT_ONCE)
+
+        async def rank(name: str) -> tuple[QueryAnswer, list[Found]]:
+            async with slots:
+                return await self._rank(name, query, vectors, Timings())
+
+        outcomes = await asyncio.gather(*map(rank, names), return_exceptions=True)
         merged = QueryAnswer([], query.mode)
+        found: list[Found] = []
         failures: list[SearchError] = []
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, SearchError):
-                failures.append(answer)
-                merged.warnings.append(f"{name}: {answer}")
-            elif isinstance(answer, BaseException):
-                raise answer
+        for name, outcome in zip(names, outcomes, strict=True):
+            if isinstance(outcome, SearchError):
+                failures.append(outcome)
+                merged.warnings.append(f"{name}: {outcome}")
+            elif isinstance(outcome, BaseException):
+                raise outcome
             else:
-                _merge(merged, name, answer)
+                merge(merged, name, outcome[0])
+                found += outcome[1]
         if failures and len(failures) == len(names):
             raise failures[0]
-        merged.hits.sort(key=lambda hit: (-hit.score, hit.chunk_id))
-        merged.hits = merged.hits[query.offset : query.offset + query.limit]
+        found.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
+        clock.milliseconds |= merged.timings
+        with clock.step("rows"):
+            merged.hits = await self._hits(found, query)
+        merged.timings = clock.finished()
         return merged
 
-    async def _search(self, name: str, query: Query) -> QueryAnswer:
-        clock = _Timings()
+    async def _rank(
+        self, name: str, query: Query, vectors: QueryVectors, clock: Timings
+    ) -> tuple[QueryAnswer, list[Found]]:
+        """All that was found in a collection, best first, and the answer as yet without hits."""
         collection = await self._catalogue.get(name)
         if query.model and query.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=query.model)
         answer = QueryAnswer([], query.mode, collection.model, timings=clock.milliseconds)
-        vector, terms = await asyncio.gather(
-            self._query_vector(collection, query, answer, clock),
-            self._query_terms(collection, query, clock),
-        )
-        if vector is not None and len(vector) != collection.dimensions:
-            raise DimensionMismatch(name, recorded=collection.dimensions, received=len(vector))
-        if answer.degraded:
-            query = replace(query, mode="keyword")
-        answer.hyde = vector is not None and query.hypothetical_answer is not None
+        try:
+            async with asyncio.TaskGroup() as group:
+                embedding = group.create_task(
+                    self._query_vector(collection, query, answer, vectors, clock)
+                )
+                weighing = group.create_task(self._query_terms(collection, query, clock))
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+        vector = embedding.result()
         with clock.step("candidates"):
-            plan = self._plan(query, vector, terms)
+            plan = self._plan(query, vector, weighing.result())
             pool = await find_candidates(self._store, self._catalogue, collection, plan)
-        _note_failed_arms(pool, query, answer)
+        note_failed_arms(pool, answer)
+        searched = answer.degraded.mode if answer.degraded else query.mode
+        answer.hyde = searched != "keyword" and query.hypothetical_answer is not None
         with clock.step("ranking"):
-            ranked = above(self._ranked(pool, plan, query), query.min_score, mode=query.mode)
-        with clock.step("rows"):
-            answer.hits = await self._hits(pool.collection, ranked, query)
-        answer.timings["total"] = clock.total()
+            ranked = above(self._ranked(pool, plan, query), query.min_score, mode=searched)
         if query.explain:
-            answer.explain = _explanation(pool, plan, query)
-        return answer
+            answer.explain = explanation(pool, plan, query)
+        return answer, [Found(pool.collection, item) for item in ranked]
+
+    async def _embed(self, model: str, query: Query) -> Vector:
+        vectors: Vector = await self._embedder.embed(
+            model, [query.embedded_text], timeout=self._settings.embedding.query_timeout
+        )
+        return vectors.reshape(-1)
 
     async def _query_vector(
-        self, collection: Collection, query: Query, answer: QueryAnswer, clock: _Timings
+        self,
+        collection: Collection,
+        query: Query,
+        answer: QueryAnswer,
+        vectors: QueryVectors,
+        clock: Timings,
     ) -> list[float] | None:
         """The query's vector; ``None`` if it is not needed, or not to be had in hybrid mode."""
         if query.mode == "keyword":
             return None
         with clock.step("embed"):
             try:
-                vectors: Vector = await self._embedder.embed(
-                    collection.model,
-                    [query.embedded_text],
-                    timeout=self._settings.embedding.query_timeout,
-                )
-            except EmbeddingUnavailable as exc:
+                vector = await vectors.of(collection.model)
+                if len(vector) != collection.dimensions:
+                    raise DimensionMismatch(
+                        collection.name, recorded=collection.dimensions, received=len(vector)
+                    )
+            except (EmbeddingUnavailable, DimensionMismatch) as exc:
                 if query.mode == "semantic":
                     raise
                 answer.degraded = Degradation(str(exc), exc.code, "keyword")
                 return None
-        return [float(value) for value in vectors[0]]
+        values: list[float] = vector.tolist()
+        return values
 
     async def _query_terms(
-        self, collection: Collection, query: Query, clock: _Timings
+        self, collection: Collection, query: Query, clock: Timings
     ) -> QueryTerms | None:
         """The query's weighted terms; ``None`` if they are not needed."""
         if query.mode == "semantic":
@@ -211,12 +250,14 @@ class Querying:
 
     def _plan(self, query: Query, vector: list[float] | None, terms: QueryTerms | None) -> Plan:
         ranking = self._settings.ranking
-        wanted = query.offset + query.limit
+        depths = [ranking.candidates]
+        while depths[-1] < query.offset + query.limit:
+            depths.append(2 * depths[-1])
         return Plan(
             vector=vector,
             terms=terms,
-            limit=max(ranking.candidates, wanted),
-            beam=max(ranking.ef_search, wanted),
+            depths=tuple(depths),
+            beam=max(ranking.ef_search, depths[-1]),
             scan_below=ranking.scan_below,
             predicate=query.predicate,
         )
@@ -226,108 +267,38 @@ class Querying:
             pool.candidates,
             terms=None if "keyword" in pool.failed else plan.terms,
             semantic=plan.vector is not None and "semantic" not in pool.failed,
-            depth=plan.limit,
+            depths=plan.depths,
             choice=query.fusion,
             ranking=self._settings.ranking,
+            traced=query.explain,
         )
 
-    async def _hits(
-        self, collection: Collection, ranked: Sequence[Candidate], query: Query
-    ) -> list[Hit]:
+    async def _hits(self, found: Sequence[Found], query: Query) -> list[Hit]:
         """The page of hits that is wanted, with their texts.
 
         A chunk that was replaced since it was found is left out, and the next one moves up.
         """
         page: list[Hit] = []
-        waiting = list(ranked[query.offset :])
+        waiting = list(found[query.offset :])
         for _ in range(_REFILLS):
             part = waiting[: query.limit - len(page)]
             if not part:
                 break
             del waiting[: len(part)]
-            rows = await self._store.read(
-                *statements.hit_rows(collection.type, [item.rid for item in part])
-            )
-            by_id = {row["chunkId"]: row for row in rows}
+            rows = await self._rows(part)
             page += [
-                self._hit(collection, item, by_id[item.chunk_id], query)
-                for item in part
-                if item.chunk_id in by_id
+                hit(each, rows[each.candidate.chunk_id], query)
+                for each in part
+                if each.candidate.chunk_id in rows
             ]
         return page
 
-    def _hit(
-        self, collection: Collection, item: Candidate, row: Mapping[str, Any], query: Query
-    ) -> Hit:
-        raw = {"semantic": item.cosine, "keyword": item.bm25}
-        marks = None
-        if query.highlights:
-            analyzer = analyzer_for(collection.language)
-            marks = tuple(highlights(row["content"], analyzer.query_terms(query.text), analyzer))
-        return Hit(
-            collection=collection.public_name,
-            row=row,
-            score=item.score,
-            scores={name: score for name, score in raw.items() if score is not None},
-            matched_via=tuple(item.ranks),
-            highlights=marks,
-            trace=item.trace if query.explain else None,
+    async def _rows(self, part: Sequence[Found]) -> dict[str, Mapping[str, Any]]:
+        """The rows of chunks of one collection or several, by chunkId."""
+        rids: dict[str, list[str]] = {}
+        for each in part:
+            rids.setdefault(each.collection.type, []).append(each.candidate.rid)
+        answers = await asyncio.gather(
+            *(self._store.read(*statements.hit_rows(*generation)) for generation in rids.items())
         )
-
-
-class _Timings:
-    """Measures the steps of a query."""
-
-    def __init__(self) -> None:
-        self.milliseconds: dict[str, float] = {}
-        self._started = time.perf_counter()
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Measure the block as step ``name``."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.milliseconds[name] = (time.perf_counter() - started) * 1e3
-
-    def total(self) -> float:
-        """Milliseconds since the beginning."""
-        return (time.perf_counter() - self._started) * 1e3
-
-
-def _note_failed_arms(pool: Pool, query: Query, answer: QueryAnswer) -> None:
-    for arm, reason in pool.failed.items():
-        other: Mode = "keyword" if arm == "semantic" else "semantic"
-        answer.warnings.append(f"the {arm} arm could not be searched: {reason}")
-        answer.degraded = answer.degraded or Degradation(reason, "database_unavailable", other)
-
-
-def _explanation(pool: Pool, plan: Plan, query: Query) -> dict[str, Any]:
-    terms = plan.terms
-    return {
-        "arms": list(plan.arms),
-        "candidates": len(pool.candidates),
-        "candidatesPerArm": plan.limit,
-        "vectorSearch": None
-        if plan.vector is None
-        else "scan"
-        if plan.exact(pool.collection)
-        else "graph",
-        "terms": None if terms is None else len(terms.ids),
-        "generation": pool.collection.generation,
-        "revision": pool.collection.revision,
-        "filtered": query.predicate is not None,
-    }
-
-
-def _merge(merged: QueryAnswer, name: str, answer: QueryAnswer) -> None:
-    """Take one collection's answer into that of several."""
-    merged.hits += answer.hits
-    merged.hyde = merged.hyde or answer.hyde
-    merged.degraded = merged.degraded or answer.degraded
-    merged.warnings += [f"{name}: {warning}" for warning in answer.warnings]
-    for step, took in answer.timings.items():
-        merged.timings[step] = max(took, merged.timings.get(step, 0.0))
-    if answer.explain:
-        merged.explain[name] = answer.explain
+        return {row["chunkId"]: row for rows in answers for row in rows}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
+from typing import Any
 
 from ability_search.configuration.schema import Ranking
 from ability_search.querying.model import Candidate, FusionChoice, Mode
@@ -30,35 +29,41 @@ def fused(
     *,
     terms: QueryTerms | None,
     semantic: bool,
-    depth: int,
+    depths: Sequence[int],
     choice: FusionChoice | None,
     ranking: Ranking,
+    traced: bool = False,
 ) -> list[Candidate]:
     """Score candidates in [0, 1] and order them.
+
+    What only a deeper search finds comes after all that a shallower one finds, its score scaled
+    below theirs: so the pages of a query are cut from one list, however deep each has to look.
 
     Args:
         candidates: Each chunk once.
         terms: The query's terms; ``None`` if the keyword arm was not searched.
         semantic: Whether the semantic arm was searched.
-        depth: Candidates that each arm was asked for.
+        depths: Candidates an arm yields at each depth; the last is what the arms were asked for.
         choice: The caller's fusion; ``None`` for the default.
         ranking: The defaults.
+        traced: Whether to note on each candidate how its score came about.
     """
-    arms = []
-    if semantic:
-        arms.append(_semantic_arm(candidates, _weight(choice, "semantic", ranking)))
-    if terms is not None:
-        arms.append(_keyword_arm(candidates, terms, depth, _weight(choice, "keyword", ranking)))
-    if len(arms) == 1:
-        arms = [replace(arms[0], weight=1.0)]
-    method = choice.method if choice else ranking.fusion
-    if method == "rrf":
-        k = choice.k if choice and choice.k is not None else ranking.fusion_k
-        hits = reciprocal_rank(arms, k=k)
-    else:
-        hits = convex(arms)
     by_id = {candidate.chunk_id: candidate for candidate in candidates}
-    return [_scored(by_id[hit.id], hit, method) for hit in hits]
+    listed: dict[str, Candidate] = {}
+    ceiling = 1.0
+    for depth in depths:
+        reach = [item for item in candidates if min(item.ranks.values()) <= depth]
+        if len(reach) == len(listed):
+            continue
+        for hit in _hits(_arms(reach, terms, semantic, depth, choice, ranking), choice, ranking):
+            if hit.id in listed:
+                continue
+            item = listed[hit.id] = by_id[hit.id]
+            item.score = ceiling * hit.score
+            if traced:
+                item.trace["fusion"] = _trace(hit, choice.method if choice else ranking.fusion)
+        ceiling = min((item.score for item in listed.values()), default=1.0)
+    return list(listed.values())
 
 
 def above(candidates: Sequence[Candidate], floor: float | None, *, mode: Mode) -> list[Candidate]:
@@ -70,30 +75,50 @@ def above(candidates: Sequence[Candidate], floor: float | None, *, mode: Mode) -
     return [item for item in candidates if item.cosine is not None and item.cosine >= floor]
 
 
+def _arms(
+    candidates: Sequence[Candidate],
+    terms: QueryTerms | None,
+    semantic: bool,
+    depth: int,
+    choice: FusionChoice | None,
+    ranking: Ranking,
+) -> list[Arm]:
+    """The lists as arms asked for ``depth`` candidates give them."""
+    arms = []
+    if semantic:
+        arms.append(_semantic_arm(candidates, _weight(choice, "semantic", ranking)))
+    if terms is not None:
+        arms.append(_keyword_arm(candidates, terms, depth, _weight(choice, "keyword", ranking)))
+    return [replace(arms[0], weight=1.0)] if len(arms) == 1 else arms
+
+
+def _hits(arms: Sequence[Arm], choice: FusionChoice | None, ranking: Ranking) -> list[FusedHit]:
+    if (choice.method if choice else ranking.fusion) == "convex":
+        return convex(arms)
+    return reciprocal_rank(
+        arms, k=choice.k if choice and choice.k is not None else ranking.fusion_k
+    )
+
+
 def _semantic_arm(candidates: Sequence[Candidate], weight: float) -> Arm:
     found = sorted(
-        (item for item in candidates if item.cosine is not None),
-        key=lambda item: (-(item.cosine or 0.0), item.chunk_id),
+        (-item.cosine, item.chunk_id) for item in candidates if item.cosine is not None
     )
-    scores = normalized_cosine(np.array([item.cosine for item in found], dtype=np.float64))
-    return Arm("semantic", [item.chunk_id for item in found], scores, weight)
+    scores = normalized_cosine([-negated for negated, _ in found])
+    return Arm("semantic", [chunk_id for _, chunk_id in found], scores, weight)
 
 
 def _keyword_arm(
     candidates: Sequence[Candidate], terms: QueryTerms, depth: int, weight: float
 ) -> Arm:
     found = sorted(
-        (item for item in candidates if item.bm25 is not None),
-        key=lambda item: (-(item.bm25 or 0.0), item.chunk_id),
+        (-item.bm25, item.chunk_id)
+        for item in candidates
+        if item.bm25 is not None and item.ranks["keyword"] <= depth
     )
-    scores = terms.normalized(np.array([item.bm25 for item in found], dtype=np.float64))
-    return Arm(
-        "keyword",
-        [item.chunk_id for item in found],
-        scores,
-        weight,
-        unseen_score(scores, depth),
-    )
+    scores = terms.normalized([-negated for negated, _ in found])
+    ids = [chunk_id for _, chunk_id in found]
+    return Arm("keyword", ids, scores, weight, unseen_score(scores, depth))
 
 
 def _weight(choice: FusionChoice | None, arm: str, ranking: Ranking) -> float:
@@ -102,9 +127,8 @@ def _weight(choice: FusionChoice | None, arm: str, ranking: Ranking) -> float:
     return float(default if own is None else own)
 
 
-def _scored(candidate: Candidate, hit: FusedHit, method: str) -> Candidate:
-    candidate.score = hit.score
-    candidate.trace["fusion"] = {
+def _trace(hit: FusedHit, method: str) -> dict[str, Any]:
+    return {
         "method": method,
         "score": hit.score,
         "arms": {
@@ -112,4 +136,3 @@ def _scored(candidate: Candidate, hit: FusedHit, method: str) -> Candidate:
             for name, part in hit.contributions.items()
         },
     }
-    return candidate

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception,
     stop_after_attempt,
-    stop_after_delay,
+    stop_before_delay,
     wait_random_exponential,
 )
 
@@ -24,6 +24,8 @@ from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 
 log = logging.getLogger(__name__)
+
+_TOO_LATE = "the embedder did not answer in time"
 
 _backoff = wait_random_exponential(multiplier=0.5, max=10)
 
@@ -45,7 +47,7 @@ class CircuitBreaker:
     """Stops asking a server that keeps failing.
 
     After ``failures`` failures in a row every request fails at once, until ``reset`` seconds have
-    passed; then one request at a time is let through to try.
+    passed; then one request is let through to try, and after as many seconds the next.
     """
 
     def __init__(
@@ -86,8 +88,26 @@ class BreakerOpen(EmbeddingUnavailable):
     """The embedder is not asked at the moment, because it kept failing."""
 
 
+class UnusableAnswer(EmbeddingUnavailable):
+    """The embedder answered with something that is not what it was asked for."""
+
+    retryable = False
+
+
 class RemoteEmbedder:
-    """An :class:`~ability_search.ports.Embedder` over a transport."""
+    """An :class:`~ability_search.ports.Embedder` over a transport.
+
+    Args:
+        transport: Brings requests to the server.
+        batch_texts: Most texts in a request.
+        batch_bytes: Most bytes of text in a request, unless one text alone is longer.
+        concurrency: Requests that one call has in flight. Calls do not wait for each other, so
+            that a query is not held up by documents being indexed.
+        timeout: Longest wait for one request, in seconds.
+        attempts: Tries of a request that fails for a passing reason.
+        breaker_failures: Such failures in a row after which requests fail at once.
+        breaker_reset: Seconds until a request is let through again.
+    """
 
     def __init__(
         self,
@@ -104,7 +124,7 @@ class RemoteEmbedder:
         self._transport = transport
         self._batch_texts = batch_texts
         self._batch_bytes = batch_bytes
-        self._slots = asyncio.Semaphore(concurrency)
+        self._concurrency = concurrency
         self._timeout = timeout
         self._attempts = attempts
         self._breaker = CircuitBreaker(failures=breaker_failures, reset=breaker_reset)
@@ -115,47 +135,65 @@ class RemoteEmbedder:
             return np.zeros((0, 0), dtype=np.float32)
         deadline = time.monotonic() + timeout
         runs = batches(texts, most=self._batch_texts, most_bytes=self._batch_bytes)
+        slots = asyncio.Semaphore(self._concurrency)
+
+        async def in_turn(run: Sequence[str]) -> Vector:
+            async with slots:
+                return await self._request(model, run, deadline)
+
         try:
             async with asyncio.TaskGroup() as group:
-                parts = [group.create_task(self._request(model, run, deadline)) for run in runs]
+                parts = [group.create_task(in_turn(run)) for run in runs]
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
-        return np.concatenate([part.result() for part in parts])
+        return _joined([part.result() for part in parts])
 
     async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
-        async with self._slots:
-            async for attempt in AsyncRetrying(
-                stop=stop_after_attempt(self._attempts)
-                | stop_after_delay(max(0.0, deadline - time.monotonic())),
-                wait=_wait,
-                retry=retry_if_exception(_passing),
-                reraise=True,
-            ):
-                with attempt:
-                    return await self._try(model, texts, deadline)
+        """One request with its retries; what could only be tried after the deadline is not."""
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(self._attempts)
+            | stop_before_delay(max(0.0, deadline - time.monotonic())),
+            wait=_wait,
+            retry=retry_if_exception(_passing),
+            reraise=True,
+        ):
+            with attempt:
+                return await self._try(model, texts, deadline)
         raise AssertionError("unreachable: the last attempt raises")
 
     async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         self._breaker.check()
         left = deadline - time.monotonic()
         if left <= 0:
-            raise EmbeddingUnavailable("the embedder did not answer in time")
+            raise EmbeddingUnavailable(_TOO_LATE)
         started = time.perf_counter()
         try:
-            answer = await self._transport(
-                {"model": model, "input": list(texts), "encoding_format": "base64"},
-                timeout=min(left, self._timeout),
-            )
-            vectors = unit_vectors(answer, expected=len(texts))
-        except TextsRefused:
-            self._breaker.succeeded()
-            raise
-        except EmbeddingUnavailable:
-            self._breaker.failed()
+            answer = await self._ask(model, texts, min(left, self._timeout))
+        except EmbeddingUnavailable as exc:
+            # A server that objects to a model, a key or texts is there.
+            if exc.retryable:
+                self._breaker.failed()
+            else:
+                self._breaker.succeeded()
             raise
         self._breaker.succeeded()
         log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
-        return vectors
+        return unit_vectors(answer, expected=len(texts))
+
+    async def _ask(self, model: str, texts: Sequence[str], timeout: float) -> Any:
+        request = {"model": model, "input": list(texts), "encoding_format": "base64"}
+        try:
+            # Transports may bound each step of theirs only, not the whole.
+            async with asyncio.timeout(timeout):
+                return await self._transport(request, timeout=timeout)
+        except TimeoutError as exc:
+            raise EmbeddingUnavailable(_TOO_LATE) from exc
+
+
+def _joined(parts: Sequence[Vector]) -> Vector:
+    if len({part.shape[1] for part in parts}) > 1:
+        raise UnusableAnswer("the embedder's vectors are of several lengths")
+    return np.concatenate(parts)
 
 
 def batches(texts: Sequence[str], *, most: int, most_bytes: int) -> list[Sequence[str]]:
@@ -180,29 +218,30 @@ def unit_vectors(answer: Any, *, expected: int) -> Vector:
     """Read an OpenAI-shaped answer: vectors in the order of their index, scaled to unit length.
 
     Raises:
-        EmbeddingUnavailable: if vectors are missing, of several lengths, zero or not finite.
+        UnusableAnswer: if vectors are missing, of several lengths or empty.
+        TextsRefused: if a text has no direction: its vector is zero or not finite.
     """
     try:
         rows = sorted(answer["data"], key=lambda row: row["index"])
         if [row["index"] for row in rows] != list(range(expected)):
-            raise EmbeddingUnavailable(
-                f"the embedder answered {len(rows)} vectors for {expected} texts"
-            )
+            raise UnusableAnswer(f"the embedder answered {len(rows)} vectors for {expected} texts")
         vectors = np.stack([_vector(row["embedding"]) for row in rows])
-    except (KeyError, TypeError, ValueError, binascii.Error) as exc:
-        raise EmbeddingUnavailable("the embedder's answer is not in the OpenAI shape") from exc
-    if vectors.ndim != 2 or not vectors.shape[1] or not np.isfinite(vectors).all():
-        raise EmbeddingUnavailable("the embedder's vectors are empty or hold values not finite")
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
+        raise UnusableAnswer("the embedder's answer is not in the OpenAI shape") from exc
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise UnusableAnswer("the embedder's vectors are empty")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not norms.all():
-        raise EmbeddingUnavailable("the embedder sent a vector of length zero")
+    if not (np.isfinite(norms).all() and norms.all()):
+        raise TextsRefused("the embedder has no usable vector for a text: zero or not finite")
     return np.asarray(vectors / norms, dtype=np.float32)
 
 
-def _vector(value: Any) -> Vector:
+def _vector(value: Any) -> npt.NDArray[np.float64]:
+    """In double precision, so that the length of no 32-bit vector overflows or vanishes."""
     if isinstance(value, str):
-        return np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
-    return np.asarray(value, dtype=np.float32)
+        floats = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
+        return floats.astype(np.float64)
+    return np.asarray(value, dtype=np.float64)
 
 
 def _passing(exc: BaseException) -> bool:

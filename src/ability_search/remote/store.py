@@ -12,20 +12,30 @@ from tenacity import (
     AsyncRetrying,
     retry_if_exception,
     stop_after_attempt,
-    wait_exponential_jitter,
+    stop_before_delay,
+    wait_random_exponential,
 )
 
-from ability_search.errors import DatabaseUnavailable, StatementRefused
-from kadi.errors import FrameTooLarge, KadiError
+from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
+from kadi.errors import FrameTooLarge, KadiError, RemoteError
 
 log = logging.getLogger(__name__)
 
 _REASONS = (
-    ("missing_database", re.compile(r"database\b.*\b(does not exist|not found|no such)|no such database|no database named", re.I)),
-    ("missing_type", re.compile(r"\b(super)?type\b.*\b(was not found|does not exist|not found)", re.I)),
-    ("duplicate", re.compile(r"duplicated? ?key|already exists|found duplicate", re.I)),
-    ("conflict", re.compile(r"concurrent ?modification|needretry|lock timeout|conflict", re.I)),
+    # First, because it quotes the key, which may read like any of the others.
+    ("duplicate", re.compile(r"duplicated? ?key|already exists", re.I)),
+    (
+        "missing_database",
+        re.compile(
+            r"\bno (such )?database\b|create it with arcade-db-create"
+            r"|\bdatabase\b.{0,80}\b(does not exist|not found|is not available(?! on))",
+            re.I,
+        ),
+    ),
+    ("missing_type", re.compile(r"type\b.{0,200}\b(not found|does not exist)", re.I)),
+    ("conflict", re.compile(r"concurrent ?(modification|write)|needretry|lock ?timeout", re.I)),
 )
+_RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
 
 
@@ -42,6 +52,11 @@ class BrokerStore:
     """A :class:`~ability_search.ports.Store` that lives behind a broker.
 
     The database itself is created when a write finds it missing.
+
+    Args:
+        invoke: Calls a tool on the network.
+        database: Name of the database.
+        timeout: Longest wait for one operation in seconds, further tries included.
     """
 
     def __init__(self, invoke: Invoke, *, database: str, timeout: float) -> None:
@@ -51,33 +66,37 @@ class BrokerStore:
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a read-only script, again if the connection failed under it."""
+        deadline = time.monotonic() + self._timeout
         async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_READ_ATTEMPTS),
-            wait=wait_exponential_jitter(initial=0.1, max=1.0),
+            stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
             retry=retry_if_exception(_passing),
             reraise=True,
         ):
             with attempt:
-                return await self._run("arcade-query", "query", script, params)
+                left = max(0.001, deadline - time.monotonic())
+                return await self._run("arcade-query", "query", script, params, left)
         raise AssertionError("unreachable: the last attempt raises")
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it and run the script then."""
         try:
-            return await self._run("arcade-command", "command", script, params)
+            return await self._run("arcade-command", "command", script, params, self._timeout)
         except StatementRefused as exc:
             if exc.reason != "missing_database":
                 raise
             await self._create_database()
-            return await self._run("arcade-command", "command", script, params)
+            return await self._run("arcade-command", "command", script, params, self._timeout)
 
     async def _create_database(self) -> None:
-        answer = await self._call("arcade-db-create", {"name": self._database})
+        answer = await self._call("arcade-db-create", {"name": self._database}, self._timeout)
         if not answer.get("success") and "exist" not in str(answer.get("error")):
-            raise StatementRefused("other", str(answer.get("error")))
+            raise refusal(str(answer.get("error")))
         log.info("created database %s", self._database)
 
-    async def _run(self, tool: str, key: str, script: str, params: Mapping[str, Any]) -> Any:
+    async def _run(
+        self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
+    ) -> Any:
         started = time.perf_counter()
         answer = await self._call(
             tool,
@@ -87,20 +106,36 @@ class BrokerStore:
                 "language": "sqlscript",
                 "params": params,
             },
+            timeout,
         )
         log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         if not answer.get("success"):
             raise refusal(str(answer.get("error") or "no reason given"))
         result = answer.get("result", [])
+        if not isinstance(result, list):
+            raise DatabaseUnavailable(f"{tool} answered with a result that is no list of rows")
         if len(result) == 1 and isinstance(result[0], dict) and set(result[0]) == {"value"}:
             return result[0]["value"]
         return result[0] if _is_returned_map(script, result) else result
 
-    async def _call(self, tool: str, tool_input: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _call(
+        self, tool: str, tool_input: Mapping[str, Any], timeout: float
+    ) -> Mapping[str, Any]:
         try:
-            answer = await self._invoke(tool, tool_input, timeout=self._timeout)
+            answer = await self._invoke(tool, tool_input, timeout=timeout)
         except FrameTooLarge as exc:
-            raise StatementRefused("too_large", str(exc)) from exc
+            raise TooLarge(
+                f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
+                hint="Send less at a time (setting max_message_bytes).",
+            ) from exc
+        except RemoteError as exc:
+            log.debug("%s failed: %s", tool, exc)
+            if _RESULT_TOO_LARGE.search(str(exc)):
+                raise TooLarge(
+                    "the database's answer does not fit into a message",
+                    hint="Ask for less at a time (setting max_message_bytes).",
+                ) from exc
+            raise DatabaseUnavailable(f"{tool} did not answer: {type(exc).__name__}") from exc
         except KadiError as exc:
             raise DatabaseUnavailable(f"{tool} did not answer: {type(exc).__name__}") from exc
         if not isinstance(answer, Mapping):

@@ -16,7 +16,15 @@ from ability_search.remote.embedder import Transport
 from ability_search.remote.store import Invoke
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
 
-_UNKNOWN_MODEL = re.compile(r"model.*(not served|not found|unknown|does not exist)", re.I)
+_UNKNOWN_MODEL = re.compile(
+    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|unknown model", re.I
+)
+_REFUSED_TEXTS = re.compile(
+    r"^input\b|too (large|long)\b|context length|exceeds the limit of \d+ bytes", re.I
+)
+_REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.I)
+_NOT_UNICODE = "a text is not Unicode: it holds half of a surrogate pair"
+_LONGEST_PAUSE = 24 * 3600.0
 _BUSY = frozenset({408, 425, 429})
 
 
@@ -26,15 +34,20 @@ def over_broker(invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
         key = {"api_key": api_key.get_secret_value()} if api_key else {}
         try:
-            return await invoke("create-embedding", {**request, **key}, timeout=timeout)
+            answer = await invoke("create-embedding", {**request, **key}, timeout=timeout)
         except FrameTooLarge as exc:
             raise TextsRefused(f"the texts do not fit into a message: {exc}") from exc
+        except UnicodeEncodeError as exc:
+            raise TextsRefused(_NOT_UNICODE) from exc
         except RemoteError as exc:
-            raise _remote_failure(str(exc), request["model"]) from exc
+            raise _told_failure(str(exc), request["model"]) from exc
         except KadiError as exc:
             raise EmbeddingUnavailable(
                 f"create-embedding did not answer: {type(exc).__name__}"
             ) from exc
+        if isinstance(answer, Mapping) and "data" not in answer and answer.get("error"):
+            raise _told_failure(_error_text(answer["error"]), request["model"])
+        return answer
 
     return transport
 
@@ -55,6 +68,8 @@ def over_http(client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None)
             answer = await client.post(
                 address, json=dict(request), headers=headers, timeout=timeout
             )
+        except UnicodeEncodeError as exc:
+            raise TextsRefused(_NOT_UNICODE) from exc
         except httpx.HTTPError as exc:
             raise EmbeddingUnavailable(
                 f"the embedding API did not answer: {type(exc).__name__}"
@@ -75,9 +90,19 @@ def embeddings_address(url: str) -> str:
     return base if base.endswith("/v1/embeddings") else f"{base}/v1/embeddings"
 
 
-def _remote_failure(text: str, model: str) -> EmbeddingUnavailable:
+def _error_text(error: Any) -> str:
+    """The words of a returned error: a text, or OpenAI's object with a ``message``."""
+    return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
+
+
+def _told_failure(text: str, model: str) -> EmbeddingUnavailable:
+    """What a model manager tells in words only."""
     if _UNKNOWN_MODEL.search(text):
         return _not_served(model)
+    if _REFUSED_TEXTS.search(text):
+        return TextsRefused("the model manager refused the texts: too long, or too many")
+    if _REFUSED_KEY.search(text):
+        return _misconfigured("the model manager refused the key")
     return EmbeddingUnavailable("the model manager could not embed")
 
 
@@ -91,10 +116,11 @@ def _http_failure(answer: httpx.Response, model: str) -> EmbeddingUnavailable:
         return _not_served(model)
     if status in (400, 413, 422):
         return TextsRefused(f"the embedding API refused the texts with {status}")
-    error = EmbeddingUnavailable(
-        f"the embedding API answered {status}",
-        hint="Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
-    )
+    return _misconfigured(f"the embedding API answered {status}")
+
+
+def _misconfigured(problem: str) -> EmbeddingUnavailable:
+    error = EmbeddingUnavailable(problem, hint="Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.")
     error.retryable = False
     return error
 
@@ -109,11 +135,15 @@ def _not_served(model: str) -> EmbeddingUnavailable:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110)."""
+    """Seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110).
+
+    At most a day, at least 0; ``None`` without the header, or if it is neither.
+    """
     value = headers.get("retry-after", "").strip()
-    if value.isdigit():
-        return float(value)
+    if value.isascii() and value.isdigit():
+        return min(float(value), _LONGEST_PAUSE)
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+        left = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+    except (ValueError, OverflowError):
         return None
+    return min(max(0.0, left), _LONGEST_PAUSE)

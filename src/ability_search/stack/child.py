@@ -30,7 +30,7 @@ STOP_SECONDS = 20.0
 """How long a part may take to stop by itself; the worker gives running calls ten of them."""
 
 _KILL_SECONDS = 3.0
-_LONGEST_LINE = 64 * 1024
+_LONGEST_LINE = 1024 * 1024
 
 
 class PartFailed(SearchError):
@@ -50,7 +50,7 @@ class Child:
         environ: Its environment.
         inherit: Descriptors that it inherits.
         tell: Is told, in a sentence, when the part ends and when it is back.
-        changed: Is called after it is back.
+        changed: Is called when it is back.
     """
 
     def __init__(
@@ -124,11 +124,13 @@ class Child:
                 self._process.kill()
 
     async def _launch(self) -> None:
-        command = [sys.executable, "-m", "ability_search", *self._arguments(self.details)]
+        # -P: what lies in the working directory must not take the place of a module.
+        python = (sys.executable, "-P", "-m", "ability_search")
         # A group of its own: Ctrl-C in the terminal is for the parent, which stops all in order.
         own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
         process = self._process = await asyncio.create_subprocess_exec(
-            *command,
+            *python,
+            *self._arguments(self.details),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=self._environ,
@@ -140,26 +142,26 @@ class Child:
         try:
             async with asyncio.timeout(self._ready_timeout):
                 self.details = await self._report(process)
-        except TimeoutError as exc:
-            raise PartFailed(f"{self.name} was not ready in {self._ready_timeout:g} s") from exc
-        except BaseException:
+        except BaseException as exc:
             self.kill()
+            if isinstance(exc, TimeoutError):
+                text = f"{self.name} was not ready in {self._ready_timeout:g} s"
+                raise PartFailed(text) from exc
             raise
         self._drain = asyncio.create_task(_drain(process), name=f"drain-{self.name}")
 
     async def _report(self, process: asyncio.subprocess.Process) -> Mapping[str, Any]:
         assert process.stdout is not None
-        line = await process.stdout.readline()
         try:
-            report = json.loads(line) if line else None
+            report = json.loads(await process.stdout.readline())
         except ValueError:
             report = None
         if isinstance(report, dict) and isinstance(report.get("ready"), dict):
             details: Mapping[str, Any] = report["ready"]
             return details
+        code = await process.wait()
         if isinstance(report, dict) and "error" in report:
             raise PartFailed(f"{self.name}: {report['error']}", hint=str(report.get("hint") or ""))
-        code = await process.wait()
         raise PartFailed(
             f"{self.name} {_ending(code)} before it was ready",
             hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
@@ -176,12 +178,11 @@ class Child:
             started = clock()
             try:
                 await self._launch()
-            except PartFailed as exc:
-                self._tell(f"{exc}")
-                self.kill()
-                continue
-            self._tell(f"{self.name} is back as process {self.pid}")
-            self._changed()
+                self._changed()
+            except (PartFailed, OSError) as exc:
+                self._tell(str(exc))
+            else:
+                self._tell(f"{self.name} is back as process {self.pid}")
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:

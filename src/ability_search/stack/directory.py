@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -50,7 +50,9 @@ class RunningStack:
     """RFC 3339."""
     model: str | None = None
     """Model of new collections; ``None`` if the stack serves none."""
-    parts: tuple[RunningPart, ...] = field(default=())
+    parts: tuple[RunningPart, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What a worker that joins needs in its environment, beside the broker."""
 
 
 def read_running(data_dir: Path) -> RunningStack | None:
@@ -104,7 +106,7 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
     """Wait until nobody holds the directory; False if somebody does after ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
-            while _is_locked(data_dir):
+            while _is_locked(data_dir):  # noqa: ASYNC110 - nobody tells when a lock is free
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         return False

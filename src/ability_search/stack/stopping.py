@@ -17,13 +17,20 @@ log = logging.getLogger(__name__)
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 _ORPHAN_SECONDS = 25.0
 _READ_BYTES = 4096
+_STDIN = 0
 
 
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call ``stop`` in the event loop at each SIGINT, SIGTERM and SIGHUP while in the block."""
     loop = asyncio.get_running_loop()
-    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    known = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    # `nohup` has SIGHUP ignored, and that must stay so.
+    numbers = [
+        number
+        for number in known
+        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN
+    ]
     if sys.platform == "win32":
         before = {
             number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
@@ -53,7 +60,7 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
 
     def watch() -> None:
         with suppress(OSError):
-            while os.read(sys.stdin.fileno(), _READ_BYTES):
+            while os.read(_STDIN, _READ_BYTES):
                 pass
         # The loop may have ended by itself already.
         with suppress(RuntimeError):

@@ -50,8 +50,12 @@ class Plan:
     workers: int
     model: str | None
     """Model that was chosen; ``None`` takes the one that the model manager serves first."""
-    tokenizer_chosen: bool
-    """Whether the settings name the tokenizer, or the longest text, of that model."""
+    own_tokenizer: bool
+    """Whether the settings name the tokenizer of that model."""
+    own_max_tokens: bool
+    """Whether the settings name the longest text of that model."""
+    log_level: str
+    """Least severity of what the parts log."""
 
 
 class Stack:
@@ -70,6 +74,7 @@ class Stack:
         self._children: list[Child] = []
         self._url = plan.url
         self._model = plan.model
+        self._changes: dict[str, str] = {}
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
 
     @property
@@ -85,6 +90,7 @@ class Stack:
                 RunningPart(child.name, child.pid, str(child.details.get("address", "")))
                 for child in self._children
             ),
+            environ=self._changes,
         )
 
     async def start(self) -> RunningStack:
@@ -106,10 +112,10 @@ class Stack:
                     models = group.create_task(self._child("models", self._models).start())
             if self._plan.models_port is not None:
                 served = models.result()
-            changes = self._embedding(served)
+            self._changes = self._embedding(served)
             async with asyncio.TaskGroup() as group:
                 for number in range(1, self._plan.workers + 1):
-                    child = self._child(f"worker-{number}", _plain("worker"), changes)
+                    child = self._child(f"worker-{number}", _plain("worker"), self._changes)
                     group.create_task(child.start())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
@@ -135,6 +141,7 @@ class Stack:
         environ = {
             "SEARCH_DATA_DIR": str(self._plan.data_dir),
             "SEARCH_IDENTITY_FILE": str(identities / f"{name}.pem"),
+            "SEARCH_LOG_LEVEL": self._plan.log_level,
             "BROKER_NETWORKS": ",".join(self._plan.networks),
             **(changes or {}),
         }
@@ -173,8 +180,9 @@ class Stack:
             )
         changes = {"SEARCH_EMBEDDING_MODEL": self._model, "SEARCH_EMBEDDING_TRANSPORT": "broker"}
         about = models[self._model]
-        if about.get("tokenizer") and not self._plan.tokenizer_chosen:
+        if about.get("tokenizer") and not self._plan.own_tokenizer:
             changes["SEARCH_TOKENIZER"] = str(about["tokenizer"])
+        if about.get("maxTokens") and not self._plan.own_max_tokens:
             changes["SEARCH_EMBEDDING_MAX_TOKENS"] = str(about["maxTokens"])
         return changes
 
@@ -193,8 +201,9 @@ class Stack:
                     connect_timeout=VISIBLE_SECONDS,
                 ) as connection,
             ):
-                while missing := expected - {t["name"] for t in await connection.list_tools()}:
-                    await asyncio.sleep(_POLL_SECONDS)
+                while missing:
+                    missing = expected - {tool["name"] for tool in await connection.list_tools()}
+                    await asyncio.sleep(_POLL_SECONDS if missing else 0)
         except (TimeoutError, KadiError) as exc:
             raise ConfigurationError(
                 f"the broker at {self._url} does not show {', '.join(sorted(missing))}",

@@ -78,8 +78,7 @@ def switch_generation(
 def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any]) -> Statement:
     """Merge fields into a collection's record if it still is on this generation."""
     return Statement(
-        "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type;"
-        " COMMIT;",
+        "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type; COMMIT;",
         {"fields": dict(fields), "name": name, "type": chunk_type},
     )
 

@@ -96,7 +96,7 @@ def replace_sources(
 
     Returns one map: ``revision`` (null if the collection is gone or on another generation, or if
     what was staged is not there; nothing was changed then), ``deleted`` and ``inserted``
-    chunks, ``replaced`` sources.
+    chunks, ``replaced`` sources, ``collection`` (rows of its record as it is now).
     """
     source_t = source_type(chunk_type)
     insert_rows = f"LET i = INSERT INTO `{chunk_type}` CONTENT :rows RETURN @rid;" if rows else ""
@@ -145,9 +145,10 @@ def replace_sources(
         }}
         INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
+        LET now = SELECT FROM Collection WHERE name = :name;
         COMMIT;
         RETURN {{'revision': $c[0].revision, 'deleted': $d[0].count,
-                 'inserted': $new[0].chunks, 'replaced': $old[0].sources}};
+                 'inserted': $new[0].chunks, 'replaced': $old[0].sources, 'collection': $now}};
         """
     return Statement(
         text,

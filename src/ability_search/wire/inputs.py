@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 Mode = Literal["semantic", "keyword", "hybrid"]
 Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
-NonBlank = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+NonBlank = Annotated[
+    str,
+    AfterValidator(_not_blank),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": r"\S"}),
+]
 Count = Annotated[int, Field(strict=True)]
 
 
@@ -164,7 +184,7 @@ class Fusion(Input):
 class QueryInput(Input):
     """search-query."""
 
-    collection: str | list[str] = Field(
+    collection: str | Annotated[list[str], Field(min_length=1, max_length=1000)] = Field(
         description="A collection, a list of collections, or * for all of them.",
         examples=["docs", ["docs", "notes"], "*"],
     )
@@ -214,7 +234,9 @@ class SimilarInput(Input):
 
     collection: CollectionName
     chunk_id: NonBlank = Field(
-        description="Chunk to find neighbours of.", examples=["docs:guide/install.md:0"]
+        max_length=4200,
+        description="Chunk to find neighbours of.",
+        examples=["docs:guide/install.md:0"],
     )
     limit: Count = Field(10, ge=1, description="Most results.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
@@ -239,7 +261,7 @@ class DeleteInput(Input):
 
     collection: CollectionName
     source: NonBlank | None = Field(
-        None, description="Only this source. Left out: the whole collection."
+        None, max_length=4096, description="Only this source. Left out: the whole collection."
     )
 
 
@@ -252,4 +274,4 @@ class CollectionInfoInput(Input):
 
     collection: CollectionName
     limit: Count = Field(1000, ge=1, le=10_000, description="Most sources listed.")
-    cursor: str | None = Field(None, description="nextCursor of the page before.")
+    cursor: str | None = Field(None, max_length=8192, description="nextCursor of the page before.")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters import combine, parse_filter, source_filter, to_sql
 from ability_search.indexing import IndexOptions
-from ability_search.querying.model import FusionChoice, Query
+from ability_search.querying.model import Arm, FusionChoice, Query
 from ability_search.statements import Predicate
 from ability_search.wire import inputs
 
@@ -131,7 +131,7 @@ def _fusion(value: inputs.Fusion | None) -> FusionChoice | None:
     if value is None:
         return None
     weights = value.weights
-    if weights and not any(weights.values()):
+    if len(weights) == len(get_args(Arm)) and not any(weights.values()):
         raise InvalidInput("fusion.weights", "at least one must be greater than 0")
     return FusionChoice(value.method, value.k, weights.get("semantic"), weights.get("keyword"))
 

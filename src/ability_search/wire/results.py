@@ -139,7 +139,7 @@ class DeleteResult(Result):
 
     deleted: int = Field(description="Chunks deleted.")
     collection: str
-    source: str | None
+    source: str | None = Field(None, description="Where one source was deleted.")
 
 
 class CollectionSummary(Result):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import jsonschema
 import numpy as np
 import pytest
 
-from ability_search.configuration import load_settings
+from ability_search.configuration import Settings, load_settings
 from ability_search.worker import open_worker
 from kadi import Call, Connection, RemoteError, Tool
+from kadi.tools import Handler
 from kadi_local.broker import serve_broker
 from kadi_local.database.embedded import EmbeddedDatabases
 from kadi_local.database.tools import database_tools
@@ -45,26 +49,40 @@ class WordModel:
     requests: int = 0
     failure: Callable[[dict[str, Any]], None] | None = None
     dimensions: int = DIMENSIONS
+    models: dict[str, int] = field(default_factory=dict)
+    """Dimensions of further models."""
+    gate: asyncio.Event | None = None
+    """Answers wait for it."""
+    rewrite: Callable[[dict[str, Any]], Any] | None = None
+    """Changes the answers."""
 
-    async def handle(self, tool_input: dict[str, Any], _call: Call) -> dict[str, Any]:
+    async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
         self.requests += 1
+        if self.gate is not None:
+            await self.gate.wait()
         if self.failure is not None:
             self.failure(tool_input)
         self.texts += tool_input["input"]
+        size = self.models.get(tool_input["model"], self.dimensions)
         data = [
             {
                 "index": index,
                 "embedding": base64.b64encode(
-                    word_vector(text)[: self.dimensions].astype("<f4").tobytes()
+                    word_vector(text)[:size].astype("<f4").tobytes()
                 ).decode(),
             }
             for index, text in enumerate(tool_input["input"])
         ]
-        return {"data": data, "model": tool_input["model"]}
+        answer = {"data": data, "model": tool_input["model"]}
+        return answer if self.rewrite is None else self.rewrite(answer)
 
     @property
     def tool(self) -> Tool:
         return Tool("create-embedding", "Count words.", {"type": "object"}, self.handle)
+
+
+Fault = Callable[[str, Mapping[str, Any]], Any]
+"""Takes a tool's name and input; what it returns, unless ``None``, is answered in its place."""
 
 
 @dataclass
@@ -76,11 +94,29 @@ class Network:
     calls: list[tuple[str, Mapping[str, Any]]]
     url: str
     tools: list[Tool]
+    settings: Settings
+    engine: EmbeddedDatabases
+    parts: Connection
+    """Offers ``tools``: the database ability and the model manager."""
+    faults: list[Fault]
+    restart_broker: Callable[[], Awaitable[None]]
+    outputs: dict[str, Mapping[str, Any]]
+    """Declared output schemas of the worker's tools."""
+    worker: Connection
+    instead: dict[str, Handler]
+    """Handlers that stand in for those of the database's and the model's tools."""
+
+    async def drop_database(self) -> None:
+        """Take the database away under everybody."""
+        opened = self.engine._running_engine().open.pop(self.settings.database.name)
+        await asyncio.to_thread(opened.java.drop)
 
     async def call(self, tool: str, /, **tool_input: Any) -> Any:
         """Call a tool that must succeed."""
         answer = await self.client.invoke(tool, tool_input, timeout=60)
         assert answer.get("success", True), answer
+        if tool in self.outputs:
+            jsonschema.validate(answer, self.outputs[tool])
         return answer
 
     async def refused(self, tool: str, /, **tool_input: Any) -> Any:
@@ -112,13 +148,22 @@ def start(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     async def started(*, database: str | None = None, **environ: str) -> AsyncIterator[Network]:
         name = database or f"t{next(_numbers)}"
         async with AsyncExitStack() as stack:
-            broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
+            brokers = await stack.enter_async_context(AsyncExitStack())
+            broker = await brokers.enter_async_context(serve_broker("127.0.0.1", 0))
+
+            async def restart_broker() -> None:
+                await brokers.aclose()
+                port = urlsplit(broker.url).port or 0
+                await brokers.enter_async_context(serve_broker("127.0.0.1", port))
+
             engine = await stack.enter_async_context(EmbeddedDatabases(data_dir))
             model = WordModel()
             calls: list[tuple[str, Mapping[str, Any]]] = []
-            tools = [*(_recorded(tool, calls) for tool in database_tools(engine))]
-            tools.append(_recorded(model.tool, calls))
-            await stack.enter_async_context(
+            faults: list[Fault] = []
+            instead: dict[str, Handler] = {}
+            offered = [*database_tools(engine), model.tool]
+            tools = [_recorded(tool, calls, faults, instead) for tool in offered]
+            parts = await stack.enter_async_context(
                 Connection(broker.url, name="parts", role="ability", tools=tools)
             )
             settings = load_settings(
@@ -132,9 +177,28 @@ def start(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
                 },
                 tmp_path,
             )
-            await stack.enter_async_context(open_worker(settings, base=tmp_path))
+            worker = await stack.enter_async_context(open_worker(settings, base=tmp_path))
             client = await stack.enter_async_context(Connection(broker.url, name="test"))
-            yield Network(client, model, calls, broker.url, tools)
+            outputs = {
+                tool["name"]: tool["outputSchema"]
+                for tool in await client.list_tools()
+                if "outputSchema" in tool
+            }
+            yield Network(
+                client,
+                model,
+                calls,
+                broker.url,
+                tools,
+                settings,
+                engine,
+                parts,
+                faults,
+                restart_broker,
+                outputs,
+                worker,
+                instead,
+            )
 
     return started
 
@@ -145,10 +209,19 @@ async def network(start: Start) -> AsyncIterator[Network]:
         yield running
 
 
-def _recorded(tool: Tool, calls: list[tuple[str, Mapping[str, Any]]]) -> Tool:
+def _recorded(
+    tool: Tool,
+    calls: list[tuple[str, Mapping[str, Any]]],
+    faults: list[Fault],
+    instead: Mapping[str, Handler],
+) -> Tool:
     async def handle(tool_input: dict[str, Any], call: Call) -> Any:
         calls.append((tool.name, tool_input))
-        return await tool.handler(tool_input, call)
+        for fault in faults:
+            answer = fault(tool.name, tool_input)
+            if answer is not None:
+                return answer
+        return await instead.get(tool.name, tool.handler)(tool_input, call)
 
     return Tool(tool.name, tool.description, tool.input_schema, handle)
 

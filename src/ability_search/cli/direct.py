@@ -1,0 +1,62 @@
+"""`call`: any tool of the network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import BrokerOption, TimeoutOption, open_client
+from ability_search.cli.failures import FAILED
+
+
+@command(app, "call")
+def call(
+    tool: Annotated[str, typer.Argument(help="Name of the tool.")],
+    tool_input: Annotated[
+        str, typer.Argument(metavar="[JSON]", help="Its input; @FILE reads a file, - stdin.")
+    ] = "{}",
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """Call any tool on the network and print its answer as JSON.
+
+    An answer that says "success": false gives exit code 1.
+
+    Example:
+        ability-search call search-collections
+        ability-search call search-query '{"collection": "docs", "query": "backup"}'
+        ability-search call search-index @documents.json --timeout 600
+    """
+    value = _read(tool_input)
+
+    async def run() -> Any:
+        async with open_client(broker) as client:
+            return await client.connection.invoke(tool, value, timeout=timeout)
+
+    answer = asyncio.run(run())
+    output.print_json(answer)
+    if isinstance(answer, dict) and answer.get("success") is False:
+        raise typer.Exit(FAILED)
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        value = json.loads(text)
+    except OSError as exc:
+        raise typer.BadParameter(f"{exc.filename}: {exc.strerror}", param_hint="JSON") from exc
+    except ValueError as exc:
+        raise typer.BadParameter(f"not JSON: {exc}", param_hint="JSON") from exc
+    if not isinstance(value, dict):
+        raise typer.BadParameter("expected a JSON object", param_hint="JSON")
+    return value

@@ -1,0 +1,155 @@
+"""`models`: the model manager, what it serves, and fetching more."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command, new_group
+from ability_search.cli.client import JsonOption, client_settings
+from ability_search.cli.served import models_config, pulled_directory
+from ability_search.cli.services import SupervisedOption, WaitOption
+from ability_search.cli.serving import serve as serve_part
+from ability_search.configuration import Settings
+from ability_search.errors import ConfigurationError
+
+group = new_group("Embedding models: serve them (the default), list them, fetch more.")
+app.add_typer(group, name="models", invoke_without_command=True)
+
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", help="Address of the HTTP API.  [default: model_http_host]"),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="Port of the HTTP API, 0 for a free one.  [default: model_http_port]",
+    ),
+]
+
+
+@group.callback(no_args_is_help=False)
+def default(context: typer.Context) -> None:
+    """Embedding models: serve them (the default), list them, fetch more."""
+    if context.invoked_subcommand is None:
+        _serve(None, None, wait=30.0, supervised=False)
+
+
+@command(group, "serve")
+def serve(
+    host: HostOption = None,
+    port: PortOption = None,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve create-embedding on the broker, and the OpenAI API over HTTP, until stopped.
+
+    Served are all-MiniLM-L6-v2, the directories of the setting model_dirs, what
+    `models pull` fetched, and the models of an upstream server.
+
+    Example:
+        ability-search models serve
+        SEARCH_MODEL_DIRS=mine=/data/e5-small-onnx ability-search models
+    """
+    _serve(host, port, wait=wait, supervised=supervised)
+
+
+def _serve(host: str | None, port: int | None, *, wait: float, supervised: bool) -> None:
+    from ability_search.cli.parts import open_models
+
+    def open_part(settings: Settings) -> Any:
+        return open_models(
+            settings,
+            host=settings.models.http_host if host is None else host,
+            port=settings.models.http_port if port is None else port,
+            wait=wait,
+        )
+
+    serve_part("models", open_part, supervised=supervised)
+
+
+@command(group, "list")
+def list_models(as_json: JsonOption = False) -> None:
+    """List the models that `models serve` would serve.
+
+    Example:
+        ability-search models list
+        ability-search models list --json
+    """
+    config = models_config(client_settings())
+    rows = [("all-MiniLM-L6-v2", "built in", "")] if config.minilm else []
+    rows += [(item.names[0], "directory", str(item.path)) for item in config.directories]
+    rows += [
+        (name, "upstream", upstream.base_url)
+        for upstream in config.upstreams
+        for name in upstream.models
+    ]
+    if as_json:
+        output.print_json(
+            [{"name": name, "kind": kind, "place": place or None} for name, kind, place in rows]
+        )
+        return
+    output.print_table(("model", "kind", "place"), rows)
+
+
+@command(group, "pull")
+def pull(
+    name: Annotated[str, typer.Argument(help="Repository on the hub, owner/model.")],
+    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Which ONNX file, where there are several."),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Hub to ask.  [default: the public one]")
+    ] = None,
+) -> None:
+    """Fetch an ONNX model from a hub; an interrupted fetch is resumed by the next one.
+
+    For a repository that is not public HF_TOKEN is sent. A running model
+    manager serves the model after its next start.
+
+    Example:
+        ability-search models pull Xenova/bge-small-en-v1.5
+    """
+    try:
+        from kadi_local.models import ModelSetupError, pull_model
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"{exc.name} is not installed", hint="Run: pip install 'ability-search[local,hub]'"
+        ) from exc
+    directory = pulled_directory(client_settings())
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=output.stderr(),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(name, total=None)
+
+        def progress(file: str, received: int, total: int) -> None:
+            bar.update(task, description=file, completed=received, total=total)
+
+        try:
+            pulled = pull_model(
+                name,
+                directory,
+                revision=revision,
+                graph=graph,
+                endpoint=endpoint,
+                token=os.environ.get("HF_TOKEN") or None,
+                progress=progress,
+            )
+        except ModelSetupError as exc:
+            raise ConfigurationError(str(exc)) from exc
+    output.stdout().print(f"{output.plain(pulled.names[0])} is in {output.plain(pulled.path)}")

@@ -1,0 +1,158 @@
+"""What `doctor` tries on the network: the broker, the tools, a query, an embedding."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from ability_search import __version__
+from ability_search.cli.checks import Check
+from ability_search.cli.client import Target, find_target
+from ability_search.configuration import Settings
+from ability_search.errors import SearchError
+from ability_search.worker import open_embedder
+from kadi import Connection, KadiError
+
+_OPEN_SECONDS = 5.0
+_CALL_SECONDS = 15.0
+_SKEW_SECONDS = 60.0
+_START = "Start the stack with `ability-search up`, or the part alone with `ability-search {}`."
+_NEEDED = {
+    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
+    "models": ("create-embedding",),
+    "worker": (
+        "search-index",
+        "search-index-file",
+        "search-query",
+        "search-similar",
+        "search-reindex",
+        "search-delete",
+        "search-collections",
+        "search-collection-info",
+    ),
+}
+
+
+async def check_network(settings: Settings, broker: str | None) -> AsyncIterator[Check]:
+    """The broker, and over it each part; without a broker the parts are not tried."""
+    target = find_target(settings, os.environ, broker)
+    started = time.perf_counter()
+    connection = Connection(
+        target.url,
+        name="ability-search-doctor",
+        version=__version__,
+        networks=target.networks,
+        max_message_bytes=settings.limits.message_bytes,
+        open_timeout=_OPEN_SECONDS,
+        grace=0.0,
+    )
+    try:
+        await connection.open()
+    except KadiError as exc:
+        remedy = "Start one with `ability-search up`, or set BROKER_URL."
+        yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
+        return
+    try:
+        text = f"{target.shown} as {connection.agent_id} in {_since(started)} ({target.origin})"
+        yield Check("broker", "ok", text)
+        async for check in _over(connection, settings, target):
+            yield check
+    except KadiError as exc:
+        yield Check("broker", "fail", str(exc), "Look at the broker's log.")
+    finally:
+        await connection.close()
+
+
+async def _over(connection: Connection, settings: Settings, target: Target) -> AsyncIterator[Check]:
+    yield await _clock(target)
+    visible = {str(tool.get("name")) for tool in await connection.list_tools()}
+    api = settings.embedding.transport == "api"
+    for part, names in _NEEDED.items():
+        missing = [name for name in names if name not in visible]
+        if part == "models" and api:
+            continue
+        if missing:
+            text = f"{', '.join(missing)} not seen in {', '.join(target.networks)}"
+            yield Check(part, "fail", text, _START.format(part))
+        else:
+            yield Check(part, "ok", f"{len(names)} tools")
+    if "arcade-query" in visible:
+        yield await _database(connection, settings)
+    if api or "create-embedding" in visible:
+        yield await _embedding(connection, settings, target)
+    if "search-collections" in visible:
+        yield await _search(connection)
+
+
+async def _clock(target: Target) -> Check:
+    """The clock of the broker's machine, from the Date of its health page if it has one."""
+    parts = urlsplit(target.url)
+    scheme = "https" if parts.scheme == "wss" else "http"
+    host = parts.netloc.rpartition("@")[2]
+    try:
+        async with httpx.AsyncClient(timeout=_OPEN_SECONDS, trust_env=False) as client:
+            answer = await client.get(f"{scheme}://{host}/health")
+        skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
+    except (httpx.HTTPError, KeyError, ValueError, TypeError):
+        return Check("clock", "ok", "the broker does not tell its time")
+    if skew > _SKEW_SECONDS:
+        text = f"{skew:.0f} s apart from the broker's"
+        return Check("clock", "warn", text, "Synchronise both clocks (NTP).")
+    return Check("clock", "ok", "agrees with the broker's")
+
+
+async def _database(connection: Connection, settings: Settings) -> Check:
+    started = time.perf_counter()
+    name = settings.database.name
+    remedy = "Look at the log of the database ability."
+    listed = await _answer(connection, "arcade-db-list", {})
+    if not listed.get("success"):
+        return Check("database", "fail", str(listed.get("error")), remedy)
+    if name not in listed.get("databases", ()):
+        return Check("database", "ok", f"{name} is not there yet, the first index makes it")
+    query = {"database": name, "query": "SELECT version() AS version"}
+    answer = await _answer(connection, "arcade-query", query)
+    if not answer.get("success"):
+        return Check("database", "fail", str(answer.get("error")), remedy)
+    version = next((row.get("version") for row in answer.get("result", ())), "?")
+    return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
+
+
+async def _embedding(connection: Connection, settings: Settings, target: Target) -> Check:
+    model = (target.stack and target.stack.model) or settings.embedding.model
+    started = time.perf_counter()
+    try:
+        async with open_embedder(settings, connection.invoke) as embedder:
+            vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
+    except SearchError as exc:
+        return Check("embedding", "fail", str(exc), exc.hint)
+    return Check("embedding", "ok", f"{model}, {vectors.shape[1]} dimensions, {_since(started)}")
+
+
+async def _search(connection: Connection) -> Check:
+    started = time.perf_counter()
+    answer = await _answer(connection, "search-collections", {})
+    if answer.get("success") is False:
+        return Check("search", "fail", str(answer.get("error")), str(answer.get("hint", "")))
+    count = len(answer.get("collections", ()))
+    return Check("search", "ok", f"{count} collections, {_since(started)}")
+
+
+async def _answer(
+    connection: Connection, tool: str, tool_input: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    try:
+        answer = await connection.invoke(tool, dict(tool_input), timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return {"success": False, "error": str(exc)}
+    return answer if isinstance(answer, Mapping) else {"success": False, "error": "no object"}
+
+
+def _since(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1e3:.0f} ms"

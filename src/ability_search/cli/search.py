@@ -1,0 +1,234 @@
+"""`search` and `similar`: asking a collection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import BrokerOption, JsonOption, TimeoutOption, call_tool, given
+from ability_search.cli.failures import NOT_FOUND
+
+_SNIPPET = 300
+_LEAD = 60
+
+FilterOption = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="JSON", help='Condition, as {"metadata.lang": "en"}.'),
+]
+LimitOption = Annotated[int, typer.Option("--k", "-k", min=1, help="Most results.")]
+MinScoreOption = Annotated[
+    float | None, typer.Option("--min-score", min=-1, max=1, help="Floor of the score.")
+]
+
+
+@command(app, "search")
+def search(
+    query: Annotated[str, typer.Argument(help="What to search for.")],
+    collection: Annotated[
+        list[str] | None,
+        typer.Option("--collection", "-c", help="Collection, may be repeated.  [default: all]"),
+    ] = None,
+    k: LimitOption = 10,
+    offset: Annotated[int, typer.Option(min=0, help="Results to leave out at the top.")] = 0,
+    semantic: Annotated[
+        bool, typer.Option("--semantic", help="By meaning; fails without an embedder.")
+    ] = False,
+    keyword: Annotated[bool, typer.Option("--keyword", help="By words only.")] = False,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="By both, the default.")] = False,
+    min_score: MinScoreOption = None,
+    condition: FilterOption = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="GLOB", help="Only these sources.")
+    ] = None,
+    exclude_source: Annotated[
+        list[str] | None,
+        typer.Option("--exclude-source", metavar="GLOB", help="None of these sources."),
+    ] = None,
+    hyde: Annotated[
+        str | None,
+        typer.Option("--hyde", metavar="TEXT", help="An imagined answer, embedded instead."),
+    ] = None,
+    highlights: Annotated[bool, typer.Option("--highlights", help="Mark what matched.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how scores came about.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show mode, model, timings and why it fell back.")
+    ] = False,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Search by meaning, by words, or by both.
+
+    Without --collection all collections are searched. Hybrid search answers by
+    words alone while there is no embedder, and says so; --semantic fails then.
+    Exit code 3 means that nothing was found.
+
+    Example:
+        ability-search search "how do I back it up" -c docs -k 5
+        ability-search search "EADDRINUSE" --keyword --highlights
+        ability-search search "release notes" --filter '{"metadata.year": {"$gte": 2025}}'
+        ability-search search "retry policy" --source 'guide/**' --json
+    """
+    answer = call_tool(
+        broker,
+        "search-query",
+        given(
+            query=query,
+            collection=_collections(collection),
+            limit=k,
+            offset=offset or None,
+            mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
+            minScore=min_score,
+            filter=_object(condition),
+            sources=source,
+            excludeSources=exclude_source,
+            hypotheticalAnswer=hyde,
+            highlights=highlights,
+            explain=explain,
+        ),
+        timeout,
+    )
+    _show(answer, as_json=as_json, explain=explain, debug=debug)
+
+
+@command(app, "similar")
+def similar(
+    chunk: Annotated[str, typer.Argument(help="Id of a chunk, as `search` shows it.")],
+    k: LimitOption = 10,
+    min_score: MinScoreOption = None,
+    condition: FilterOption = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the chunks of a collection that are nearest to one of its chunks.
+
+    Example:
+        ability-search similar docs:guide/install.md:0 -k 5
+    """
+    answer = call_tool(
+        broker,
+        "search-similar",
+        given(
+            # A collection's name holds no colon, so that the id begins with it.
+            collection=chunk.partition(":")[0],
+            chunkId=chunk,
+            limit=k,
+            minScore=min_score,
+            filter=_object(condition),
+        ),
+        timeout,
+    )
+    _show(answer, as_json=as_json, explain=False, debug=False)
+
+
+def _collections(names: Sequence[str] | None) -> str | list[str]:
+    if not names:
+        return "*"
+    return names[0] if len(names) == 1 else list(names)
+
+
+def _mode(**flags: bool) -> str | None:
+    chosen = [name for name, wanted in flags.items() if wanted]
+    if len(chosen) > 1:
+        options = " and ".join(f"--{name}" for name in chosen)
+        raise typer.BadParameter(f"{options} exclude each other")
+    return chosen[0] if chosen else None
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--filter") from exc
+    if not isinstance(value, dict):
+        raise typer.BadParameter("expected a JSON object", param_hint="--filter")
+    return value
+
+
+def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: bool) -> None:
+    hits = answer["results"]
+    if as_json:
+        output.print_json(answer)
+    else:
+        for place, hit in enumerate(hits, start=1):
+            _print_hit(place, hit, explain=explain)
+        if debug:
+            _print_debug(answer)
+        if not hits:
+            output.stderr().print("nothing found")
+    if not as_json:
+        _print_warnings(answer)
+    if not hits:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _print_hit(place: int, hit: Mapping[str, Any], *, explain: bool) -> None:
+    out = output.stdout()
+    where = output.plain(hit["source"])
+    if hit.get("startLine"):
+        where += f":{hit['startLine']}"
+    title = output.plain(hit.get("breadcrumb") or hit["title"])
+    out.print(
+        f"[bold]{place}.[/bold] [green]{hit['score']:.3f}[/green] [cyan]{where}[/cyan]  {title}",
+        soft_wrap=True,
+    )
+    for line in _snippet(hit).splitlines():
+        out.print(f"   {line}", soft_wrap=True)
+    scores = ", ".join(f"{arm} {score:.3f}" for arm, score in hit.get("scores", {}).items())
+    out.print(f"   [dim]{output.plain(hit['chunkId'])}  {scores}[/dim]", soft_wrap=True)
+    if explain and hit.get("explain"):
+        out.print(f"   [dim]{output.plain(json.dumps(hit['explain']))}[/dim]", soft_wrap=True)
+    out.print()
+
+
+def _snippet(hit: Mapping[str, Any]) -> str:
+    """The beginning of the text, or what surrounds the first match; matches stand out."""
+    content: str = hit["content"]
+    marks = [(mark["start"], mark["end"]) for mark in hit.get("highlights") or ()]
+    begin = max(0, marks[0][0] - _LEAD) if marks else 0
+    end = min(len(content), begin + _SNIPPET)
+    parts = ["..."] if begin else []
+    position = begin
+    for first, last in marks:
+        if first < position or last > end:
+            continue
+        parts += [output.plain(content[position:first])]
+        parts += [f"[bold yellow]{output.plain(content[first:last])}[/bold yellow]"]
+        position = last
+    parts.append(output.plain(content[position:end]))
+    if end < len(content):
+        parts.append("...")
+    return "\n".join(line for line in "".join(parts).splitlines() if line.strip())
+
+
+def _print_debug(answer: Mapping[str, Any]) -> None:
+    degraded = answer.get("degraded")
+    pairs: list[tuple[str, object]] = [
+        ("mode", answer.get("mode")),
+        ("model", answer.get("model")),
+        ("fell back", f"{degraded['reason']} ({degraded['code']})" if degraded else "no"),
+    ]
+    pairs += [(f"ms {step}", ms) for step, ms in (answer.get("timings") or {}).items()]
+    pairs += [(f"explain {name}", json.dumps(it)) for name, it in _items(answer, "explain")]
+    output.print_pairs(pairs)
+
+
+def _items(answer: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    return list((answer.get(name) or {}).items())
+
+
+def _print_warnings(answer: Mapping[str, Any]) -> None:
+    degraded = answer.get("degraded")
+    if degraded:
+        output.warn(f"searched by {degraded['mode']} only: {degraded['reason']}")
+    for warning in answer.get("warnings") or ():
+        output.warn(escape(warning))

@@ -1,0 +1,83 @@
+"""`secret`: what secrets.toml holds."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command, new_group
+from ability_search.cli.failures import NOT_FOUND
+from ability_search.configuration import get_secret, list_secrets, locate_secrets, set_secret
+
+group = new_group("Secrets in secrets.toml, each encrypted on its own.")
+app.add_typer(group, name="secret")
+
+NameArgument = Annotated[str, typer.Argument(help="Its name, such as SEARCH_API_KEY.")]
+VaultOption = Annotated[str, typer.Option("--vault", help="Vault that it belongs to.")]
+
+
+@command(group, "set")
+def set_(name: NameArgument, vault: VaultOption = "models") -> None:
+    """Encrypt a secret into secrets.toml.
+
+    The value comes from standard input, or is asked for without being shown; on
+    the command line other users of the machine could read it.
+
+    Example:
+        ability-search secret set SEARCH_API_KEY
+        pass show openai | ability-search secret set SEARCH_API_KEY
+    """
+    files = locate_secrets(os.environ, Path.cwd())
+    set_secret(files.path, vault, name, _value(name), key_file=files.key_file)
+    output.stderr().print(f"{name} is set in {output.plain(files.path)}", soft_wrap=True)
+
+
+def _value(name: str) -> str:
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{name}: ", stream=sys.stderr)
+    return sys.stdin.read().rstrip("\r\n")
+
+
+@command(group, "get")
+def get(
+    name: NameArgument,
+    vault: VaultOption = "models",
+    reveal: Annotated[bool, typer.Option("--reveal", help="Print the value itself.")] = False,
+) -> None:
+    """Say whether a secret is there and can be decrypted; print it only if told to.
+
+    Example:
+        ability-search secret get SEARCH_API_KEY
+        ability-search secret get SEARCH_API_KEY --reveal
+    """
+    files = locate_secrets(os.environ, Path.cwd())
+    known = list_secrets(files.path, vault)
+    if name not in known:
+        output.fail(
+            f"no secret {name} in vault {vault} of {files.path}",
+            f"There are: {', '.join(known) or 'none'}. `ability-search secret set {name}` sets it.",
+        )
+        raise typer.Exit(NOT_FOUND)
+    secret = get_secret(files.path, vault, name, key_file=files.key_file).get_secret_value()
+    if reveal:
+        typer.echo(secret)
+    else:
+        output.stdout().print(f"{name} is set, {len(secret)} characters; --reveal prints it")
+
+
+@command(group, "list")
+def list_(vault: VaultOption = "models") -> None:
+    """List the names of the secrets of a vault.
+
+    Example:
+        ability-search secret list --vault models
+    """
+    files = locate_secrets(os.environ, Path.cwd())
+    for name in list_secrets(files.path, vault):
+        typer.echo(name)

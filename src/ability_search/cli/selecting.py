@@ -1,0 +1,131 @@
+"""Which files the user means, and the calls that they are sent in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ability_search.configuration.schema import Limits
+from ability_search.documents import Document
+from ability_search.files import Selection, Skipped, parts, read, select, vanished
+
+MIB = 1024 * 1024
+BATCH_BYTES = 2 * MIB
+"""Text in a call: small against the limit of a message, large against its overhead."""
+
+BATCH_DOCUMENTS = 500
+
+_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 64
+_FALLBACK = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A path that the user named, and its files."""
+
+    selection: Selection
+    directory: bool
+
+    def lacks(self, source: str) -> bool:
+        """Whether a source lies in this directory by its name, but its file does not exist."""
+        if not source.startswith(self.selection.prefix):
+            return False
+        return vanished(self.selection.root / source)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Documents of a call, as it takes them, and files that were left out before it."""
+
+    documents: list[dict[str, Any]]
+    skipped: list[Skipped]
+
+
+def collection_name(path: Path) -> str:
+    """The name of a directory, or of that of a file, made a collection's name."""
+    real = path.resolve()
+    directory = real if real.is_dir() else real.parent
+    name = _UNUSABLE.sub("-", directory.name).strip("-._")[:_LONGEST_NAME]
+    return name or _FALLBACK
+
+
+def trees(
+    paths: Sequence[Path],
+    root: Path | None,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> list[Tree]:
+    """The files of each path; a file that several paths contain counts for the first.
+
+    Raises:
+        InvalidInput: if a pattern is not in gitignore syntax.
+        typer.BadParameter: if a path does not exist, or lies outside ``root``.
+    """
+    seen: set[Path] = set()
+    found = []
+    for path in paths:
+        real = path.resolve()
+        if not real.exists():
+            raise typer.BadParameter(f"{path}: no such file or directory", param_hint="PATH")
+        home = _home(path, real, root)
+        selection = select(real, home, include=include, exclude=exclude)
+        files = tuple(file for file in selection.files if file not in seen)
+        seen.update(files)
+        found.append(Tree(replace(selection, files=files), real.is_dir()))
+    return found
+
+
+def sweepable(chosen: Sequence[Tree]) -> list[Tree]:
+    """The directories among the paths.
+
+    Raises:
+        typer.BadParameter: if one of them is the root: every source of the collection would count
+            as a file of it, also one that never was a file.
+    """
+    directories = [tree for tree in chosen if tree.directory]
+    if any(not tree.selection.prefix for tree in directories):
+        raise typer.BadParameter(
+            "the directory must lie below the root: give its parent as --root",
+            param_hint="--sweep",
+        )
+    return directories
+
+
+def _home(path: Path, real: Path, root: Path | None) -> Path:
+    if root is None:
+        cwd = Path.cwd().resolve()
+        return cwd if real.is_relative_to(cwd) else real.parent
+    home = root.resolve()
+    if not real.is_relative_to(home):
+        raise typer.BadParameter(f"{path} lies outside {root}", param_hint="--root")
+    return home
+
+
+def batches(chosen: Sequence[Tree], limits: Limits) -> Iterator[Batch]:
+    """The documents in calls of bounded size; a call's files are read when it is asked for."""
+    by_root: dict[Path, list[Path]] = {}
+    for tree in chosen:
+        by_root.setdefault(tree.selection.root, []).extend(tree.selection.files)
+    most = min(BATCH_DOCUMENTS, limits.batch_documents)
+    # Half of what is allowed: a text may grow when it is decoded.
+    most_bytes = min(BATCH_BYTES, limits.batch_bytes // 2)
+    for root, files in by_root.items():
+        for part in parts(Selection(root, tuple(files), ""), most=most, most_bytes=most_bytes):
+            reading = read(part, max_bytes=min(limits.file_bytes, limits.document_bytes))
+            yield Batch([_wire(document) for document in reading.documents], reading.skipped)
+
+
+def _wire(document: Document) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "title": document.title,
+        "content": document.content,
+        "metadata": dict(document.metadata),
+    }

@@ -1,0 +1,116 @@
+"""`worker`, `broker`, `database`: one part of the system in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ability_search.cli.app import app, command
+from ability_search.cli.serving import prepare, run_until_stopped, serve
+from ability_search.configuration import Settings
+from kadi import serve_stdio
+
+if TYPE_CHECKING:
+    from ability_search.cli.parts import Part
+
+# What serves is imported by the command that does: a search need not wait for it.
+
+SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="How long the broker may take to appear."
+    ),
+]
+
+
+@command(app, "worker")
+def worker(
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
+    ] = False,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve the eight search tools on the broker until stopped.
+
+    Stateless: start as many as you like; beside a running stack it joins that,
+    unless BROKER_URL names another broker. With --stdio the tools are served over
+    standard input and output (JSON-RPC, Content-Length framing or a line a
+    message), while the database and the embedder are still reached over the
+    broker. The log goes to standard error.
+
+    Example:
+        BROKER_URL=ws://localhost:8080/kadi ability-search worker
+        ability-search worker --stdio
+    """
+    if not stdio:
+        from ability_search.cli.worker import open_search
+
+        serve("worker", lambda settings: open_search(settings, wait=wait), supervised=supervised)
+        return
+    asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait)))
+
+
+async def _serve_stdio(settings: Settings, wait: float) -> None:
+    from ability_search.cli.worker import open_search_tools
+
+    async with open_search_tools(settings, wait=wait) as tools:
+        await serve_stdio(tools, max_message_bytes=settings.limits.message_bytes)
+
+
+@command(app, "broker")
+def broker(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on.  [default: local_broker_host]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on, 0 for a free one.  [default: local_broker_port]",
+        ),
+    ] = None,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Run a broker for this machine until stopped.
+
+    It keeps nothing on disk, and whoever reaches its port can use it: it
+    listens on the loopback interface unless told otherwise.
+
+    Example:
+        ability-search broker --port 8080
+    """
+    from ability_search.cli.parts import open_broker
+
+    def open_part(settings: Settings) -> AbstractAsyncContextManager[Part]:
+        local = settings.local_broker
+        return open_broker(
+            settings,
+            host=local.host if host is None else host,
+            port=local.port if port is None else port,
+        )
+
+    serve("broker", open_part, supervised=supervised)
+
+
+@command(app, "database")
+def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> None:
+    """Serve the arcade-* tools over ArcadeDB until stopped.
+
+    The engine runs in this process, over the data directory, or is a server or
+    cluster reached over HTTP (setting arcadedb_backend).
+
+    Example:
+        ability-search database
+        SEARCH_ARCADEDB_BACKEND=http SEARCH_ARCADEDB_URLS=http://db:2480 ability-search database
+    """
+    from ability_search.cli.parts import open_database
+
+    serve("database", lambda settings: open_database(settings, wait=wait), supervised=supervised)

@@ -1,0 +1,233 @@
+"""`up`, `down`, `status`: the whole stack on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ability_search import logs
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import JsonOption, client_settings
+from ability_search.cli.failures import FAILED, NOT_FOUND
+from ability_search.cli.served import require_installed, served_names
+from ability_search.cli.serving import prepare
+from ability_search.configuration import Settings
+from ability_search.configuration.fields import Url
+from ability_search.errors import InvalidInput
+from ability_search.stack.directory import (
+    RunningStack,
+    hold,
+    is_abandoned,
+    read_running,
+    released,
+)
+from ability_search.stack.stopping import stop_signals
+from ability_search.stack.supervisor import Plan, Stack
+
+_ABANDONED_SECONDS = 40.0
+_DOWN_SECONDS = 90.0
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where everything is kept.  [default: data_dir]"),
+]
+
+
+@command(app, "up")
+def up(
+    data_dir: DataDirOption = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of the broker; 0 takes free ones.  [default: local_broker_port]",
+        ),
+    ] = None,
+    models_port: Annotated[
+        int | None,
+        typer.Option(
+            "--models-port",
+            min=0,
+            max=65535,
+            help="Port of the embeddings API over HTTP.  [default: model_http_port]",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers.")] = 1,
+    no_broker: Annotated[
+        bool, typer.Option("--no-broker", help="Use the configured broker instead.")
+    ] = False,
+    no_database: Annotated[
+        bool, typer.Option("--no-database", help="Another one is on the network.")
+    ] = False,
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Embeddings come from elsewhere.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log what the parts do, not only warnings.")
+    ] = False,
+) -> None:
+    """Run broker, database, model manager and workers.
+
+    A part that dies is started again. Ctrl-C or SIGTERM stops everything in
+    order. The data stays in the data directory; the other commands find the
+    stack by it: with another --data-dir than the default they need it in
+    SEARCH_DATA_DIR. New collections are embedded by the configured model if the
+    stack serves it, by all-MiniLM-L6-v2 otherwise.
+
+    Example:
+        ability-search up
+        ability-search up --data-dir ./data --port 0 --workers 2
+    """
+    began = time.monotonic()
+    settings = prepare("up", join=False)
+    log_level = settings.logging.level if _is_told(settings, verbose) else "warning"
+    logs.configure(log_level, settings.logging.format, part="up")
+    models = not no_models and settings.embedding.transport == "broker"
+    require_installed(settings, database=not no_database, models=models)
+    if port is None:
+        port = settings.local_broker.port
+    if models_port is None:
+        models_port = settings.models.http_port if port else 0
+    model = _chosen_model(settings) if models else settings.embedding.model
+    plan = Plan(
+        data_dir=(data_dir or settings.files.data_dir).absolute(),
+        url=settings.broker.url.get_secret_value(),
+        networks=settings.broker.networks,
+        port=None if no_broker else port,
+        database=not no_database,
+        models_port=models_port if models else None,
+        workers=workers,
+        model=model,
+        log_level=log_level,
+        own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
+        own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
+    )
+    asyncio.run(_up(plan, began))
+    output.stdout().print("stopped")
+
+
+def _chosen_model(settings: Settings) -> str | None:
+    """The model that the environment names; of config.yml only one that the stack serves."""
+    if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
+        return settings.embedding.model
+    model = settings.embedding.model
+    return model if model in served_names(settings) else None
+
+
+def _is_told(settings: Settings, verbose: bool) -> bool:
+    """Whether somebody wants the parts' log: a person who asks for it, or a collector."""
+    return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
+
+
+def _is_own(value: object, variable: str, model: str | None) -> bool:
+    """Whether a setting about the model was made for the model that is going to be used."""
+    return value is not None and (model is not None or variable in os.environ)
+
+
+async def _up(plan: Plan, began: float) -> None:
+    if is_abandoned(plan.data_dir):
+        output.stdout().print("waiting for the parts of a killed stack to end")
+        await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
+    with hold(plan.data_dir) as lock:
+        stack = Stack(plan, lock=lock, tell=output.warn)
+        stopping = asyncio.Event()
+        starting = asyncio.ensure_future(stack.start())
+
+        def stop() -> None:
+            if stopping.is_set():
+                stack.kill()
+            stopping.set()
+            starting.cancel()
+
+        with stop_signals(stop):
+            try:
+                _show(await starting, began)
+                await stopping.wait()
+            except asyncio.CancelledError:
+                if not stopping.is_set():
+                    raise
+            finally:
+                output.stdout().print("stopping")
+                await stack.stop()
+
+
+def _show(running: RunningStack, began: float) -> None:
+    _print_stack(running)
+    output.stdout().print(
+        f"[bold green]ready[/bold green] in {time.monotonic() - began:.1f} s. Ctrl-C stops it."
+    )
+
+
+def _print_stack(running: RunningStack) -> None:
+    rows = [(part.name, str(part.pid), part.address) for part in running.parts]
+    output.print_table(("part", "process", "address"), rows)
+    output.print_pairs(
+        [
+            ("broker", str(Url(running.url))),
+            ("networks", ", ".join(running.networks)),
+            ("model", running.model),
+        ]
+    )
+
+
+@command(app, "status")
+def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Show the stack that runs over the data directory; exit code 3 if none does.
+
+    Example:
+        ability-search status
+    """
+    directory = data_dir or client_settings().files.data_dir
+    running = read_running(directory)
+    if running is None:
+        output.fail(f"no stack runs over {directory}", "`ability-search up` starts one.")
+        raise typer.Exit(NOT_FOUND)
+    if not as_json:
+        _print_stack(running)
+        return
+    output.print_json(
+        {
+            "pid": running.pid,
+            "url": str(Url(running.url)),
+            "networks": list(running.networks),
+            "started": running.started,
+            "model": running.model,
+            "parts": [
+                {"name": part.name, "pid": part.pid, "address": part.address}
+                for part in running.parts
+            ],
+        }
+    )
+
+
+@command(app, "down")
+def down(data_dir: DataDirOption = None) -> None:
+    """Stop the stack that runs over the data directory; exit code 3 if none does.
+
+    Example:
+        ability-search down
+    """
+    directory = data_dir or client_settings().files.data_dir
+    running = read_running(directory)
+    if running is None:
+        output.fail(f"no stack runs over {directory}")
+        raise typer.Exit(NOT_FOUND)
+    try:
+        os.kill(running.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # It was killed, and its parts are ending.
+    except PermissionError as exc:
+        raise InvalidInput("--data-dir", f"process {running.pid} is another user's") from exc
+    if not asyncio.run(released(directory, timeout=_DOWN_SECONDS)):
+        output.fail(f"process {running.pid} did not stop in {_DOWN_SECONDS:g} s")
+        raise typer.Exit(FAILED)
+    output.stdout().print("stopped")

@@ -1,0 +1,28 @@
+"""How long the steps of a query take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Timings:
+    """Measures the steps of a query."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure the block as step ``name``."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.milliseconds[name] = (time.perf_counter() - started) * 1e3
+
+    def finished(self) -> dict[str, float]:
+        """All of them, with the ``total`` since the beginning."""
+        return {**self.milliseconds, "total": (time.perf_counter() - self._started) * 1e3}

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ability_search.wire.results import (
+    CollectionInfoResult,
+    CollectionsResult,
+    CollectionSummary,
+    DeleteResult,
+)
+
+SUMMARY = CollectionSummary(
+    name="docs",
+    chunks=12345,
+    sources=7,
+    min_tokens=3,
+    max_tokens=200,
+    avg_tokens=101.25,
+    model="m",
+    dimensions=384,
+    updated_at="2026-01-02T03:04:05Z",
+)
+INFO = CollectionInfoResult(
+    collection="docs",
+    chunks=2,
+    min_tokens=1,
+    max_tokens=2,
+    avg_tokens=1.5,
+    sources=["a.md", "b[bold].md"],
+    source_count=3,
+    next_cursor="MTI=",
+    model="m",
+    dimensions=3,
+    similarity="cosine",
+    language="english",
+    generation=1,
+    state="ready",
+    embedded_percent=100.0,
+    created_at="2026-01-02T03:04:05Z",
+    updated_at="2026-01-02T03:04:05Z",
+)
+
+
+def test_collections_as_a_table_and_as_json(network, run) -> None:
+    answer = CollectionsResult(collections=[SUMMARY]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    shown = run("collections", broker=network.url).stdout
+    row = next(line for line in shown.splitlines() if "docs" in line)
+    assert all(cell in row for cell in ("7", "12,345", "101.2", "m", "384"))
+    assert json.loads(run("collections", "--json", broker=network.url).stdout) == answer
+
+
+def test_no_collections_yet_says_how_to_make_one(network, run) -> None:
+    network.answers["search-collections"] = lambda _: {"collections": []}
+    done = run("collections", broker=network.url)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "ability-search index PATH" in done.stderr
+
+
+def test_info_lists_sources_and_where_to_go_on(network, run) -> None:
+    network.answers["search-collection-info"] = lambda _: INFO.model_dump(
+        mode="json", by_alias=True
+    )
+    done = run("info", "docs", "--limit", "2", "--cursor", "x", broker=network.url)
+    assert "  b[bold].md\n" in done.stdout
+    assert "more with --cursor MTI=" in done.stdout
+    expected = {"collection": "docs", "limit": 2, "cursor": "x"}
+    assert network.inputs("search-collection-info") == [expected]
+
+
+def test_delete_wants_yes_where_nobody_can_be_asked(network, run) -> None:
+    done = run("delete", "docs", broker=network.url)
+    assert done.exit_code == 2
+    assert "this deletes all of docs: say --yes" in done.stderr
+    assert network.asked == []
+
+
+def test_delete_says_how_many_chunks(network, run) -> None:
+    result = DeleteResult(deleted=1200, collection="docs", source="a.md")
+    network.answers["search-delete"] = lambda _: result.model_dump(mode="json", by_alias=True)
+    done = run("delete", "docs", "--source", "a.md", "--yes", broker=network.url)
+    assert done.stdout == "deleted 1,200 chunks\n"
+    assert network.inputs("search-delete") == [{"collection": "docs", "source": "a.md"}]
+
+
+def test_call_takes_json_a_file_or_standard_input(network, run) -> None:
+    network.answers["search-query"] = lambda asked: {"asked": asked}
+    Path("input.json").write_text('{"a": 1}')
+    for source, given in (('{"a": 1}', None), ("@input.json", None), ("-", '{"a": 1}')):
+        done = run("call", "search-query", source, given=given, broker=network.url)
+        assert json.loads(done.stdout) == {"asked": {"a": 1}}
+
+
+def test_call_prints_a_failure_and_exits_with_1(network, run) -> None:
+    failure = {"success": False, "error": "no"}
+    network.answers["search-query"] = lambda _: failure
+    done = run("call", "search-query", broker=network.url)
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == failure
+
+
+def test_call_of_an_unknown_tool_is_an_error(network, run) -> None:
+    done = run("call", "no-such-tool", broker=network.url)
+    assert done.exit_code == 1
+    assert "no-such-tool" in done.stderr
+    assert "ability-search doctor" in done.stderr
+
+
+def test_call_refuses_what_is_no_object(run) -> None:
+    for source in ("[1]", "{", "@nowhere.json"):
+        assert run("call", "search-query", source).exit_code == 2
+
+
+def test_a_secret_is_read_from_standard_input_and_shown_only_on_request(run) -> None:
+    assert run("secret", "set", "SEARCH_API_KEY", given="s3cr3t\n").exit_code == 0
+    assert "s3cr3t" not in Path("secrets.toml").read_text()
+    hidden = run("secret", "get", "SEARCH_API_KEY")
+    assert "s3cr3t" not in hidden.output
+    assert "is set, 6 characters" in hidden.stdout
+    assert run("secret", "get", "SEARCH_API_KEY", "--reveal").stdout == "s3cr3t\n"
+    assert run("secret", "list").stdout == "SEARCH_API_KEY\n"
+
+
+def test_a_missing_secret_is_exit_code_3(run) -> None:
+    done = run("secret", "get", "SEARCH_API_KEY", "--vault", "other")
+    assert done.exit_code == 3
+    assert "ability-search secret set SEARCH_API_KEY" in done.stderr
+
+
+def test_an_empty_secret_is_refused(run) -> None:
+    done = run("secret", "set", "SEARCH_API_KEY", given="")
+    assert done.exit_code == 1
+    assert "the value is empty" in done.stderr
+    assert not Path("secrets.toml").exists()
+
+
+def test_wrong_settings_are_all_named(run, monkeypatch) -> None:
+    monkeypatch.setenv("SEARCH_CHUNK_SIZE", "many")
+    Path("config.yml").write_text("search:\n  api_key: x\n")
+    done = run("collections")
+    assert done.exit_code == 1
+    assert "SEARCH_CHUNK_SIZE" in done.stderr
+    assert "config.yml" in done.stderr
+
+
+def test_status_and_down_without_a_stack_are_exit_code_3(run) -> None:
+    assert run("status").exit_code == 3
+    assert run("down").exit_code == 3
+
+
+def test_doctor_names_what_fails_and_the_remedy(network, run) -> None:
+    network.answers["search-collections"] = lambda _: {"collections": []}
+    done = run("doctor", "--json", broker=network.url)
+    assert done.exit_code == 1
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks["worker"]["state"] == "ok"
+    assert checks["clock"]["text"] == "agrees with the broker's"
+    assert checks["database"]["state"] == "fail"
+    assert "ability-search database" in checks["database"]["remedy"]
+
+
+def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:
+    done = run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi")
+    assert done.exit_code == 1
+    assert "cannot reach the broker" in done.stdout
+    assert "ability-search up" in done.stdout
+    assert "ok " not in done.stdout
+
+
+def test_doctor_tells_every_problem_of_the_settings(run, monkeypatch) -> None:
+    monkeypatch.setenv("SEARCH_CHUNK_SIZE", "many")
+    monkeypatch.setenv("SEARCH_MAX_LIMIT", "none")
+    done = run("doctor", "--quiet")
+    assert done.exit_code == 1
+    assert done.stdout.count("fail settings") == 2
+
+
+def test_a_broker_on_a_taken_port_says_which_and_what_to_do(network, run) -> None:
+    port = network.url.rpartition(":")[2].partition("/")[0]
+    done = run("broker", "--port", port)
+    assert done.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "--port" in done.stderr
+
+
+def test_models_list_as_json(run) -> None:
+    names = [model["name"] for model in json.loads(run("models", "list", "--json").stdout)]
+    assert "all-MiniLM-L6-v2" in names

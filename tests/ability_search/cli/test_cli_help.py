@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import ability_search
+from ability_search.cli import app
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    children = getattr(command, "commands", {})
+    if not children:
+        yield path, command
+    for name, child in children.items():
+        yield from walk(child, (*path, name))
+
+
+ROOT = typer.main.get_command(app)
+COMMANDS = dict(walk(ROOT))
+
+
+def examples(command: Any) -> list[str]:
+    _, found, block = command.help.partition("Example:\n")
+    assert found, "no example"
+    lines = [line.strip() for line in block.splitlines() if line.strip()]
+    return [line[line.index("ability-search ") :].split(" || ")[0] for line in lines]
+
+
+def test_all_commands_are_there() -> None:
+    groups = {path[0] for path in COMMANDS}
+    assert groups == {
+        *("up", "down", "status", "doctor", "worker", "broker", "database", "models", "index"),
+        *("search", "similar", "collections", "info", "delete", "reindex", "call", "secret"),
+    }
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_examples_that_parse(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    summary = command.help.split("\n\n")[0]
+    assert summary.endswith((".", "found."))
+    for line in examples(command):
+        words = shlex.split(line)
+        # `models` alone stands for `models serve`.
+        rest = words[1 + len(path) :] if tuple(words[1 : 1 + len(path)]) == path else []
+        assert words[1] == path[0]
+        command.make_context(words[0], rest, resilient_parsing=False).close()
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_visible_option_and_argument_is_explained(path: tuple[str, ...]) -> None:
+    for param in COMMANDS[path].params:
+        if not getattr(param, "hidden", False):
+            assert param.help, f"{' '.join(path)}: {param.name}"
+
+
+def test_examples_are_shown_as_they_are_laid_out() -> None:
+    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "60"})
+    assert shown.exit_code == 0
+    assert re.search(
+        r'\n +ability-search search "how do I back it up" -c docs -k 5\n', shown.output
+    )
+
+
+def test_help_lists_the_exit_codes() -> None:
+    shown = CliRunner().invoke(app, ["--help"])
+    assert "Exit codes: 0 done, 1 failed" in " ".join(shown.output.split())
+
+
+def test_version() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+    assert shown.output == f"ability-search {ability_search.__version__}\n"

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ability_search.cli.selecting import batches, collection_name, sweepable, trees
+from ability_search.configuration.schema import Limits
+from ability_search.wire.results import FailedDocument, IndexResult
+
+
+def write(*names: str, text: str = "Some words.") -> None:
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def answered(tool_input: dict[str, Any]) -> Any:
+    documents = tool_input.get("documents", [{}])
+    failed = [d["source"] for d in documents if "bad" in d.get("source", "")]
+    result = IndexResult(
+        collection=tool_input["collection"],
+        documents=len(documents),
+        chunks=len(documents),
+        model="m",
+        dimensions=3,
+        added=len(documents) - len(failed),
+        updated=0,
+        unchanged=0,
+        deduplicated=0,
+        failed=[FailedDocument(source=name, error="no", code="too_large") for name in failed],
+        job_id="j",
+        took_ms=1.0,
+    )
+    return result.model_dump(mode="json", by_alias=True)
+
+
+def test_files_are_sent_with_sources_relative_to_the_working_directory(network, run) -> None:
+    write("notes/a.md", "notes/deep/b.txt", "other/a.md")
+    Path("notes/binary").write_bytes(b"\0\1")
+    network.answers["search-index"] = answered
+    done = run("index", "notes", "other/a.md", "--json", "--force", broker=network.url)
+    assert done.exit_code == 0, done.stderr
+    (sent,) = network.inputs("search-index")
+    assert [d["source"] for d in sent["documents"]] == [
+        *("notes/a.md", "notes/deep/b.txt", "other/a.md")
+    ]
+    assert (sent["collection"], sent["force"]) == ("notes", True)
+    told = json.loads(done.stdout)
+    assert (told["documents"], told["added"]) == (3, 3)
+    assert told["skipped"] == [{"path": "notes/binary", "reason": "binary, not text"}]
+
+
+def test_a_failed_document_is_told_and_is_exit_code_1(network, run) -> None:
+    write("d/bad.md", "d/good.md")
+    network.answers["search-index"] = answered
+    done = run("index", "d", broker=network.url)
+    assert done.exit_code == 1
+    assert "1 added" in done.stdout
+    assert "d/bad.md failed: no" in done.stderr
+
+
+def test_nothing_to_index_is_exit_code_3_and_calls_nothing(network, run) -> None:
+    Path("empty").mkdir()
+    done = run("index", "empty", broker=network.url)
+    assert done.exit_code == 3
+    assert network.asked == []
+
+
+def test_a_missing_path_is_a_usage_error(network, run) -> None:
+    done = run("index", "nowhere", broker=network.url)
+    assert done.exit_code == 2
+    assert "nowhere: no such file or directory" in done.stderr
+
+
+def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(network, run) -> None:
+    write("notes/a.md")
+    network.answers["search-index"] = answered
+    pages = {
+        None: {"sources": ["https://x/notes/a", "notes/a.md"], "nextCursor": "2"},
+        "2": {"sources": ["notes/gone.md", "notes2/gone.md"]},
+    }
+    network.answers["search-collection-info"] = lambda asked: pages[asked.get("cursor")]
+    network.answers["search-delete"] = lambda _: {"deleted": 1}
+    done = run("index", "notes", "--sweep", "--json", broker=network.url)
+    assert json.loads(done.stdout)["removed"] == 1
+    expected = {"collection": "notes", "source": "notes/gone.md"}
+    assert network.inputs("search-delete") == [expected]
+
+
+def test_sweeping_the_root_itself_is_refused(run) -> None:
+    write("a.md")
+    with pytest.raises(typer.BadParameter, match="below the root"):
+        sweepable(trees([Path()], None))
+
+
+def test_server_side_leaves_the_reading_to_the_worker(network, run) -> None:
+    network.answers["search-index-file"] = lambda asked: {
+        **answered(asked),
+        "files": 1,
+        "skipped": [],
+        "removed": 2,
+    }
+    options = ["--server-side", "--sweep", "--include", "*.md", "--json", "-c", "c"]
+    done = run("index", "/srv/texts", *options, broker=network.url)
+    assert json.loads(done.stdout)["removed"] == 2
+    (asked,) = network.inputs("search-index-file")
+    assert asked.pop("jobId")
+    assert asked == {"collection": "c", "path": "/srv/texts", "include": ["*.md"], "sweep": True}
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("docs", "docs"),
+        ("My Notes!", "My-Notes"),
+        ("日本", "files"),
+        ("..x", "x"),
+        ("a" * 99, "a" * 64),
+    ],
+)
+def test_a_directory_names_its_collection(tmp_path: Path, directory: str, name: str) -> None:
+    (tmp_path / directory).mkdir()
+    assert collection_name(tmp_path / directory) == name
+    (tmp_path / directory / "f.md").write_text("x")
+    assert collection_name(tmp_path / directory / "f.md") == name
+
+
+def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
+    run, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    write(str(outside / "a.md"))
+    (tree,) = trees([outside], None)
+    (batch,) = batches([tree], Limits())
+    assert [d["source"] for d in batch.documents] == ["outside/a.md"]
+    with pytest.raises(typer.BadParameter, match="lies outside"):
+        trees([outside], Path("."))
+
+
+def test_a_file_named_twice_is_sent_once(run) -> None:
+    write("d/a.md", "d/b.md")
+    sent = [
+        d["source"]
+        for b in batches(trees([Path("d/b.md"), Path("d")], None), Limits())
+        for d in b.documents
+    ]
+    assert sent == ["d/b.md", "d/a.md"]
+
+
+def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
+    write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
+    limits = Limits(batch_bytes=2048, document_bytes=1024)
+    sizes = [len(batch.documents) for batch in batches(trees([Path("d")], None), limits)]
+    assert sizes == [2, 2, 1]
+    limits = Limits(batch_documents=3)
+    sizes = [len(batch.documents) for batch in batches(trees([Path("d")], None), limits)]
+    assert sizes == [3, 2]
+
+
+def test_reindex_sends_its_options_and_fails_if_a_document_failed(network, run) -> None:
+    network.events.append(("search.index.progress", {"done": 1, "total": 2, "stage": "reindexing"}))
+    failed = [{"source": "a", "error": "no", "code": "internal"}]
+    network.answers["search-reindex"] = lambda _: {"message": "rebuilt 1", "failed": failed}
+    done = run("reindex", "docs", "--model", "m", "--max-tokens", "64", broker=network.url)
+    assert done.exit_code == 1
+    assert "rebuilt 1" in done.stdout
+    (asked,) = network.inputs("search-reindex")
+    assert asked.pop("jobId")
+    assert asked == {"collection": "docs", "model": "m", "maxTokens": 64}

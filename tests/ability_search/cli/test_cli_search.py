@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ability_search.wire.results import Degraded, Highlight, Hit, QueryResult, SimilarResult
+
+
+def hit(**changes: Any) -> Hit:
+    values: dict[str, Any] = {
+        "chunk_id": "docs:a.md:0",
+        "source": "a.md",
+        "title": "A title",
+        "content": "Some words of the text.",
+        "score": 0.75,
+        "metadata": {},
+        "chunk_index": 0,
+        "total_chunks": 1,
+        "scores": {"semantic": 0.5},
+        "matched_via": ["semantic"],
+    }
+    return Hit(**values | changes)
+
+
+def answer(*hits: Hit, **changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "results": list(hits),
+        "count": len(hits),
+        "query": "q",
+        "collection": "*",
+        "mode": "hybrid",
+        "model": "m",
+        "timings": {"embed": 1.25},
+    }
+    result = QueryResult(**values | changes)
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def test_all_options_reach_the_tool_under_their_wire_names(network, run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit())
+    options = ["--k", "3", "--offset", "2", "--semantic", "--min-score", "0.2"]
+    more = [
+        "--highlights",
+        "--explain",
+        "--source",
+        "a/**",
+        "--exclude-source",
+        "b",
+        "--hyde",
+        "an answer",
+        "-c",
+        "x",
+    ]
+    done = run("search", "q", *options, *more, "--filter", '{"title": "t"}', broker=network.url)
+    assert done.exit_code == 0
+    assert network.inputs("search-query") == [
+        {
+            "query": "q",
+            "collection": "x",
+            "limit": 3,
+            "offset": 2,
+            "mode": "semantic",
+            "minScore": 0.2,
+            "filter": {"title": "t"},
+            "sources": ["a/**"],
+            "excludeSources": ["b"],
+            "hypotheticalAnswer": "an answer",
+            "highlights": True,
+            "explain": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "collection"),
+    [([], "*"), (["-c", "a"], "a"), (["-c", "a", "-c", "b"], ["a", "b"])],
+)
+def test_collections_default_to_all(network, run, options, collection) -> None:
+    network.answers["search-query"] = lambda _: answer(hit())
+    assert run("search", "q", *options, broker=network.url).exit_code == 0
+    assert network.inputs("search-query")[0]["collection"] == collection
+
+
+def test_json_is_the_answer_itself(network, run) -> None:
+    expected = answer(hit(content="été \U0001f600"))
+    network.answers["search-query"] = lambda _: expected
+    done = run("search", "q", "--json", broker=network.url)
+    assert json.loads(done.stdout) == expected
+    assert done.stderr == ""
+
+
+def test_a_fallback_is_told_and_debug_says_why(network, run) -> None:
+    degraded = Degraded(reason="no embedder answered", code="embedding_unavailable", mode="keyword")
+    network.answers["search-query"] = lambda _: answer(hit(), mode="keyword", degraded=degraded)
+    done = run("search", "q", "--debug", broker=network.url)
+    assert done.exit_code == 0
+    assert "warning: searched by keyword only: no embedder answered" in done.stderr
+    assert "no embedder answered (embedding_unavailable)" in done.stdout
+    assert "ms embed" in done.stdout
+
+
+def test_nothing_found_is_exit_code_3(network, run) -> None:
+    network.answers["search-query"] = lambda _: answer()
+    assert run("search", "q", broker=network.url).exit_code == 3
+    done = run("search", "q", "--json", broker=network.url)
+    assert (done.exit_code, json.loads(done.stdout)["count"]) == (3, 0)
+
+
+def test_text_of_others_cannot_control_the_terminal_nor_be_markup(network, run) -> None:
+    network.answers["search-query"] = lambda _: answer(
+        hit(content="\x1b[2J[bold]x[/bold] \x9b", title="[red]t", source="s\x07")
+    )
+    done = run("search", "q", broker=network.url)
+    assert "\N{REPLACEMENT CHARACTER}[2J[bold]x[/bold]" in done.stdout
+    assert "[red]t" in done.stdout
+    assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout)
+
+
+def test_the_snippet_of_a_long_text_surrounds_the_first_match(network, run) -> None:
+    text = "x" * 500 + " needle " + "y" * 500
+    mark = Highlight(start=501, end=507, text="needle")
+    network.answers["search-query"] = lambda _: answer(hit(content=text, highlights=[mark]))
+    shown = run("search", "q", "--highlights", broker=network.url).stdout
+    assert "needle" in shown
+    assert len(shown) < 600
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"), [("not_found", 3), ("invalid_input", 2), ("model_mismatch", 1)]
+)
+def test_a_tool_failure_is_an_error_with_its_hint(network, run, code, exit_code) -> None:
+    failure = {"success": False, "error": "no such thing", "code": code, "hint": "Try this."}
+    network.answers["search-query"] = lambda _: failure
+    done = run("search", "q", broker=network.url)
+    assert done.exit_code == exit_code
+    assert done.stderr == "error: no such thing\nhint: Try this.\n"
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--keyword", "--semantic"],
+        ["--filter", "{"],
+        ["--filter", "[]"],
+        ["--k", "0"],
+        ["--min-score", "2"],
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_asked(network, run, options) -> None:
+    done = run("search", "q", *options, broker=network.url)
+    assert done.exit_code == 2
+    assert network.asked == []
+
+
+def test_without_a_broker_the_hint_names_up(run) -> None:
+    done = run("search", "q", broker="ws://127.0.0.1:9/kadi")
+    assert done.exit_code == 1
+    assert "ability-search up" in done.stderr
+
+
+def test_an_address_that_is_none_is_refused(run) -> None:
+    done = run("search", "q", broker="http://localhost")
+    assert done.exit_code == 2
+    assert "--broker" in done.stderr
+
+
+def test_similar_takes_the_collection_from_the_chunk_id(network, run) -> None:
+    result = SimilarResult(results=[hit()], count=1, source_chunk=hit())
+    network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
+    done = run("similar", "docs:a:b.md:0", "-k", "2", broker=network.url)
+    assert done.exit_code == 0
+    expected = {"collection": "docs", "chunkId": "docs:a:b.md:0", "limit": 2}
+    assert network.inputs("search-similar") == [expected]

@@ -1,0 +1,135 @@
+"""What the database holds of a collection, counted from its rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.ability_search.flows.conftest import Network
+
+from ability_search.catalogue import Collection, from_record
+from ability_search.ranking.statistics import TermStatistics
+from ability_search.remote import BrokerStore, RemoteEmbedder, over_broker
+from ability_search.statements import source_type
+from ability_search.tools import Services
+from ability_search.vocabulary import EMPTY, advanced
+from ability_search.worker import build_services, open_worker
+from kadi import Connection
+
+PATIENCE = 60.0
+"""Seconds that anything here may take at most."""
+
+
+async def rows(network: Network, query: str, **params: Any) -> list[Any]:
+    """The rows of a query, asked past the worker."""
+    answer = await network.client.invoke(
+        "arcade-query",
+        {"database": network.settings.database.name, "query": query, "params": params},
+        timeout=PATIENCE,
+    )
+    assert answer["success"], answer
+    result: list[Any] = answer["result"]
+    return result
+
+
+async def record(network: Network, name: str) -> Collection:
+    """The record of a collection."""
+    (found,) = await rows(network, "SELECT FROM Collection WHERE name = :name", name=name)
+    return from_record(found)
+
+
+async def chunks(network: Network, name: str) -> list[Any]:
+    """All chunks of a collection, by chunkId."""
+    kind = (await record(network, name)).type
+    return await rows(network, f"SELECT FROM `{kind}` ORDER BY chunkId")
+
+
+async def types(network: Network) -> set[str]:
+    """The names of all chunk and source types of generations."""
+    found = await rows(network, "SELECT name FROM schema:types")
+    return {row["name"] for row in found if row["name"].startswith(("Chunk_", "Source_"))}
+
+
+async def assert_consistent(network: Network, name: str) -> Collection:
+    """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
+    collection = await record(network, name)
+    stored = await rows(network, f"SELECT FROM `{collection.type}`")
+    sources = await rows(network, f"SELECT FROM `{source_type(collection.type)}`")
+    by_source: dict[str, list[Any]] = {row["source"]: [] for row in sources}
+    assert len(by_source) == len(sources) == collection.sources
+    for row in stored:
+        by_source[row["source"]].append(row)
+    for source in sources:
+        own = sorted(by_source[source["source"]], key=lambda row: row["chunkIndex"])
+        assert [row["chunkIndex"] for row in own] == list(range(source["chunks"]))
+        assert {row["totalChunks"] for row in own} == {source["chunks"]}
+        assert sum(row["tokens"] for row in own) == source["tokens"]
+        assert [row["chunkId"] for row in own] == [
+            f"{name}:{source['source']}:{index}" for index in range(source["chunks"])
+        ]
+    tokens = [row["tokens"] for row in stored]
+    assert (collection.chunks, collection.tokens) == (len(tokens), sum(tokens))
+    assert (collection.tokens_min, collection.tokens_max) == (
+        min(tokens, default=None),
+        max(tokens, default=None),
+    )
+    await _assert_statistics(network, collection, stored)
+    return collection
+
+
+async def _assert_statistics(network: Network, collection: Collection, stored: list[Any]) -> None:
+    log = await rows(
+        network,
+        "SELECT FROM TermStatistics WHERE type = :type ORDER BY seq",
+        type=collection.type,
+    )
+    told = advanced(EMPTY, log, collection.revision).statistics
+    counted = TermStatistics.of_chunks(
+        [row["terms"] for row in stored], [row["lengths"] for row in stored]
+    )
+    assert told == counted
+
+
+@asynccontextmanager
+async def second_worker(network: Network, home: Path) -> AsyncIterator[Connection]:
+    """Another worker on the same network and database, with an identity of its own."""
+    files = network.settings.files.model_copy(update={"identity_file": home / "second.pem"})
+    settings = replace(network.settings, files=files)
+    async with open_worker(settings, base=home) as worker:
+        yield worker
+
+
+def services_of(network: Network, base: Path) -> Services:
+    """The services in this process, over the network's database and model manager."""
+    settings = network.settings
+    store = BrokerStore(network.client.invoke, database=settings.database.name, timeout=PATIENCE)
+    embedding = settings.embedding
+    embedder = RemoteEmbedder(
+        over_broker(network.client.invoke, api_key=None),
+        batch_texts=embedding.batch_texts,
+        batch_bytes=embedding.batch_bytes,
+        concurrency=embedding.concurrency,
+        timeout=embedding.timeout,
+        attempts=1,
+        breaker_failures=embedding.breaker_failures,
+        breaker_reset=embedding.breaker_reset,
+    )
+    return build_services(settings, store, embedder, base=base)
+
+
+async def on(network: Network, worker: Connection, tool: str, /, **tool_input: Any) -> Any:
+    """Call a tool of one of several workers."""
+    return await network.client.invoke(
+        tool, tool_input, timeout=PATIENCE, target_agent=worker.agent_id
+    )
+
+
+async def settled(services: Services, name: str) -> None:
+    """Do now what maintenance does behind the callers' backs."""
+    services.maintenance.schedule(name)
+    async with asyncio.timeout(PATIENCE):
+        await services.maintenance.settled()

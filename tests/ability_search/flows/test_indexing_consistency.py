@@ -1,0 +1,367 @@
+"""What is stored stays consistent: after any operations, under concurrency, for readers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import (
+    PATIENCE,
+    assert_consistent,
+    chunks,
+    on,
+    record,
+    rows,
+    second_worker,
+    services_of,
+    settled,
+    types,
+)
+
+from ability_search import statements
+from kadi import RemoteError
+from kadi.tools import Handler
+from kadi_local.database.tools import database_tools
+
+pytestmark = pytest.mark.engine
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"]
+
+
+def sentences(chance: random.Random, most: int) -> str:
+    """Between one and ``most`` sentences of a few words each."""
+    return " ".join(
+        " ".join(chance.choices(WORDS, k=chance.randint(1, 9))).capitalize() + "."
+        for _ in range(chance.randint(1, most))
+    )
+
+
+async def operate(network: Network, chance: random.Random) -> None:
+    """One operation that a caller might do."""
+    kind = chance.choices(["index", "delete", "blank", "force"], [10, 4, 1, 2])[0]
+    sources = chance.sample([f"s{n}" for n in range(12)], k=chance.randint(1, 5))
+    if kind == "delete":
+        await network.call("search-delete", collection="docs", source=sources[0])
+        return
+    texts = {source: " " if kind == "blank" else sentences(chance, 12) for source in sources}
+    await network.call(
+        "search-index",
+        collection="docs",
+        documents=[
+            document(source, text) | {"metadata": {"n": chance.randint(0, 3)}}
+            for source, text in texts.items()
+        ],
+        maxTokens=chance.choice([16, 24, 64]),
+        force=kind == "force",
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_totals_and_statistics_equal_a_recount_after_random_operations(
+    network: Network, seed: int
+) -> None:
+    chance = random.Random(seed)
+    await network.call("search-index", collection="docs", documents=[document("s0", "ant.")])
+    for step in range(60):
+        await operate(network, chance)
+        if step % 6 == 0:
+            await assert_consistent(network, "docs")
+    await assert_consistent(network, "docs")
+
+
+async def test_totals_are_zero_when_the_last_source_is_gone(network: Network) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant bee.")])
+    await network.call("search-delete", collection="docs", source="a")
+    stored = await assert_consistent(network, "docs")
+    assert (stored.chunks, stored.sources, stored.tokens, stored.tokens_min) == (0, 0, 0, None)
+    info = await network.call("search-collection-info", collection="docs")
+    assert (info["chunks"], info["minTokens"], info["avgTokens"]) == (0, 0, 0)
+
+
+async def test_folding_the_log_of_terms_changes_no_statistics(
+    network: Network, tmp_path: Path
+) -> None:
+    chance = random.Random(3)
+    services = services_of(network, tmp_path)
+    await network.call("search-index", collection="docs", documents=[document("s0", "ant.")])
+    for _ in range(40):
+        await operate(network, chance)
+    await settled(services, "docs")
+    collection = await assert_consistent(network, "docs")
+    log = await rows(network, "SELECT base FROM TermStatistics WHERE type = :t", t=collection.type)
+    assert len(log) < 32
+    assert [row["base"] for row in log].count(True) == 1
+    for _ in range(5):
+        await operate(network, chance)
+    await assert_consistent(network, "docs")
+    await services.maintenance.close()
+
+
+async def test_two_workers_that_create_one_collection_leave_one(
+    network: Network, tmp_path: Path
+) -> None:
+    async with second_worker(network, tmp_path) as second:
+        answers = await asyncio.gather(
+            *(
+                on(
+                    network,
+                    (network.worker, second)[n % 2],
+                    "search-index",
+                    collection="docs",
+                    documents=[document(f"d{n}", f"text {n}")],
+                )
+                for n in range(6)
+            )
+        )
+        assert [answer.get("added") for answer in answers] == [1] * 6
+        stored = await assert_consistent(network, "docs")
+        assert stored.sources == 6
+        assert len(await rows(network, "SELECT FROM Collection")) == 1
+        assert await types(network) == {stored.type, statements.source_type(stored.type)}
+
+
+async def test_concurrent_calls_of_two_workers_on_the_same_sources_leave_each_once(
+    network: Network, tmp_path: Path
+) -> None:
+    chance = random.Random(4)
+    await network.call("search-index", collection="docs", documents=[document("s0", "ant.")])
+    async with second_worker(network, tmp_path) as second:
+
+        async def write(turn: int) -> Any:
+            documents = [document(f"s{n}", f"{turn}. {sentences(chance, 9)}") for n in range(4)]
+            documents.append(document(f"own{turn}", sentences(chance, 9)))
+            given = {"collection": "docs", "documents": documents, "maxTokens": 16}
+            return await on(network, (network.worker, second)[turn % 2], "search-index", **given)
+
+        answers = await asyncio.gather(*(write(turn) for turn in range(8)))
+    assert [answer.get("failed") for answer in answers] == [[]] * 8
+    stored = await assert_consistent(network, "docs")
+    assert stored.sources == 4 + 8
+    for source in ("s0", "s1", "s2", "s3"):
+        own = [row for row in await chunks(network, "docs") if row["source"] == source]
+        turns = {row["createdAt"] for row in own}
+        assert len(turns) == 1
+
+
+async def test_a_reader_sees_the_old_or_the_new_chunks_of_a_source_never_a_mix(
+    network: Network,
+) -> None:
+    def version(number: int) -> list[dict[str, Any]]:
+        size = 3 + number % 3
+        text = "\n\n".join(
+            f"needle version{number} part{part} " + "stuff " * 9 for part in range(size)
+        )
+        return [document("s", text) | {"title": f"v{number}"}]
+
+    await network.call("search-index", collection="docs", documents=version(0), maxTokens=16)
+    finished = asyncio.Event()
+    seen: set[str] = set()
+
+    async def read() -> None:
+        while not finished.is_set():
+            found = await network.call(
+                "search-query", collection="docs", query="needle", mode="keyword", limit=100
+            )
+            hits = found["results"]
+            assert hits
+            titles = {hit["title"] for hit in hits}
+            assert len(titles) == 1, titles
+            needles = [hit for hit in hits if "needle" in hit["content"]]
+            number = int(titles.pop()[1:])
+            assert len(needles) == 3 + number % 3
+            seen.add(f"v{number}")
+
+    reader = asyncio.create_task(read())
+    try:
+        for number in range(1, 31):
+            await network.call(
+                "search-index", collection="docs", documents=version(number), maxTokens=16
+            )
+            if reader.done():
+                break
+    finally:
+        finished.set()
+        async with asyncio.timeout(PATIENCE):
+            await reader
+    assert len(seen) > 3
+    await assert_consistent(network, "docs")
+
+
+def tool_of(network: Network, name: str) -> Handler:
+    """The handler of a tool that the worker calls, faults left out."""
+    tools = [*database_tools(network.engine), network.model.tool]
+    return next(tool.handler for tool in tools if tool.name == name)
+
+
+SMALL = {"SEARCH_DATABASE_WRITE_GROUP_BYTES": str(64 * 1024)}
+
+
+def large(topic: str, paragraphs: int = 200) -> str:
+    return "\n\n".join(
+        f"Paragraph {n} about {topic}: " + " ".join(WORDS) for n in range(paragraphs)
+    )
+
+
+async def test_a_source_larger_than_a_message_is_staged_and_stored_right(start: Start) -> None:
+    async with start(**SMALL) as network:
+        documents = [document("big", large("whales")), document("small", "ant")]
+        for text in (large("whales"), large("sharks", 150)):
+            documents[0]["content"] = text
+            await network.call("search-index", collection="docs", documents=documents, maxTokens=32)
+            staged = [given for _, given in network.calls if "Staging CONTENT" in str(given)]
+            assert len(staged) > 2
+            network.calls.clear()
+            stored = await assert_consistent(network, "docs")
+            assert stored.sources == 2
+            big = [row for row in await chunks(network, "docs") if row["source"] == "big"]
+            big.sort(key=lambda row: row["chunkIndex"])
+            assert "".join(row["lead"] + row["content"] for row in big) == text
+            assert await rows(network, "SELECT FROM Staging") == []
+
+
+async def test_staged_parts_that_got_lost_are_written_again(start: Start) -> None:
+    async with start(**SMALL) as network:
+        name = network.settings.database.name
+        await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+        command = tool_of(network, "arcade-command")
+        lost = 0
+
+        async def lose(given: dict[str, Any], call: Any) -> Any:
+            nonlocal lost
+            if "FROM Staging" in given["command"] and not lost:
+                lost += 1
+                wipe = {"database": name, "command": "DELETE FROM Staging"}
+                await command(wipe, call)
+            return await command(given, call)
+
+        network.instead["arcade-command"] = lose
+        documents = [document("big", large("whales"))]
+        answer = await network.call(
+            "search-index", collection="docs", documents=documents, maxTokens=32
+        )
+        assert (lost, answer["added"]) == (1, 1)
+        stored = await assert_consistent(network, "docs")
+        assert stored.sources == 2
+        assert await rows(network, "SELECT FROM Staging") == []
+
+
+async def test_what_dead_writers_left_staged_is_discarded_in_time(
+    network: Network, tmp_path: Path
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    now = (await record(network, "docs")).updated_at
+    hours = 3600 * 1000
+    for token, age in (("dead", 7 * hours), ("alive", hours)):
+        text, params = statements.stage_rows(token, [{"createdAt": now - age, "content": "x"}])
+        answer = await network.client.invoke(
+            "arcade-command",
+            {
+                "database": network.settings.database.name,
+                "command": text,
+                "language": "sqlscript",
+                "params": params,
+            },
+        )
+        assert answer["success"], answer
+    services = services_of(network, tmp_path)
+    await settled(services, "docs")
+    assert [row["token"] for row in await rows(network, "SELECT FROM Staging")] == ["alive"]
+
+
+async def test_a_write_whose_answer_is_lost_is_done_once(start: Start) -> None:
+    async with start() as network:
+        await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+        command = tool_of(network, "arcade-command")
+        lost = 0
+
+        async def swallow(given: dict[str, Any], call: Any) -> Any:
+            nonlocal lost
+            answer = await command(given, call)
+            if "TermStatistics" in given["command"] and lost < 2:
+                lost += 1
+                raise RemoteError("the line went dead")
+            return answer
+
+        network.instead["arcade-command"] = swallow
+        await network.call(
+            "search-index",
+            collection="docs",
+            documents=[document("b", large("whales", 20)), document("a", "bee")],
+            maxTokens=32,
+        )
+        assert lost == 2
+        stored = await assert_consistent(network, "docs")
+        assert stored.sources == 2
+
+
+async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_one_state(
+    start: Start, tmp_path: Path
+) -> None:
+    async with (
+        start(SEARCH_DATABASE_WRITE_GROUP_CHUNKS="5", SEARCH_EMBEDDING_BATCH_TEXTS="5") as network,
+        second_worker(network, tmp_path) as second,
+    ):
+        documents = [document(f"d{n}", f"text {n}") for n in range(120)]
+        first = asyncio.create_task(
+            on(network, second, "search-index", collection="docs", documents=documents)
+        )
+        deletions = 0
+        async with asyncio.timeout(PATIENCE):
+            while not first.done() and deletions < 5:
+                answer = await network.client.invoke("search-delete", {"collection": "docs"})
+                assert answer.get("success", True) or answer["code"] == "not_found", answer
+                deletions += bool(answer.get("deleted"))
+            report = await first
+        assert report.get("failed") == [], report
+        assert deletions > 0
+        kept = {row["name"] for row in await rows(network, "SELECT name FROM Collection")}
+        if kept:
+            await assert_consistent(network, "docs")
+        await network.call("search-index", collection="docs", documents=documents)
+        stored = await assert_consistent(network, "docs")
+        assert stored.sources == 120
+        assert await types(network) == {stored.type, statements.source_type(stored.type)}
+
+
+async def test_a_worker_that_remembers_a_collection_recreated_elsewhere_goes_on(
+    network: Network, tmp_path: Path
+) -> None:
+    async with second_worker(network, tmp_path) as second:
+        given = {"collection": "docs", "documents": [document("a", "ant")]}
+        await on(network, second, "search-index", **given)
+
+        async def elsewhere(tool: str, **tool_input: Any) -> Any:
+            return await on(network, network.worker, tool, **tool_input)
+
+        for change in ("force", "index", "delete"):
+            await elsewhere("search-delete", collection="docs")
+            await elsewhere("search-index", collection="docs", documents=[document("b", "bee")])
+            if change == "delete":
+                answer = await on(network, second, "search-delete", collection="docs", source="b")
+                assert answer.get("deleted") == 1, answer
+            else:
+                answer = await on(network, second, "search-index", **given, force=change == "force")
+                assert answer.get("added") == 1, answer
+            await assert_consistent(network, "docs")
+
+
+async def test_a_database_that_vanished_is_made_again_without_a_restart(
+    network: Network,
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    await network.drop_database()
+    listed = await network.call("search-collections")
+    assert listed["collections"] == []
+    missing = await network.refused("search-query", collection="docs", query="ant")
+    assert missing["code"] == "not_found"
+    for force in (False, True):
+        answer = await network.call(
+            "search-index", collection="docs", documents=[document("a", "ant")], force=force
+        )
+        assert answer["added"] == 1
+        await assert_consistent(network, "docs")
+        await network.drop_database()

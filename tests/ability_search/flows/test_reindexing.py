@@ -1,0 +1,292 @@
+"""search-reindex over the wire: a new generation beside the live one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import MODEL, Network, Start, document, down
+from tests.ability_search.flows.stored import (
+    PATIENCE,
+    assert_consistent,
+    chunks,
+    record,
+    rows,
+    services_of,
+    types,
+)
+
+from ability_search.indexing import IndexOptions, Progress
+from ability_search.indexing.reindexing import Reindexing
+from ability_search.statements import source_type
+from kadi.tools import Handler
+from kadi_local.database.tools import database_tools
+
+pytestmark = pytest.mark.engine
+
+NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
+
+
+def prose(topic: str, sentences: int = 30) -> str:
+    return " ".join(f"The {topic} number {n} lives in house {n * 7}." for n in range(sentences))
+
+
+async def fill(network: Network, count: int = 8, **options: Any) -> list[dict[str, Any]]:
+    documents = [document(f"d{n}", prose(f"cat{n}")) | {"metadata": {"n": n}} for n in range(count)]
+    await network.call("search-index", collection="docs", documents=documents, **options)
+    return documents
+
+
+async def only_the_live_generation_is_left(network: Network) -> None:
+    collection = await record(network, "docs")
+    async with asyncio.timeout(PATIENCE):
+        while await types(network) != {collection.type, source_type(collection.type)}:
+            await asyncio.sleep(0)
+    assert [row["name"] for row in await rows(network, "SELECT name FROM Collection")] == ["docs"]
+    statistics = await rows(network, "SELECT type FROM TermStatistics")
+    assert {row["type"] for row in statistics} <= {collection.type}
+
+
+async def test_smaller_chunks_are_cut_from_what_is_stored(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        documents = await fill(network)
+        before = await record(network, "docs")
+        answer = await network.call("search-reindex", collection="docs", maxTokens=24)
+        assert (answer["deleted"], answer["documents"]) == (before.chunks, 8)
+        after = await assert_consistent(network, "docs")
+        assert after.generation == before.generation + 1
+        assert after.chunk_size == 24
+        assert after.chunks > before.chunks
+        assert after.tokens_max is not None
+        assert after.tokens_max <= 24
+        assert after.created_at == before.created_at
+        again = await network.call("search-index", collection="docs", documents=documents)
+        assert again["unchanged"] == 8
+        await only_the_live_generation_is_left(network)
+
+
+async def test_another_model_with_other_dimensions_takes_over(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        network.model.models = {MODEL: 64, "words-32": 32}
+        await fill(network)
+        await network.call("search-reindex", collection="docs", model="words-32")
+        after = await assert_consistent(network, "docs")
+        assert (after.model, after.dimensions) == ("words-32", 32)
+        found = await network.call("search-query", collection="docs", query="cat3", mode="semantic")
+        assert found["model"] == "words-32"
+        assert found["count"] == 8
+        refused = await network.refused(
+            "search-query", collection="docs", query="cat3", model=MODEL
+        )
+        assert refused["code"] == "model_mismatch"
+
+
+async def test_another_strategy_keeps_every_text(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        documents = await fill(network, maxTokens=32, chunkStrategy="sliding-window")
+        await network.call("search-reindex", collection="docs", chunkStrategy="paragraph")
+        after = await assert_consistent(network, "docs")
+        assert (after.chunk_strategy, after.chunk_size) == ("paragraph", 32)
+        stored = await chunks(network, "docs")
+        for given in documents:
+            own = [row for row in stored if row["source"] == given["source"]]
+            own.sort(key=lambda row: row["chunkIndex"])
+            assert "".join(row["lead"] + row["content"] for row in own) == given["content"]
+            assert {row["metadata"]["n"] for row in own} == {given["metadata"]["n"]}
+
+
+async def test_another_language_analyzes_anew(start: Start, tmp_path: Path) -> None:
+    async with start(**NO_GRACE) as network:
+        await network.call(
+            "search-index", collection="docs", documents=[document("a", "Die Häuser am Fluss")]
+        )
+        services = services_of(network, tmp_path)
+        _, after = await services.reindexing.reindex(
+            "docs", IndexOptions(language="german"), _unheard
+        )
+        await services.reindexing.close()
+        assert after.language == "german"
+        await assert_consistent(network, "docs")
+        found = await network.call("search-query", collection="docs", query="Haus", mode="keyword")
+        assert found["count"] == 0  # the worker has not heard of the change yet, or finds it
+        kept = await network.call(
+            "search-index", collection="docs", documents=[document("b", "Hausboote")]
+        )
+        assert kept["added"] == 1
+        assert (await record(network, "docs")).language == "german"
+
+
+async def _unheard(_progress: Progress) -> None:
+    """Nobody listens."""
+
+
+async def test_queries_are_answered_while_a_generation_is_built(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        await fill(network, 40)
+        building = asyncio.create_task(
+            network.call("search-reindex", collection="docs", maxTokens=16)
+        )
+        answered = 0
+        async with asyncio.timeout(PATIENCE):
+            while not building.done():
+                found = await network.call("search-query", collection="docs", query="cat7 house")
+                assert found["count"] == 10
+                answered += 1
+            await building
+        assert answered > 3
+        found = await network.call("search-query", collection="docs", query="cat7 house")
+        assert found["results"][0]["source"] == "d7"
+        await only_the_live_generation_is_left(network)
+
+
+async def test_what_is_written_meanwhile_is_caught_up_with(start: Start) -> None:
+    async with start(**NO_GRACE, SEARCH_EMBEDDING_BATCH_TEXTS="8") as network:
+        await fill(network, 12)
+        embed = network.model.handle
+        reached, resume = asyncio.Event(), asyncio.Event()
+
+        async def hold_once(given: dict[str, Any], call: Any) -> Any:
+            if not reached.is_set():
+                reached.set()
+                async with asyncio.timeout(PATIENCE):
+                    await resume.wait()
+            return await embed(given, call)
+
+        network.instead["create-embedding"] = hold_once
+        building = asyncio.create_task(
+            network.call("search-reindex", collection="docs", maxTokens=24)
+        )
+        async with asyncio.timeout(PATIENCE):
+            await reached.wait()
+        await network.call("search-delete", collection="docs", source="d3")
+        await network.call(
+            "search-index",
+            collection="docs",
+            documents=[document("d5", "changed meanwhile"), document("new", "added meanwhile")],
+        )
+        resume.set()
+        async with asyncio.timeout(PATIENCE):
+            await building
+        after = await assert_consistent(network, "docs")
+        assert after.chunk_size == 24
+        sources = {row["source"]: row["content"] for row in await chunks(network, "docs")}
+        assert set(sources) == {f"d{n}" for n in range(12) if n != 3} | {"new"}
+        assert sources["d5"] == "changed meanwhile"
+        await only_the_live_generation_is_left(network)
+
+
+async def test_a_failure_half_way_leaves_the_live_generation_and_nothing_else(
+    start: Start,
+) -> None:
+    async with start(
+        **NO_GRACE, SEARCH_EMBEDDING_BATCH_TEXTS="4", SEARCH_EMBEDDING_CONCURRENCY="1"
+    ) as network:
+        await fill(network, 20)
+        before, stored = await record(network, "docs"), await chunks(network, "docs")
+        first = network.model.requests
+
+        def give_out(request: dict[str, Any]) -> None:
+            if network.model.requests > first + 4:
+                down(request)
+
+        network.model.failure = give_out
+        refusal = await network.refused("search-reindex", collection="docs", maxTokens=24)
+        assert refusal["code"] == "embedding_unavailable"
+        assert await record(network, "docs") == before
+        assert await chunks(network, "docs") == stored
+        await only_the_live_generation_is_left(network)
+
+
+async def test_a_cancelled_rebuild_leaves_nothing_behind(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        await fill(network)
+        before = await record(network, "docs")
+        reached, released = asyncio.Event(), asyncio.Event()
+
+        async def hang(_given: dict[str, Any], _call: Any) -> Any:
+            reached.set()
+            await released.wait()
+
+        network.instead["create-embedding"] = hang
+        building = asyncio.create_task(
+            network.client.invoke("search-reindex", {"collection": "docs"}, timeout=2)
+        )
+        async with asyncio.timeout(PATIENCE):
+            await reached.wait()
+        with pytest.raises(Exception, match=r"search-reindex|did not"):
+            await building
+        released.set()
+        await only_the_live_generation_is_left(network)
+        assert await record(network, "docs") == before
+
+
+async def test_a_source_replaced_between_its_record_and_its_chunks_is_built_as_it_is_now(
+    start: Start,
+) -> None:
+    async with start(**NO_GRACE) as network:
+        await fill(network, 3)
+        query = _handler(network, "arcade-query")
+        replaced = False
+
+        async def replace_first(given: dict[str, Any], call: Any) -> Any:
+            nonlocal replaced
+            if "SELECT content, lead" in given["query"] and not replaced:
+                replaced = True
+                await network.call("search-delete", collection="docs", source="d0")
+            return await query(given, call)
+
+        network.instead["arcade-query"] = replace_first
+        answer = await network.call("search-reindex", collection="docs", maxTokens=24)
+        assert answer["documents"] == 2
+        await assert_consistent(network, "docs")
+        assert {row["source"] for row in await chunks(network, "docs")} == {"d1", "d2"}
+
+
+def _handler(network: Network, name: str) -> Handler:
+    return next(tool.handler for tool in database_tools(network.engine) if tool.name == name)
+
+
+async def test_clear_deletes_everything_for_the_caller_to_index_again(network: Network) -> None:
+    documents = await fill(network)
+    before = await record(network, "docs")
+    answer = await network.call("search-reindex", collection="docs", clear=True)
+    assert answer["deleted"] == before.chunks
+    assert (await network.call("search-collections"))["collections"] == []
+    again = await network.call("search-index", collection="docs", documents=documents)
+    assert again["added"] == 8
+    await only_the_live_generation_is_left(network)
+
+
+async def test_an_empty_collection_is_rebuilt_as_it_was_asked(start: Start) -> None:
+    async with start(**NO_GRACE) as network:
+        await fill(network, 1)
+        await network.call("search-delete", collection="docs", source="d0")
+        answer = await network.call("search-reindex", collection="docs", maxTokens=24)
+        assert (answer["documents"], answer["chunks"]) == (0, 0)
+        await only_the_live_generation_is_left(network)
+        kept = await network.call(
+            "search-index", collection="docs", documents=[document("a", "words")]
+        )
+        assert kept["added"] == 1
+
+
+async def test_an_unknown_collection_is_not_found_with_the_nearest_names(network: Network) -> None:
+    await fill(network, 1)
+    refusal = await network.refused("search-reindex", collection="dcos")
+    assert refusal["code"] == "not_found"
+    assert "docs" in refusal["hint"]
+
+
+async def test_the_old_generation_stays_for_its_grace_period(
+    network: Network, tmp_path: Path
+) -> None:
+    await fill(network, 2)
+    before = await record(network, "docs")
+    services = services_of(network, tmp_path)
+    patient = Reindexing(services.store, services.catalogue, services.indexing, grace=3600)
+    await patient.reindex("docs", IndexOptions(max_tokens=24), _unheard)
+    assert before.type in await types(network)
+    await patient.close()
+    await only_the_live_generation_is_left(network)

@@ -1,0 +1,196 @@
+"""The real stack, as a person starts it: found, used, hurt, stopped and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ability_search.stack.directory import read_running, released
+
+pytestmark = [pytest.mark.engine, pytest.mark.model]
+
+TEXTS = {
+    "backup.md": "# Backup\n\nEvery night the archive is copied to a tape in the cellar.\n",
+    "kitchen/bread.md": "# Bread\n\nThe dough rests for an hour before it goes into the oven.\n",
+    "kitchen/soup.md": "# Soup\n\nOnions are fried until golden, then stock is added.\n",
+}
+START_SECONDS = 60.0
+COMMAND_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@dataclass
+class Machine:
+    """A data directory, a working directory with texts, and the commands over them."""
+
+    home: Path
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        mine = ("SEARCH_", "BROKER_", "KADI_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+        return {**kept, "SEARCH_DATA_DIR": str(self.data), "NO_COLOR": "1", "COLUMNS": "200"}
+
+    async def spawn(self, *arguments: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ability_search", *arguments),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            cwd=self.home / "work",
+            env=self.environ,
+        )
+
+    async def run(self, *arguments: str, given: str = "") -> Ran:
+        process = await self.spawn(*arguments)
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                out, err = await process.communicate(given.encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return Ran(process.returncode or 0, out.decode(), err.decode())
+
+    @asynccontextmanager
+    async def up(self, *options: str) -> AsyncIterator[Up]:
+        process = await self.spawn("up", "--port", "0", *options)
+        up = Up(process)
+        try:
+            await up.told(process.stdout, "ready in")
+            yield up
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            assert await released(self.data, timeout=COMMAND_SECONDS), "a part outlived its stack"
+
+    def pids(self) -> dict[str, int]:
+        running = read_running(self.data)
+        assert running is not None
+        return {part.name: part.pid for part in running.parts}
+
+
+@dataclass
+class Up:
+    """A stack that runs."""
+
+    process: asyncio.subprocess.Process
+
+    async def told(self, stream: asyncio.StreamReader | None, *words: str) -> str:
+        """Read until a line holds all of the words."""
+        assert stream is not None
+        seen = []
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while line := (await stream.readline()).decode():
+                    seen.append(line)
+                    if all(word in line for word in words):
+                        return line
+        except TimeoutError:
+            pass
+        raise AssertionError(f"not told {words}: {''.join(seen)}")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for name, text in TEXTS.items():
+        file = tmp_path / "work" / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return Machine(tmp_path)
+
+
+def sources(answer: dict[str, Any]) -> list[str]:
+    return [hit["source"] for hit in answer["results"]]
+
+
+async def kill_and_wait_until_back(machine: Machine, up: Up, names: Sequence[str]) -> None:
+    before = machine.pids()
+    for name in names:
+        os.kill(before[name], signal.SIGKILL)
+        await up.told(up.process.stderr, name, "was ended by SIGKILL")
+        await up.told(up.process.stderr, name, "is back")
+    after = machine.pids()
+    assert {name for name in before if before[name] != after[name]} == set(names)
+
+
+async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Machine) -> None:
+    async with machine.up() as up:
+        indexed = (await machine.run("index", "notes", "--json")).json
+        assert (indexed["collection"], indexed["added"]) == ("notes", 3)
+        again = (await machine.run("index", "notes", "--json")).json
+        assert (again["unchanged"], again["chunks"]) == (3, 0)
+
+        await kill_and_wait_until_back(machine, up, ["broker", "models", "database", "worker-1"])
+
+        question = "where are copies of the data kept"
+        found = await machine.run("search", question, "--semantic", "--json", "-k", "1")
+        assert sources(found.json) == ["notes/backup.md"]
+
+        request = {"jsonrpc": "2.0", "id": 1, "method": "kadi.ability.request"}
+        call = {"toolName": "search-collections", "toolInput": {}}
+        line = json.dumps({**request, "params": call}) + "\n"
+        piped = (await machine.run("worker", "--stdio", given=line)).json
+        assert [found["name"] for found in piped["result"]["collections"]] == ["notes"]
+
+        refused = await machine.run("up", "--port", "0")
+        assert refused.code == 1
+        assert f"process {up.process.pid}" in refused.err
+
+        assert (await machine.run("down")).code == 0
+        async with asyncio.timeout(COMMAND_SECONDS):
+            assert await up.process.wait() == 0
+        assert read_running(machine.data) is None
+
+
+async def test_data_outlives_the_stack_and_no_part_outlives_its_killed_parent(
+    machine: Machine,
+) -> None:
+    async with machine.up() as up:
+        assert (await machine.run("index", "notes")).code == 0
+        up.process.kill()
+        await up.process.wait()
+        # Not a moment is lost: the new one waits for the parts of the killed one by itself.
+        async with machine.up("--workers", "2") as second:
+            assert list(machine.pids()) == ["broker", "database", "models", "worker-1", "worker-2"]
+            found = await machine.run("search", "dough", "--keyword", "--json")
+            assert sources(found.json) == ["notes/kitchen/bread.md"]
+            nothing = await machine.run("search", "zeppelin", "--keyword", "--json")
+            assert (nothing.code, json.loads(nothing.out)["results"]) == (3, [])
+            well = await machine.run("doctor", "--quiet")
+            assert (well.code, well.out) == (0, "")
+            second.process.send_signal(signal.SIGINT)
+            async with asyncio.timeout(COMMAND_SECONDS):
+                assert await second.process.wait() == 0
+    missing = await machine.run("search", "dough")
+    assert missing.code == 1
+    assert "ability-search up" in missing.err

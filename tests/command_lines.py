@@ -1,0 +1,62 @@
+"""Command lines that documents and deployment files contain, checked against the real commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from typer import TyperException
+from typer.main import get_command
+
+from ability_search.cli import app
+from ability_search.configuration.specs import BY_ENV
+
+PROGRAM = "ability-search"
+_VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")
+_ASSIGNMENT = re.compile(r"[A-Z_]+=")
+_SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
+
+
+def problem(words: Sequence[str]) -> str | None:
+    """What is wrong with a call of the program, given without its name; ``None`` if nothing."""
+    command = get_command(app)
+    names: list[str] = []
+    rest = list(words)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        if rest[0] not in command.commands:
+            return f"no command {' '.join([*names, rest[0]])}"
+        names.append(rest.pop(0))
+        command = command.commands[names[-1]]
+    if rest == ["--help"]:
+        return None
+    try:
+        command.make_context(PROGRAM, rest)
+    except TyperException as exc:
+        return f"{' '.join(words)}: {exc.format_message()}"
+    return None
+
+
+def calls(script: str) -> Iterator[list[str]]:
+    """The calls of the program in a piece of shell, each without assignments and the name."""
+    for line in script.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+        lexer.whitespace_split = True
+        words: list[str] = []
+        for word in [*lexer, ";"]:
+            if word in _SEPARATORS:
+                yield from _call(words)
+                words = []
+            else:
+                words.append(word)
+
+
+def _call(words: list[str]) -> Iterator[list[str]]:
+    plain = [word for word in words if not _ASSIGNMENT.match(word) and word != "exec"]
+    if plain and plain[0] == PROGRAM:
+        yield plain[1:]
+
+
+def unknown_variables(text: str) -> set[str]:
+    """Names of the environment that look like settings and are none."""
+    return set(_VARIABLE.findall(text)) - BY_ENV.keys()

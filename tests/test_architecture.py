@@ -1,0 +1,174 @@
+"""Who may import whom, and how large a module may become."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+FILES = {
+    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(SRC.rglob("*.py"))
+}
+TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
+
+PURE = {
+    "documents",
+    "errors",
+    "analysis",
+    "chunking",
+    "ranking",
+    "filters",
+    "statements",
+    "highlights",
+    "wire",
+}
+"""Parts of ability_search that know no socket, no clock and no environment."""
+
+OUTSIDE_WORLD = (
+    "asyncio",
+    "http",
+    "httpx",
+    "jpype",
+    "kadi",
+    "kadi_local",
+    "os",
+    "random",
+    "secrets",
+    "selectors",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "time",
+    "typer",
+    "urllib.request",
+    "websockets",
+)
+CLOCKS = {"now", "utcnow", "today"}
+
+LAYERS = (
+    {"documents", "errors"},
+    {"analysis", "chunking", "filters", "statements"},
+    {"ranking"},
+    {"highlights"},
+    {"ports", "configuration"},
+    {"catalogue", "vocabulary", "files"},
+    {"indexing", "querying"},
+    {"filing", "listing"},
+    {"wire", "boundary"},
+    {"tools"},
+    {"remote"},
+    {"worker"},
+    {"logs", "stack"},
+    {"cli"},
+    {"__main__"},
+)
+"""Parts of ability_search: each imports what stands above it, or beside it in its own group."""
+
+LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+
+
+def part(module: str) -> str:
+    """``ranking`` of ``ability_search.ranking.fusion``; empty for the package itself."""
+    return [*module.split("."), ""][1]
+
+
+def within(package: str) -> list[str]:
+    return [module for module in TREES if module.split(".")[0] == package]
+
+
+def imports(module: str) -> set[str]:
+    """Full names of what a module imports anywhere; ``a.b`` for ``from a import b``."""
+    names: set[str] = set()
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_from(module: str, *packages: str) -> list[str]:
+    """Those imports of a module that come from these packages or lie below them."""
+    return sorted(
+        name
+        for name in imports(module)
+        if any(name == package or name.startswith(f"{package}.") for package in packages)
+    )
+
+
+def offences(modules: list[str], *packages: str) -> dict[str, list[str]]:
+    """The modules that import from any of these packages, and what."""
+    found = {module: imported_from(module, *packages) for module in modules}
+    return {module: names for module, names in found.items() if names}
+
+
+def test_the_packages_are_there() -> None:
+    assert all(within(package) for package in ("kadi", "kadi_local", "ability_search"))
+    assert imported_from("ability_search.tools", "kadi") == ["kadi.tools.Call", "kadi.tools.Tool"]
+
+
+def test_the_client_knows_nothing_of_search_or_of_the_local_stack() -> None:
+    assert not offences(within("kadi"), "ability_search", "kadi_local")
+
+
+def test_the_local_parts_know_nothing_of_search() -> None:
+    assert not offences(within("kadi_local"), "ability_search")
+
+
+def test_the_local_parts_know_nothing_of_each_other() -> None:
+    parts = {part(module) for module in within("kadi_local")} - {""}
+    assert {"broker", "database", "models"} <= parts
+    for own in parts:
+        others = [f"kadi_local.{other}" for other in parts - {own}]
+        assert not offences([m for m in within("kadi_local") if part(m) == own], *others)
+
+
+def test_only_the_command_line_runs_local_parts() -> None:
+    modules = [module for module in within("ability_search") if part(module) != "cli"]
+    assert not offences(modules, "kadi_local")
+
+
+def test_the_core_reaches_no_socket_no_clock_and_no_environment() -> None:
+    modules = [module for module in within("ability_search") if part(module) in PURE]
+    assert {part(module) for module in modules} == PURE
+    assert not offences(modules, *OUTSIDE_WORLD)
+    asked = {
+        module: node.attr
+        for module in modules
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.Attribute) and node.attr in CLOCKS
+    }
+    assert not asked
+
+
+def test_imports_point_one_way() -> None:
+    modules = [module for module in within("ability_search") if part(module)]
+    assert {part(module) for module in modules} <= LEVELS.keys(), "a part has no layer yet"
+    upwards = {
+        (module, name)
+        for module in modules
+        for name in imported_from(module, "ability_search")
+        if LEVELS.get(part(name), 0) > LEVELS[part(module)]
+    }
+    assert not upwards
+
+
+def test_nothing_is_imported_relatively() -> None:
+    relative = {
+        module
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    }
+    assert not relative
+
+
+def test_a_module_has_at_most_400_lines() -> None:
+    lengths = {
+        module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in FILES.items()
+    }
+    assert not {module: lines for module, lines in lengths.items() if lines > 400}

@@ -1,0 +1,140 @@
+"""The documentation against the code: what it quotes exists, what is generated is current."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.command_lines import calls, problem, unknown_variables
+
+from ability_search.configuration.specs import BY_ENV, BY_KEY
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "generate_docs", ROOT / "scripts" / "generate_docs.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fences(page: Path, *languages: str) -> Iterator[str]:
+    for language, content in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in languages:
+            yield content
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    for block in fences(page, "sh"):
+        yield from calls(block)
+    for block in fences(page, "console"):
+        yield from calls("\n".join(re.findall(r"^\$ (.*)$", block, re.MULTILINE)))
+    for code in INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        yield from calls(code)
+
+
+def anchors(page: Path) -> set[str]:
+    """What headings can be linked to as, the way GitHub forms it."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+
+
+def test_the_generated_parts_are_current(generator: ModuleType) -> None:
+    assert [path.name for path, _ in generator.outdated()] == [], "run `make docs`"
+
+
+def test_every_registered_tool_and_every_setting_is_documented(generator: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tools = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    names = [tool.name for tool in generator.registered_tools()]
+    assert len(names) == 8
+    assert all(f"### {name}\n" in tools and f"`{name}`" in readme for name in names)
+    assert all(f"`{variable}`" in readme for variable in BY_ENV)
+
+
+def test_every_field_of_a_tool_s_input_says_what_it_means(generator: ModuleType) -> None:
+    silent = [
+        f"{owner}.{name}"
+        for tool in generator.registered_tools()
+        for owner, schema in [
+            (tool.name, tool.input_schema),
+            *tool.input_schema.get("$defs", {}).items(),
+        ]
+        for name, field in schema.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    assert silent == []
+
+
+def test_the_readme_shows_the_two_commands_at_once() -> None:
+    first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:20]
+    assert any(line.startswith("make demo") for line in first)
+    assert any(line.startswith("make up") for line in first)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_is_a_real_one(page: Path) -> None:
+    assert [found for words in command_lines(page) if (found := problem(words))] == []
+
+
+def test_wrong_commands_would_be_noticed() -> None:
+    assert list(calls("A=1 ability-search up --port 0 && ability-search nope")) == [
+        ["up", "--port", "0"],
+        ["nope"],
+    ]
+    assert problem(["up", "--port", "0"]) is None
+    assert problem(["nope"])
+    assert problem(["up", "--nope"])
+    assert sum(len(list(command_lines(page))) for page in PAGES) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_variable_and_key_is_a_setting(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert unknown_variables(text) == set()
+    limits = {word for word in INLINE.findall(text) if re.fullmatch(r"max_[a-z_]+", word)}
+    assert limits <= BY_KEY.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), target
+        assert file.is_relative_to(ROOT), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+def test_the_python_in_the_readme_is_python() -> None:
+    blocks = list(fences(ROOT / "README.md", "python"))
+    assert blocks
+    for block in blocks:
+        ast.parse(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_names_a_place_on_somebody_s_machine(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"(?<![\w.~:])/(?:tmp|home|root|work|Users)\b\S*", text) == []

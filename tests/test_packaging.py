@@ -1,0 +1,314 @@
+"""Build and deployment files against the code and against each other."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.command_lines import PROGRAM, calls, problem, unknown_variables
+
+from ability_search import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+AGENT: dict[str, Any] = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+AKASH: dict[str, Any] = yaml.safe_load((DEPLOY / "akash.yml").read_text(encoding="utf-8"))
+
+
+@dataclass
+class Stage:
+    """A stage of the Dockerfile: its instructions, in order, as keyword and rest."""
+
+    base: str
+    name: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def rests(self, keyword: str) -> list[str]:
+        return [rest for word, rest in self.instructions if word == keyword]
+
+
+def dockerfile() -> list[Stage]:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    stages: list[Stage] = []
+    for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
+        keyword, _, rest = line.strip().partition(" ")
+        if keyword == "FROM":
+            base, _, name = rest.partition(" AS ")
+            stages.append(Stage(base, name))
+        elif keyword and stages:
+            stages[-1].instructions.append((keyword, rest.strip()))
+    return stages
+
+
+STAGES = dockerfile()
+
+
+def ignored(path: str) -> bool:
+    """Whether .dockerignore keeps a path out of the build context: the last match decides."""
+    out = False
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.strip()
+        if not pattern or pattern.startswith("#"):
+            continue
+        parents = path.split("/")
+        heads = ["/".join(parents[: n + 1]) for n in range(len(parents))]
+        if any(_glob(pattern.removeprefix("!")).fullmatch(head) for head in heads):
+            out = not pattern.startswith("!")
+    return out
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    split = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re.compile("".join(parts.get(part, re.escape(part)) for part in split))
+
+
+def calls_of(command: list[str]) -> list[list[str]]:
+    """The calls of the program in a command of a container, a shell's script included."""
+    if command[:2] == ["sh", "-c"]:
+        return list(calls(command[2]))
+    return [command[1:]] if command[0] == PROGRAM else []
+
+
+def container_commands() -> Iterator[tuple[str, list[str]]]:
+    for stage in STAGES:
+        for rest in stage.rests("CMD"):
+            yield f"Dockerfile {stage.name}", json.loads(rest)
+    for name, service in COMPOSE["services"].items():
+        yield f"compose {name}", service["command"]
+    yield "akash", AKASH["services"]["search"]["command"]
+    for block, deploy in AGENT["deploy"].items():
+        for name, service in deploy["services"].items():
+            yield f"agent.json {block} {name}", service["command"]
+
+
+def health_commands() -> Iterator[tuple[str, list[str]]]:
+    for stage in STAGES:
+        for rest in stage.rests("HEALTHCHECK"):
+            yield f"Dockerfile {stage.name}", json.loads(rest.partition("CMD ")[2])
+    for name, service in COMPOSE["services"].items():
+        kind, *command = service["healthcheck"]["test"]
+        assert kind == "CMD"
+        yield f"compose {name}", command
+
+
+def test_there_is_one_version() -> None:
+    assert PROJECT["version"] == AGENT["version"] == __version__
+    images = {
+        AGENT["build"]["default"]["image"],
+        AKASH["services"]["search"]["image"],
+        *(service["image"] for service in COMPOSE["services"].values()),
+        *re.findall(r"-t (\S+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8")),
+    }
+    assert images == {f"ability-search:{__version__}", f"ability-search-local:{__version__}"}
+    assert f"{__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_agent_json_says_what_pyproject_says() -> None:
+    assert AGENT["name"] == PROJECT["name"]
+    assert AGENT["description"] == PROJECT["description"]
+    assert AGENT["license"] == PROJECT["license"]
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+
+
+def test_agent_json_builds_the_worker() -> None:
+    build = AGENT["build"]["default"]
+    assert (ROOT / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+    assert STAGES[-1].name == "worker"
+    for deploy in AGENT["deploy"].values():
+        assert {service["image"] for service in deploy["services"].values()} == {build["image"]}
+
+
+def test_every_command_of_a_container_is_a_real_one() -> None:
+    commands = [*container_commands(), *health_commands()]
+    found = [(where, words) for where, command in commands for words in calls_of(command)]
+    assert len(found) >= 10
+    assert [(where, wrong) for where, words in found if (wrong := problem(words))] == []
+    for script in ("start", "up"):
+        assert [problem(words) for words in calls(AGENT["scripts"][script])] == [None]
+
+
+def test_every_container_runs_the_program_and_can_be_told_to_stop() -> None:
+    for where, command in container_commands():
+        assert calls_of(command), where
+        if command[:2] == ["sh", "-c"]:
+            # A shell that waits for its child passes no SIGTERM on: the program has to replace it.
+            assert f"exec {PROGRAM}" in command[2], where
+
+
+def test_no_container_needs_a_program_that_its_image_lacks() -> None:
+    for where, command in container_commands():
+        script = command[2] if command[:2] == ["sh", "-c"] else ""
+        assert "kadi secret" not in script or "if command -v kadi" in script, where
+
+
+def test_health_checks_that_are_python_are_python() -> None:
+    scripts = [command[2] for _, command in health_commands() if command[:2] == ["python", "-c"]]
+    assert len(scripts) == 2
+    for script in scripts:
+        ast.parse(script)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yml", "akash.yml"])
+def test_every_variable_of_a_deployment_is_a_setting(name: str) -> None:
+    assert unknown_variables((DEPLOY / name).read_text(encoding="utf-8")) == set()
+
+
+def test_every_variable_in_agent_json_is_a_setting() -> None:
+    assert unknown_variables((ROOT / "agent.json").read_text(encoding="utf-8")) == set()
+
+
+def test_what_the_dockerfile_copies_is_in_the_context() -> None:
+    sources = []
+    for stage in STAGES:
+        for rest in stage.rests("COPY"):
+            words = shlex.split(rest)
+            if words[0].startswith("--from="):
+                assert words[0].removeprefix("--from=") in {each.name for each in STAGES}
+                continue
+            sources += words[:-1]
+    assert {"src", "pyproject.toml", "README.md", "agent.json"} <= set(sources)
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert not ignored(source), source
+
+
+def test_nothing_else_is_in_the_context() -> None:
+    kept_out = (
+        ".git/config",
+        ".venv/bin/python",
+        "data/databases/x",
+        "deploy/compose.yml",
+        "secrets.toml",
+        "src/kadi/__pycache__/x.pyc",
+        "tests/test_packaging.py",
+    )
+    assert [path for path in kept_out if not ignored(path)] == []
+    assert not ignored("src/kadi/__init__.py")
+    assert not ignored("src/ability_search/py.typed")
+
+
+def test_stages_build_on_each_other() -> None:
+    names: set[str] = set()
+    for stage in STAGES:
+        assert stage.base in names or stage.base.startswith("python:${PYTHON_VERSION}-slim")
+        names.add(stage.name)
+    assert {"worker", "local"} <= names
+
+
+def test_the_images_run_as_an_ordinary_user_with_a_health_check() -> None:
+    stages = {stage.name: stage for stage in STAGES}
+    assert stages["runtime"].rests("USER") == ["10001"]
+    for name in ("worker", "local"):
+        assert stages[name].base == "runtime"
+        assert stages[name].rests("USER") == []
+        assert len(stages[name].rests("HEALTHCHECK")) == 1
+
+
+def test_the_images_install_every_dependency() -> None:
+    requirements = runpy.run_path(str(DEPLOY / "requirements.py"))["requirements"]
+    listed = requirements(ROOT / "pyproject.toml", ["local", "hub"])
+    extras = PROJECT["optional-dependencies"]
+    assert listed == [*PROJECT["dependencies"], *extras["local"], *extras["hub"]]
+    with pytest.raises(KeyError):
+        requirements(ROOT / "pyproject.toml", ["nope"])
+    installed = {
+        extra
+        for stage in STAGES
+        for rest in stage.rests("RUN")
+        for line in re.findall(r"requirements\.py ([a-z ]+) >", rest)
+        for extra in line.split()
+    }
+    assert installed == extras.keys() - {"dev"}
+
+
+def test_compose_is_consistent() -> None:
+    services = COMPOSE["services"]
+    stages = {stage.name for stage in STAGES}
+    assert services.keys() == {"broker", "database", "models", "worker"}
+    for service in services.values():
+        build = service["build"]
+        assert build["target"] in stages
+        assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+        assert service["image"].startswith(
+            "ability-search-local:" if build["target"] == "local" else "ability-search:"
+        )
+        for other, wait in service.get("depends_on", {}).items():
+            assert wait == {"condition": "service_healthy"}
+            assert other in services
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:")
+    named = re.findall(r'"(?:\$\{DOCUMENTS:-)?([a-z]+)\}?:/', (DEPLOY / "compose.yml").read_text())
+    assert set(named) == COMPOSE["volumes"].keys()
+
+
+def test_the_parts_of_compose_meet_at_the_broker() -> None:
+    services = COMPOSE["services"]
+    port = services["broker"]["environment"]["SEARCH_LOCAL_BROKER_PORT"]
+    for name in ("database", "models", "worker"):
+        assert services[name]["environment"]["BROKER_URL"] == f"ws://broker:{port}/kadi"
+    assert services["broker"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_akash_is_consistent() -> None:
+    services, profiles = AKASH["services"], AKASH["profiles"]
+    assert AKASH["version"] == "2.0"
+    for name, placements in AKASH["deployment"].items():
+        assert name in services
+        for placement, choice in placements.items():
+            assert choice["profile"] in profiles["compute"]
+            assert choice["profile"] in profiles["placement"][placement]["pricing"]
+    for exposing in (services, AGENT["deploy"]["akash"]["services"]):
+        ports = [port for service in exposing.values() for port in service["expose"]]
+        # Providers refuse a deployment without one ("zero global services").
+        assert {"global": True} in [to for port in ports for to in port["to"]]
+    required = {
+        secret for block in AGENT["deploy"].values() for secret in block["secrets"]["required"]
+    }
+    given = {line.partition("=")[0] for service in services.values() for line in service["env"]}
+    assert required
+    assert not given & required, "a secret does not stand in a file"
+
+
+def test_make_help_lists_every_target() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)[0].split()
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert {line.split()[1] for line in shown.stdout.splitlines()} == set(targets)
+    assert {"demo", "test", "up", "bench", "lint", "clean"} <= set(targets)
+
+
+def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    text = script.read_text(encoding="utf-8")
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert "set -euo pipefail" in text
+    assert subprocess.run(["bash", "-n", script], timeout=30).returncode == 0
+    assert [line for line in text.splitlines() if line.startswith("make ")] == [
+        "make test",
+        "make demo",
+    ]
