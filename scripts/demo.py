@@ -62,7 +62,7 @@ def main() -> int:
 
 def show(run: "Runner", library: Path) -> None:
     """Index, look, search, index again, stop."""
-    run("index", "README.md", "docs", "-c", "docs")
+    run("index", "README.md", "docs", "-c", "docs", "--include", "*.md")
     run("index", str(library), "-c", "python")
     run("collections")
     title("By meaning and by words")

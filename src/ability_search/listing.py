@@ -35,9 +35,7 @@ async def list_sources(
     collection = await catalogue.reload(found.name)
     if collection is None:
         raise NotFound("collection", name)
-    rows = await store.read(
-        *statements.list_sources(collection.type, after=after, limit=limit + 1)
-    )
+    rows = await store.read(*statements.list_sources(collection.type, after=after, limit=limit + 1))
     names = tuple(row["source"] for row in rows)
     more = len(names) > limit
     return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)

@@ -30,7 +30,7 @@ from ability_search.remote import (
 )
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
-from kadi import Connection, Identity
+from kadi import Connection, Identity, Tool
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,21 @@ async def open_worker(
 
     Raises:
         KadiError: if the broker cannot be reached or refuses the worker.
+    """
+    async with open_tools(settings, base=base, connect_timeout=connect_timeout) as tools:
+        connection, table = tools
+        await connection.serve(table)
+        log.info("serving on %s as %s", settings.broker.url, settings.agent.name)
+        yield connection
+
+
+@asynccontextmanager
+async def open_tools(
+    settings: Settings, *, base: Path, connect_timeout: float = 30.0
+) -> AsyncIterator[tuple[Connection, list[Tool]]]:
+    """Connect to the broker, with the eight tools at hand but not registered there.
+
+    Arguments and errors as for :func:`open_worker`.
     """
     connection = Connection(
         settings.broker.url.get_secret_value(),
@@ -68,13 +83,11 @@ async def open_worker(
             timeout=settings.database.timeout,
         )
         services = build_services(settings, store, embedder, base=base)
-        # Left in reverse: the connection first, so that calls in progress can still finish.
+        await stack.enter_async_context(connection)
+        # Both still need the connection, so they end before it.
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        await stack.enter_async_context(connection)
-        await connection.serve(search_tools(services))
-        log.info("serving on %s as %s", settings.broker.url, settings.agent.name)
-        yield connection
+        yield connection, search_tools(services)
 
 
 def build_services(settings: Settings, store: Store, embedder: Embedder, *, base: Path) -> Services:

@@ -128,4 +128,6 @@ def _wire(document: Document) -> dict[str, Any]:
         "title": document.title,
         "content": document.content,
         "metadata": dict(document.metadata),
+        "format": document.format,
+        "language": document.language,
     }

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ability_search.cli.parts import Part, new_connection
 from ability_search.configuration import Settings, complete_secrets
-from ability_search.remote import BrokerStore
-from ability_search.tools import search_tools
-from ability_search.worker import build_services, open_embedder, open_worker
+from ability_search.worker import open_tools, open_worker
 from kadi import Tool
 
 
@@ -36,16 +34,8 @@ async def open_search_tools(settings: Settings, *, wait: float) -> AsyncIterator
         KadiError: if the broker cannot be reached.
     """
     settings = await _completed(settings, wait)
-    connection = new_connection(settings, "stdio", (), wait)
-    database = settings.database
-    async with AsyncExitStack() as stack:
-        embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
-        store = BrokerStore(connection.invoke, database=database.name, timeout=database.timeout)
-        services = build_services(settings, store, embedder, base=Path.cwd())
-        await stack.enter_async_context(connection)
-        stack.push_async_callback(services.reindexing.close)
-        stack.push_async_callback(services.maintenance.close)
-        yield search_tools(services)
+    async with open_tools(settings, base=Path.cwd(), connect_timeout=wait) as (_, tools):
+        yield tools
 
 
 async def _completed(settings: Settings, wait: float) -> Settings:

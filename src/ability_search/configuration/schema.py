@@ -121,7 +121,9 @@ class Database(Group):
     grace_period: float = setting(
         10.0,
         about="Time that a replaced generation stays for queries under way.",
-        unit="seconds", ge=0, le=3600,
+        unit="seconds",
+        ge=0,
+        le=3600,
     )
     write_group_bytes: ByteSize = setting(
         ByteSize(4 * MIB),

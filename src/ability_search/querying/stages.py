@@ -101,9 +101,7 @@ def _hits(arms: Sequence[Arm], choice: FusionChoice | None, ranking: Ranking) ->
 
 
 def _semantic_arm(candidates: Sequence[Candidate], weight: float) -> Arm:
-    found = sorted(
-        (-item.cosine, item.chunk_id) for item in candidates if item.cosine is not None
-    )
+    found = sorted((-item.cosine, item.chunk_id) for item in candidates if item.cosine is not None)
     scores = normalized_cosine([-negated for negated, _ in found])
     return Arm("semantic", [chunk_id for _, chunk_id in found], scores, weight)
 

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 Mode = Literal["semantic", "keyword", "hybrid"]
+Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
 
 
@@ -109,6 +110,15 @@ class DocumentInput(Input):
         pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
         description="Kind of chunk: document, title, summary, keywords, propositions.",
     )
+    format: Format | None = Field(
+        None, description="Format of the content. Left out: by looking at it."
+    )
+    language: str | None = Field(
+        None,
+        max_length=64,
+        description="Programming language of a content in format code.",
+        examples=["python"],
+    )
     links: list[Link] = Field(
         default_factory=list, max_length=1000, description="Edges to other documents."
     )
@@ -146,7 +156,7 @@ class IndexFileInput(Input):
         description="File or directory on the worker's machine, inside an allowed root.",
         examples=["docs/"],
     )
-    format: Literal["markdown", "text", "code", "json", "html", "rst", "csv"] | None = Field(
+    format: Format | None = Field(
         None, description="Format of the files. Left out: by their names."
     )
     include: list[NonBlank] = Field(

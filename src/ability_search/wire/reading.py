@@ -42,6 +42,8 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             content=item.content,
             metadata=item.metadata,
             kind=item.kind,
+            format=item.format,
+            language=item.language,
             links=tuple(link.model_dump() for link in item.links),
         )
         for item in value.documents

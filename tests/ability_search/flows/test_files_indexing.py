@@ -148,7 +148,9 @@ async def test_a_sweep_removes_what_vanished_below_the_path_and_nothing_else(
     }  # fmt: skip
     await assert_consistent(network, "docs")
     (tmp_path / "d" / "b.md").unlink()
-    emptied = await network.call("search-index-file", collection="docs", path=".", sweep=True)
+    emptied = await network.call(
+        "search-index-file", collection="docs", path=".", include=["*.md"], sweep=True
+    )
     assert emptied["removed"] == 2
     assert await sources(network) == {"d.md", "d/typed-in.md", "https://d/b.md"}
 

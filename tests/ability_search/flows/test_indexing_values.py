@@ -176,7 +176,9 @@ async def test_metadata_too_large_for_one_message_is_spread_over_several(
 
 async def test_a_document_of_ten_megabytes_is_stored(network: Network) -> None:
     paragraph = "The quick brown fox jumps over the lazy dog and runs away again. " * 40
-    content = "\n\n".join(f"{n} {paragraph}" for n in range(10 * 1024 * 1024 // len(paragraph) - 9))
+    content = "\n\n".join(
+        f"{n} {paragraph}" for n in range(10 * 1024 * 1024 // (len(paragraph) + 9))
+    )
     documents = [document("big", content)]
     answer = await network.call(
         "search-index", collection="docs", documents=documents, maxTokens=4096

@@ -98,23 +98,3 @@ async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     # What it held is free again.
     network.model.gate = None
     await network.call("search-query", collection="docs", query="words")
-
-
-async def test_an_answer_that_does_not_fit_into_a_message_is_told(start: Start) -> None:
-    async with start(
-        SEARCH_MAX_MESSAGE_BYTES="65536",
-        SEARCH_MAX_BATCH_BYTES="60000",
-        SEARCH_MAX_DOCUMENT_BYTES="60000",
-    ) as network:
-        for n in range(4):
-            words = " ".join(f"word{n}x{i}" for i in range(2500))
-            await network.call(
-                "search-index", collection="docs", documents=[document(f"d{n}", words)]
-            )
-        answer = await network.refused(
-            "search-query", collection="docs", query="word1x1", limit=200
-        )
-        assert answer["code"] == "too_large"
-        assert "limit" in answer["hint"]
-        some = await network.call("search-query", collection="docs", query="word1x1", limit=2)
-        assert some["count"] == 2

@@ -43,7 +43,7 @@ async def only_the_live_generation_is_left(network: Network) -> None:
     collection = await record(network, "docs")
     async with asyncio.timeout(PATIENCE):
         while await types(network) != {collection.type, source_type(collection.type)}:
-            await asyncio.sleep(0)
+            pass
     assert [row["name"] for row in await rows(network, "SELECT name FROM Collection")] == ["docs"]
     statistics = await rows(network, "SELECT type FROM TermStatistics")
     assert {row["type"] for row in statistics} <= {collection.type}
@@ -215,8 +215,8 @@ async def test_a_cancelled_rebuild_leaves_nothing_behind(start: Start) -> None:
         )
         async with asyncio.timeout(PATIENCE):
             await reached.wait()
-        with pytest.raises(Exception, match=r"search-reindex|did not"):
-            await building
+        answer = await building
+        assert answer["code"] == "timeout", answer
         released.set()
         await only_the_live_generation_is_left(network)
         assert await record(network, "docs") == before

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, document, down
 
-from kadi import RemoteError
+from kadi import Connection, NotConnected, RemoteError
 
 pytestmark = pytest.mark.engine
 
@@ -277,27 +277,19 @@ async def test_a_timeout_of_a_job_is_announced_as_one(network: Network) -> None:
 
 
 async def test_cancelled(network: Network) -> None:
-    """Who cancels waits for no answer; the others hear of it."""
-    asked = asyncio.Event()
-
-    def note(_request: dict[str, Any]) -> None:
-        asked.set()
-
-    network.model.failure, network.model.gate = note, None
-    held = asyncio.Event()
-
-    async with network.client.subscribe("search.index.failed") as failures:
-        network.model.gate = held
-        call = {"collection": "docs", "documents": [document("a", "words")], "jobId": "j2"}
-        async with asyncio.timeout(20):
-            running = asyncio.create_task(network.client.invoke("search-index", call))
+    """Nobody waits for the answer of a cancelled call; the others hear of it."""
+    network.model.gate = asyncio.Event()
+    call = {"collection": "docs", "documents": [document("a", "words")], "jobId": "j2"}
+    async with network.client.subscribe("search.index.failed") as failures, asyncio.timeout(20):
+        async with Connection(network.url, name="leaves") as caller:
+            running = asyncio.create_task(caller.invoke("search-index", call))
             while not network.model.requests:
-                await network.call("search-collections")
-            running.cancel()
-            event = await anext(failures)
-    assert event.data["code"] == "cancelled"
-    assert event.data["jobId"] == "j2"
-    held.set()
+                await network.client.list_tools()
+        with pytest.raises(NotConnected):
+            await running
+        event = await anext(failures)
+    assert (event.data["code"], event.data["jobId"]) == ("cancelled", "j2")
+    network.model.gate.set()
 
 
 async def test_internal_errors_have_an_incident_and_leak_nothing(

@@ -1,0 +1,86 @@
+"""How many calls a call costs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.ability_search.flows.conftest import Network, document
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+async def warm(network: Network) -> Network:
+    """A collection that the worker knows, with its statistics."""
+    await network.call(
+        "search-index",
+        collection="docs",
+        documents=[document(f"d{n}", f"some words and number {n}") for n in range(20)],
+    )
+    await network.call("search-query", collection="docs", query="words")
+    await maintained(network)
+    return network
+
+
+async def maintained(network: Network) -> None:
+    """Wait for the last statement of maintenance."""
+    while not any("Staging" in call.get("command", "") for _, call in network.calls):
+        await network.call("search-collections")
+    network.calls.clear()
+
+
+@pytest.mark.parametrize(
+    ("mode", "hops"),
+    [
+        ("keyword", ["arcade-query", "arcade-query"]),
+        ("semantic", ["create-embedding", "arcade-query", "arcade-query"]),
+        ("hybrid", ["create-embedding", "arcade-query", "arcade-query"]),
+    ],
+)
+async def test_a_query(warm: Network, mode: str, hops: list[str]) -> None:
+    for options in ({}, {"filter": {"source": "d1"}, "explain": True, "highlights": True}):
+        await warm.call("search-query", collection="docs", query="words", mode=mode, **options)
+        assert warm.hops() == hops
+
+
+async def test_a_query_without_results_asks_for_no_rows(warm: Network) -> None:
+    await warm.call("search-query", collection="docs", query="unheardof", mode="keyword")
+    assert warm.hops() == ["arcade-query"]
+
+
+async def test_the_first_query_after_a_change_reads_what_changed(warm: Network) -> None:
+    await warm.call("search-index", collection="docs", documents=[document("new", "more words")])
+    await maintained(warm)
+    await warm.call("search-query", collection="docs", query="words", mode="keyword")
+    assert len(warm.hops()) <= 3
+    await warm.call("search-query", collection="docs", query="words", mode="keyword")
+    assert warm.hops() == ["arcade-query"] * 2
+
+
+async def test_neighbours(warm: Network) -> None:
+    await warm.call("search-similar", collection="docs", chunkId="docs:d1:0")
+    assert warm.hops() == ["arcade-query"] * 3
+
+
+async def test_indexing_what_is_unchanged(warm: Network) -> None:
+    documents = [document("d0", "some words and number 0")]
+    answer = await warm.call("search-index", collection="docs", documents=documents)
+    assert answer["unchanged"] == 1
+    assert warm.calls[0][0] == "arcade-query"
+    assert "create-embedding" not in [name for name, _ in warm.calls]
+
+
+async def test_several_collections_share_the_embedding(warm: Network) -> None:
+    await warm.call("search-index", collection="other", documents=[document("a", "words")])
+    await warm.call("search-query", collection=["docs", "other"], query="words")
+    await maintained(warm)
+    await warm.call("search-query", collection=["docs", "other"], query="words")
+    hops = warm.hops()
+    assert hops[0] == "create-embedding"
+    assert hops[1:] == ["arcade-query"] * 4
+
+
+async def test_the_lists(warm: Network) -> None:
+    await warm.call("search-collections")
+    assert warm.hops() == ["arcade-query"]
+    await warm.call("search-collection-info", collection="docs")
+    assert warm.hops() == ["arcade-query"] * 2
