@@ -24,15 +24,7 @@ from kadi.errors import (
     RemoteError,
 )
 from kadi.identity import Identity
-from kadi.messages import (
-    NULL,
-    Frame,
-    Raw,
-    decode_frame,
-    error_response,
-    request,
-    response,
-)
+from kadi.messages import NULL, Frame, Raw, decode_frame, error_response, request, response
 from kadi.params import (
     AbilityResponse,
     Authenticated,

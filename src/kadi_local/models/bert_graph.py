@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
-from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
+
+from kadi_local.models.runtime import QuantType, add_pre_process_metadata, quantize_dynamic
 
 Weights = Mapping[str, npt.NDArray[Any]]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 from tokenizers import Tokenizer
 
 from kadi_local.models.config import Pooling
 from kadi_local.models.errors import ModelSetupError
+from kadi_local.models.runtime import ort
 
 log = logging.getLogger(__name__)
 
