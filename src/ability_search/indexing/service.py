@@ -132,7 +132,10 @@ class Indexing:
             EmbeddingUnavailable: if the embedder gave out. What was reported as done is stored.
             DatabaseUnavailable: if the database did. What was reported as done is stored.
         """
-        collection = await self._catalogue.find(checked_name(name))
+        checked_name(name)
+        # Without the question for stored hashes nothing would tell that what is remembered is old.
+        known = self._catalogue.reload if options.force else self._catalogue.find
+        collection = await known(name)
         return await self.index_into(name, collection, documents, options, report)
 
     async def index_into(
@@ -156,6 +159,10 @@ class Indexing:
         writer = self._writer(record, collection, recipe, model)
         if collection is not None and not options.force:
             tasks = await self._changed(writer, tasks, result)
+            now = writer.collection
+            if now is None or now.type != collection.type:
+                # Another generation may be cut and embedded another way: begin again with it.
+                return await self.index_into(record, now, documents, options, report)
         await job.publish("indexing")
         if tasks:
             await self._pipeline(writer, job, recipe, model).run(tasks)

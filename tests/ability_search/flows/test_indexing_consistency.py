@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,35 +148,29 @@ async def test_concurrent_calls_of_two_workers_on_the_same_sources_leave_each_on
         assert len(turns) == 1
 
 
-async def test_a_reader_sees_the_old_or_the_new_chunks_of_a_source_never_a_mix(
-    network: Network,
-) -> None:
-    def version(number: int) -> list[dict[str, Any]]:
-        size = 3 + number % 3
-        text = "\n\n".join(
-            f"needle version{number} part{part} " + "stuff " * 9 for part in range(size)
-        )
-        return [document("s", text) | {"title": f"v{number}"}]
+def version(number: int) -> list[dict[str, Any]]:
+    """A source of three to five chunks that all name their version."""
+    size = 3 + number % 3
+    text = "\n\n".join(f"needle version{number} part{n} " + "stuff " * 9 for n in range(size))
+    return [document("s", text) | {"title": f"v{number}"}]
 
-    await network.call("search-index", collection="docs", documents=version(0), maxTokens=16)
+
+async def read_while_replacing(network: Network, read: Callable[[], Awaitable[list[Any]]]) -> None:
+    """Replace one source thirty times; each reading must be all of one version."""
     finished = asyncio.Event()
     seen: set[str] = set()
 
-    async def read() -> None:
+    async def keep_reading() -> None:
         while not finished.is_set():
-            found = await network.call(
-                "search-query", collection="docs", query="needle", mode="keyword", limit=100
-            )
-            hits = found["results"]
-            assert hits
-            titles = {hit["title"] for hit in hits}
-            assert len(titles) == 1, titles
-            needles = [hit for hit in hits if "needle" in hit["content"]]
-            number = int(titles.pop()[1:])
-            assert len(needles) == 3 + number % 3
-            seen.add(f"v{number}")
+            found = await read()
+            titles = {row["title"] for row in found}
+            assert len(titles) == 1, (titles, len(found))
+            number = int(next(iter(titles))[1:])
+            assert sum("needle" in row["content"] for row in found) == 3 + number % 3
+            seen.update(titles)
 
-    reader = asyncio.create_task(read())
+    await network.call("search-index", collection="docs", documents=version(0), maxTokens=16)
+    reader = asyncio.create_task(keep_reading())
     try:
         for number in range(1, 31):
             await network.call(
@@ -189,6 +184,28 @@ async def test_a_reader_sees_the_old_or_the_new_chunks_of_a_source_never_a_mix(
             await reader
     assert len(seen) > 3
     await assert_consistent(network, "docs")
+
+
+async def test_a_replacement_is_atomic_for_statements_that_read(network: Network) -> None:
+    async def read() -> list[Any]:
+        (each,) = await rows(network, "SELECT type FROM Collection WHERE name = 'docs'")
+        return await rows(network, f"SELECT title, content FROM `{each['type']}`")
+
+    await read_while_replacing(network, read)
+
+
+@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
+async def test_a_query_finds_the_old_or_the_new_chunks_of_a_source_never_a_mix(
+    network: Network, mode: str
+) -> None:
+    async def read() -> list[Any]:
+        found = await network.call(
+            "search-query", collection="docs", query="needle", mode=mode, limit=100
+        )
+        hits: list[Any] = found["results"]
+        return hits
+
+    await read_while_replacing(network, read)
 
 
 def tool_of(network: Network, name: str) -> Handler:

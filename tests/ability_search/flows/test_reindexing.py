@@ -109,13 +109,13 @@ async def test_another_language_analyzes_anew(start: Start, tmp_path: Path) -> N
         await services.reindexing.close()
         assert after.language == "german"
         await assert_consistent(network, "docs")
-        found = await network.call("search-query", collection="docs", query="Haus", mode="keyword")
-        assert found["count"] == 0  # the worker has not heard of the change yet, or finds it
         kept = await network.call(
             "search-index", collection="docs", documents=[document("b", "Hausboote")]
         )
         assert kept["added"] == 1
         assert (await record(network, "docs")).language == "german"
+        found = await network.call("search-query", collection="docs", query="Haus", mode="keyword")
+        assert [hit["source"] for hit in found["results"]] == ["a"]
 
 
 async def _unheard(_progress: Progress) -> None:
@@ -290,3 +290,43 @@ async def test_the_old_generation_stays_for_its_grace_period(
     assert before.type in await types(network)
     await patient.close()
     await only_the_live_generation_is_left(network)
+
+
+async def test_a_worker_that_has_not_heard_of_another_model_does_not_mix_the_two(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(**NO_GRACE) as network:
+        network.model.models = {"other-64": 64}
+        await fill(network, 3)
+        await network.call("search-query", collection="docs", query="cat1 house", mode="semantic")
+        services = services_of(network, tmp_path)
+        await services.reindexing.reindex("docs", IndexOptions(model="other-64"), _unheard)
+        await services.reindexing.close()
+        asked: list[str] = []
+        network.model.failure = lambda request: asked.append(request["model"])
+        found = await network.call(
+            "search-query", collection="docs", query="cat1 house", mode="semantic"
+        )
+        assert found["model"] == "other-64"
+        assert asked[-1] == "other-64"
+
+
+async def test_a_worker_that_has_not_heard_of_a_rebuild_cuts_texts_the_new_way(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(**NO_GRACE) as network:
+        documents = await fill(network, 4)
+        services = services_of(network, tmp_path)
+        await services.reindexing.reindex("docs", IndexOptions(max_tokens=24), _unheard)
+        await services.reindexing.close()
+        again = await network.call("search-index", collection="docs", documents=documents)
+        assert again["unchanged"] == 4
+        await services.reindexing.reindex("docs", IndexOptions(max_tokens=32), _unheard)
+        await services.reindexing.close()
+        forced = await network.call(
+            "search-index", collection="docs", documents=documents, force=True
+        )
+        assert forced["updated"] == 4
+        after = await assert_consistent(network, "docs")
+        assert after.tokens_max is not None
+        assert 24 < after.tokens_max <= 32

@@ -70,19 +70,15 @@ async def library(network: Network) -> AsyncIterator[Network]:
     assert (info["chunks"], info["sources"]) == (2, ["a", "b"])
 
 
-texts = pytest.mark.parametrize("text", STRINGS.values(), ids=STRINGS)
-
-
-@texts
-async def test_as_a_query(library: Network, text: str) -> None:
-    for mode in ("semantic", "keyword", "hybrid"):
-        answer = await library.call(
-            "search-query", collection="docs", query=text, mode=mode, highlights=True
-        )
-        assert answer["query"] == text
-        assert "degraded" not in answer
-        if mode != "keyword":
-            assert answer["count"] == 2
+async def test_as_a_query(library: Network) -> None:
+    for name, text in STRINGS.items():
+        for mode in ("semantic", "keyword", "hybrid"):
+            answer = await library.call(
+                "search-query", collection="docs", query=text, mode=mode, highlights=True
+            )
+            assert answer["query"] == text, name
+            assert "degraded" not in answer, name
+            assert mode == "keyword" or answer["count"] == 2, name
 
 
 @pytest.mark.parametrize("text", ["C++", "foo:bar", "ERR_4012", "err_4012", "检索", "全文"])
@@ -91,87 +87,103 @@ async def test_words_of_every_kind_are_found(library: Network, text: str) -> Non
     assert [hit["source"] for hit in answer["results"]] == ["b"]
 
 
-@texts
-async def test_as_a_name(library: Network, text: str) -> None:
-    """Of a collection, a source, a chunk: refused, or nothing is found."""
-    answer = await library.client.invoke(
-        "search-query", {"collection": text, "query": "words"}, timeout=30
-    )
-    if text == "*":
-        assert answer["count"] == 2
-    elif text == "AND":
-        assert answer["code"] == "not_found"
-    else:
-        assert answer["code"] == "invalid_input"
-    answer = await library.refused("search-similar", collection="docs", chunkId=text)
-    assert answer["code"] in ("not_found", "invalid_input")
-    answer = await library.client.invoke(
-        "search-delete", {"collection": "docs", "source": text}, timeout=30
-    )
-    assert answer.get("deleted") == 0 or answer["code"] in ("not_found", "invalid_input")
+async def test_as_the_name_of_a_collection(library: Network) -> None:
+    for name, text in STRINGS.items():
+        if text == "*":
+            continue
+        for tool, further in (
+            ("search-query", {"query": "words"}),
+            ("search-index", {"documents": []}),
+            ("search-delete", {}),
+            ("search-collection-info", {}),
+        ):
+            answer = await library.refused(tool, collection=text, **further)
+            expected = "not_found" if text == "AND" and tool != "search-index" else "invalid_input"
+            assert answer["code"] == expected, name
 
 
-@texts
-async def test_as_a_value_and_a_key_of_a_filter(library: Network, text: str) -> None:
-    for condition in (
-        {"source": text},
-        {"title": {"$contains": text}},
-        {"metadata.key": {"$in": [text]}},
-        {"metadata.key": {"$gt": text}},
-        {"source": {"$like": text}},
-        {f"metadata.{text}": {"$exists": True}},
-        {"metadata." + text.replace("\\", "\\\\").replace(".", "\\."): "x"},
-        {text: "x"},
-    ):
-        await assert_nothing_or_refused(library, filter=condition)
+async def test_as_a_chunk_or_a_source(library: Network) -> None:
+    for name, text in STRINGS.items():
+        answer = await library.refused("search-similar", collection="docs", chunkId=text)
+        assert answer["code"] in ("not_found", "invalid_input"), name
+        answer = await library.client.invoke(
+            "search-delete", {"collection": "docs", "source": text}, timeout=30
+        )
+        refused = answer.get("code") in ("not_found", "invalid_input")
+        assert refused or answer["deleted"] == 0, name
 
 
-@texts
-async def test_as_a_glob(library: Network, text: str) -> None:
-    if text in ("*", "?"):
-        return
-    await assert_nothing_or_refused(library, sources=[text])
-    answer = await library.client.invoke(
-        "search-query",
-        {"collection": "docs", "query": "words", "excludeSources": [text]},
-        timeout=30,
-    )
-    assert answer.get("count") == 2 or answer["code"] == "invalid_input"
+async def test_as_a_value_and_a_key_of_a_filter(library: Network) -> None:
+    for name, text in STRINGS.items():
+        for condition in (
+            {"source": text},
+            {"title": {"$contains": text}},
+            {"metadata.key": {"$in": [text]}},
+            {"metadata.key": {"$gt": text}},
+            {"source": {"$like": text}},
+            {f"metadata.{text}": {"$exists": True}},
+            {"metadata." + text.replace("\\", "\\\\").replace(".", "\\."): "x"},
+            {text: "x"},
+        ):
+            await assert_nothing_or_refused(library, name, filter=condition)
 
 
-async def assert_nothing_or_refused(network: Network, **options: Any) -> None:
+async def test_as_a_glob(library: Network) -> None:
+    for name, text in STRINGS.items():
+        if text in ("*", "?"):
+            continue
+        await assert_nothing_or_refused(library, name, sources=[text])
+        answer = await library.client.invoke(
+            "search-query",
+            {"collection": "docs", "query": "words", "mode": "semantic", "excludeSources": [text]},
+            timeout=30,
+        )
+        assert answer.get("count") == 2 or answer["code"] == "invalid_input", name
+
+
+async def assert_nothing_or_refused(network: Network, name: str, **options: Any) -> None:
     answer = await network.client.invoke(
         "search-query", {"collection": "docs", "query": "words", **options}, timeout=30
     )
-    assert answer.get("count") == 0 or answer.get("code") == "invalid_input", answer
+    assert answer.get("count") == 0 or answer.get("code") == "invalid_input", name
 
 
-@texts
-async def test_as_a_source_with_metadata(network: Network, text: str) -> None:
+async def test_as_a_source_with_metadata(network: Network) -> None:
     """What may be stored comes back as it was."""
-    item = document(text, "some words", metadata={"text": text, text[:200]: "key"})
-    answer = await network.client.invoke(
-        "search-index", {"collection": "docs", "documents": [item]}, timeout=30
-    )
-    if answer.get("success") is False:
-        assert answer["code"] == "invalid_input"
-        return
-    if answer["failed"]:
-        assert answer["failed"][0]["code"] == "invalid_input"
-        return
-    (hit,) = (await network.call("search-query", collection="docs", query="words"))["results"]
-    assert hit["source"] == text
-    assert hit["metadata"] == item["metadata"]
-    (same,) = (
-        await network.call(
-            "search-query", collection="docs", query="words", filter={"metadata.text": text}
+    stored = []
+    for name, text in STRINGS.items():
+        item = document(text, "some words", metadata={"text": text, text[:200]: "key"})
+        answer = await network.client.invoke(
+            "search-index", {"collection": "docs", "documents": [item]}, timeout=30
         )
-    )["results"]
-    assert same["chunkId"] == hit["chunkId"] == f"docs:{text}:0"
+        if answer.get("success") is False:
+            assert answer["code"] == "invalid_input", name
+        elif answer["failed"]:
+            assert answer["failed"][0]["code"] == "invalid_input", name
+        else:
+            stored.append(item)
+            await assert_comes_back(network, item)
+    assert len(stored) > len(STRINGS) / 2
+    found = await network.call("search-query", collection="docs", query="words", limit=100)
+    assert {hit["source"] for hit in found["results"]} == {item["source"] for item in stored}
+    for item in stored:
+        answer = await network.call("search-delete", collection="docs", source=item["source"])
+        assert answer["deleted"] == 1
+    assert (await network.call("search-collection-info", collection="docs"))["chunks"] == 0
+
+
+async def assert_comes_back(network: Network, item: dict[str, Any]) -> None:
+    by_metadata = {"metadata.text": item["source"]}
+    for condition in (by_metadata, {"source": item["source"]}):
+        answer = await network.call(
+            "search-query", collection="docs", query="words", filter=condition
+        )
+        (hit,) = answer["results"]
+        assert hit["source"] == item["source"]
+        assert hit["metadata"] == item["metadata"]
+        assert hit["chunkId"] == f"docs:{item['source']}:0"
     similar = await network.call("search-similar", collection="docs", chunkId=hit["chunkId"])
-    assert similar["sourceChunk"]["source"] == text
-    deleted = await network.call("search-delete", collection="docs", source=text)
-    assert deleted["deleted"] == 1
+    assert similar["sourceChunk"]["source"] == item["source"]
 
 
 async def test_half_a_surrogate_pair_is_no_json(library: Network) -> None:

@@ -1,0 +1,121 @@
+"""From the rows of both arms to candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ability_search.catalogue import Catalogue, Collection, to_record
+from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
+from ability_search.querying.candidates import Plan, find_candidates, pooled
+from ability_search.ranking.bm25 import QueryTerms
+
+DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 2, "english", 10.0, "auto", 500, 0)
+
+
+def row(name: str, **scores: float) -> dict[str, Any]:
+    return {"rid": f"#{name}", "chunkId": name, **scores}
+
+
+def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
+    return Plan(
+        vector=[1.0, 0.0] if vector else None,
+        terms=QueryTerms((1,), (1.0,), 1.0) if terms else None,
+        depths=(10,),
+        beam=10,
+        scan_below=scan_below,
+        predicate=None,
+    )
+
+
+class Fake:
+    """A store that refuses scripts which contain one of some texts."""
+
+    def __init__(self, *refused: str, record: Collection | None = DOCS) -> None:
+        self.refused = refused
+        self.record = record
+        self.scripts: list[str] = []
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.scripts.append(script)
+        if any(text in script for text in self.refused):
+            raise StatementRefused("other", "no")
+        records = [to_record(self.record)] if self.record else []
+        if "LET" not in script:
+            return records
+        return {
+            "collection": records,
+            "semantic": [row("a", cosine=0.9)] if "vector" in params else None,
+            "keyword": [row("b", bm25=3.0)] if "ids" in params else None,
+        }
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        raise AssertionError("searching writes nothing")
+
+
+async def find(store: Fake, wanted: Plan) -> Any:
+    return await find_candidates(store, Catalogue(store), DOCS, wanted)
+
+
+def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:
+    semantic = [row("b", cosine=0.5), row("a", cosine=0.9), row("c", cosine=0.5)]
+    keyword = [row("d", bm25=1.0, cosine=0.1), row("b", bm25=4.0, cosine=0.5)]
+    found = {item.chunk_id: item for item in pooled(semantic, keyword)}
+    assert list(found) == ["a", "b", "c", "d"]
+    assert found["a"].ranks == {"semantic": 1}
+    assert found["b"].ranks == {"semantic": 2, "keyword": 1}
+    assert (found["b"].cosine, found["b"].bm25) == (0.5, 4.0)
+    assert found["c"].ranks == {"semantic": 3}
+    assert found["d"].ranks == {"keyword": 2}
+    assert found["d"].cosine == 0.1
+
+
+def test_no_rows_give_no_candidates() -> None:
+    assert pooled([], []) == []
+
+
+async def test_both_arms_take_one_statement() -> None:
+    store = Fake()
+    pool = await find(store, plan())
+    assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
+    assert pool.failed == {}
+    assert len(store.scripts) == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "lost", "kept"),
+    [("sparseNeighbors", "keyword", "a"), ("vectorCosineSimilarity", "semantic", "b")],
+)
+async def test_an_arm_that_is_refused_leaves_the_other(refused: str, lost: str, kept: str) -> None:
+    pool = await find(Fake(refused), plan())
+    assert [item.chunk_id for item in pool.candidates] == [kept]
+    assert list(pool.failed) == [lost]
+
+
+async def test_if_both_arms_are_refused_so_is_the_search() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await find(Fake("SELECT"), plan())
+
+
+async def test_a_single_arm_is_not_tried_twice() -> None:
+    store = Fake("sparseNeighbors")
+    with pytest.raises(StatementRefused):
+        await find(store, plan(vector=False))
+    assert ["sparseNeighbors" in script for script in store.scripts].count(True) == 1
+
+
+async def test_a_collection_that_is_gone_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        await find(Fake(record=None), plan())
+
+
+def test_the_graph_is_asked_only_where_there_is_one_and_it_pays() -> None:
+    def exact(chunks: int, graph: bool) -> bool:
+        return plan().exact(replace(DOCS, chunks=chunks, graph=graph))
+
+    assert exact(1000, graph=False)
+    assert exact(99, graph=True)
+    assert not exact(100, graph=True)

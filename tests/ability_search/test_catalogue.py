@@ -1,0 +1,143 @@
+"""What a worker remembers of collections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ability_search.catalogue import (
+    Catalogue,
+    Collection,
+    checked_name,
+    from_record,
+    new_type,
+    to_record,
+)
+from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
+
+DOCS = Collection(
+    name="docs",
+    type="Chunk_docs_1",
+    generation=1,
+    model="m",
+    dimensions=4,
+    language="english",
+    average_length=50.0,
+    chunk_strategy="auto",
+    chunk_size=500,
+    chunk_overlap=50,
+    revision=3,
+)
+
+
+class Records:
+    """A store that knows nothing but records of collections."""
+
+    def __init__(self, *collections: Collection) -> None:
+        self.collections = {each.name: each for each in collections}
+        self.reads = 0
+        self.failure: Exception | None = None
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.reads += 1
+        if self.failure is not None:
+            raise self.failure
+        found = self.collections.values()
+        return [to_record(each) for each in found if params.get("name", each.name) == each.name]
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        return []
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    full = replace(DOCS, tokens_min=1, tokens_max=9, graph=True, created_at=1, updated_at=2)
+    assert from_record(to_record(full)) == full
+    assert from_record(to_record(DOCS)) == DOCS
+
+
+def test_a_record_that_is_being_built_has_the_public_name_of_its_collection() -> None:
+    assert replace(DOCS, name="docs@1f").public_name == "docs"
+
+
+def test_no_two_generations_share_a_type() -> None:
+    assert len({new_type(name) for name in ("a.b", "a_b", "a.b", "A.b") for _ in range(50)}) == 200
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a" * 65, "ä", "a/b", "a\n", "docs@1"])
+def test_names_outside_the_alphabet_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="collection"):
+        checked_name(name)
+
+
+async def test_a_known_collection_is_not_asked_for_again() -> None:
+    store = Records(DOCS)
+    catalogue = Catalogue(store)
+    assert await catalogue.find("docs") == await catalogue.find("docs") == DOCS
+    assert store.reads == 1
+
+
+async def test_a_missing_collection_is_not_found_with_the_nearest_names() -> None:
+    catalogue = Catalogue(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
+    with pytest.raises(NotFound) as caught:
+        await catalogue.get("docgs")
+    assert set(caught.value.nearest) == {"docs", "dogs"}
+
+
+async def test_generations_being_built_are_not_listed() -> None:
+    catalogue = Catalogue(Records(DOCS, replace(DOCS, name="docs@1f")))
+    assert await catalogue.all() == [DOCS]
+
+
+@pytest.mark.parametrize("reason", ["missing_database", "missing_type"])
+async def test_without_a_database_there_are_no_collections(reason: str) -> None:
+    store = Records()
+    store.failure = StatementRefused(reason, "")
+    assert await Catalogue(store).all() == []
+    assert await Catalogue(store).find("docs") is None
+
+
+async def test_a_database_that_does_not_answer_is_no_empty_list() -> None:
+    store = Records()
+    store.failure = DatabaseUnavailable("gone")
+    with pytest.raises(DatabaseUnavailable):
+        await Catalogue(store).all()
+
+
+async def test_an_answer_that_was_overtaken_does_not_undo_what_is_known() -> None:
+    catalogue = Catalogue(Records())
+    newer = replace(DOCS, revision=5)
+    catalogue.learn("docs", [to_record(newer)])
+    assert catalogue.learn("docs", [to_record(DOCS)]) == newer
+    moved = replace(DOCS, type="Chunk_docs_2", revision=1)
+    assert catalogue.learn("docs", [to_record(moved)]) == moved
+    assert catalogue.learn("docs", []) is None
+
+
+async def test_a_question_follows_the_collection_to_its_new_generation() -> None:
+    moved = replace(DOCS, type="Chunk_docs_2", generation=2)
+    asked: list[str] = []
+
+    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], str]:
+        asked.append(current.type)
+        return [to_record(moved)], f"answer of {current.type}"
+
+    found = await Catalogue(Records(moved)).consult(DOCS, ask)
+    assert found == (moved, "answer of Chunk_docs_2")
+    assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
+
+
+async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_one() -> None:
+    moved = replace(DOCS, type="Chunk_docs_2", generation=2)
+
+    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], str]:
+        if current.type == DOCS.type:
+            raise StatementRefused("other", "no buckets associated")
+        return [to_record(moved)], "answer"
+
+    assert await Catalogue(Records(moved)).consult(DOCS, ask) == (moved, "answer")
+    assert await Catalogue(Records()).consult(DOCS, ask) is None
+    with pytest.raises(StatementRefused, match="refused"):
+        await Catalogue(Records(DOCS)).consult(DOCS, ask)

@@ -1,0 +1,83 @@
+"""When maintenance runs, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.catalogue import Catalogue
+from ability_search.errors import DatabaseUnavailable
+from ability_search.indexing.maintenance import Maintenance
+from ability_search.vocabulary import Vocabulary
+
+PATIENCE = 10.0
+
+
+class Held:
+    """A store without collections that answers when it is allowed to."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.reached = asyncio.Event()
+        self.allowed = asyncio.Event()
+        self.failure: Exception | None = None
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.reads += 1
+        self.reached.set()
+        await self.allowed.wait()
+        if self.failure is not None:
+            raise self.failure
+        return []
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        return []
+
+
+def maintenance_of(store: Held) -> Maintenance:
+    return Maintenance(
+        store,
+        Catalogue(store),
+        Vocabulary(store),
+        scan_below=1000,
+        k1=1.2,
+        b=0.75,
+        now=lambda: 0,
+    )
+
+
+async def test_what_is_asked_for_while_it_runs_is_done_once_more_afterwards() -> None:
+    store = Held()
+    maintenance = maintenance_of(store)
+    maintenance.schedule("docs")
+    async with asyncio.timeout(PATIENCE):
+        await store.reached.wait()
+        for _ in range(5):
+            maintenance.schedule("docs")
+        store.allowed.set()
+        await maintenance.settled()
+    assert store.reads == 2
+
+
+async def test_a_failure_is_put_off_and_the_next_time_works() -> None:
+    store = Held()
+    store.allowed.set()
+    store.failure = DatabaseUnavailable("gone")
+    maintenance = maintenance_of(store)
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(2):
+            maintenance.schedule("docs")
+            await maintenance.settled()
+            store.failure = None
+    assert store.reads == 2
+
+
+async def test_closing_stops_what_is_running() -> None:
+    store = Held()
+    maintenance = maintenance_of(store)
+    maintenance.schedule("docs")
+    async with asyncio.timeout(PATIENCE):
+        await store.reached.wait()
+        await maintenance.close()
+        await maintenance.settled()

@@ -1,0 +1,165 @@
+"""The indexing pipeline over stages that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from ability_search.documents import Document, Passage, Vector
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    SearchError,
+    TextsRefused,
+)
+from ability_search.indexing.pipeline import Pipeline, Task
+from ability_search.indexing.preparing import Prepared
+
+PATIENCE = 10.0
+
+
+@dataclass
+class Stages:
+    """Stages that keep count; documents are cut at spaces."""
+
+    embedded: list[list[str]] = field(default_factory=list)
+    groups: list[list[str]] = field(default_factory=list)
+    failed: dict[str, SearchError] = field(default_factory=dict)
+    embedding: int = 0
+    most_embedding: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
+    refuse: Callable[[list[str]], None] = lambda _texts: None
+
+    def prepare(self, task: Task) -> Prepared:
+        words = task.document.content.split()
+        if "uncut" in words:
+            raise InvalidInput("content", "cannot be cut")
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        return Prepared(
+            document=task.document,
+            content_hash=task.content_hash,
+            passages=[Passage(word, 0, len(word), 1, 1, 1) for word in words],
+            title_terms=[],
+            terms=[[word] for word in words],
+            texts=words,
+            vectors=[None] * len(words),
+            missing=len(words),
+        )
+
+    async def embed(self, texts: list[str]) -> Vector:
+        self.embedding += 1
+        self.most_embedding = max(self.most_embedding, self.embedding)
+        await asyncio.sleep(0)
+        self.embedding -= 1
+        self.refuse(texts)
+        self.embedded.append(texts)
+        return np.array([[len(text), sum(map(ord, text))] for text in texts], dtype=np.float32)
+
+    async def write(self, group: list[Prepared]) -> None:
+        for item in group:
+            for text, vector in zip(item.texts, item.vectors, strict=True):
+                assert vector is not None
+                assert vector.tolist() == [len(text), sum(map(ord, text))]
+        self.in_flight -= len(group)
+        self.groups.append([item.document.source for item in group])
+
+    def fail(self, document: Document, error: SearchError) -> None:
+        self.failed[document.source] = error
+
+    async def run(self, *texts: str, group_chunks: int = 10, group_bytes: int = 10**9) -> None:
+        pipeline = Pipeline(
+            prepare=self.prepare,
+            embed=self.embed,
+            write=self.write,
+            fail=self.fail,
+            size=lambda prepared: 100 * len(prepared.passages),
+            batch_texts=4,
+            embedders=2,
+            group_chunks=group_chunks,
+            group_bytes=group_bytes,
+        )
+        tasks = [Task(Document(f"d{n}", "", text), str(n)) for n, text in enumerate(texts)]
+        async with asyncio.timeout(PATIENCE):
+            await pipeline.run(tasks)
+
+    @property
+    def stored(self) -> list[str]:
+        return sorted(source for group in self.groups for source in group)
+
+
+async def test_every_document_is_stored_with_its_own_vectors() -> None:
+    stages = Stages()
+    await stages.run(*(f"a{n} b{n} c{n}" for n in range(30)))
+    assert len(stages.stored) == 30
+    assert {len(batch) for batch in stages.embedded[:-1]} == {4}
+    assert stages.most_embedding == 2
+
+
+async def test_groups_are_closed_by_chunks_and_by_bytes() -> None:
+    stages = Stages()
+    await stages.run(*["a b c"] * 20, group_chunks=6)
+    assert max(map(len, stages.groups)) == 2
+    by_bytes = Stages()
+    await by_bytes.run(*["a b c"] * 20, group_bytes=300)
+    assert {len(group) for group in by_bytes.groups} == {1}
+
+
+async def test_what_is_under_way_is_bounded_whatever_the_number_of_documents() -> None:
+    stages = Stages()
+    await stages.run(*(f"word{n}" for n in range(400)), group_chunks=4)
+    assert len(stages.stored) == 400
+    assert stages.most_in_flight < 60
+
+
+async def test_a_document_that_cannot_be_prepared_fails_alone() -> None:
+    stages = Stages()
+    await stages.run("a", "uncut", "b")
+    assert (stages.stored, list(stages.failed)) == (["d0", "d2"], ["d1"])
+
+
+async def test_a_document_with_a_refused_text_fails_alone_though_others_share_its_batch() -> None:
+    def refuse(texts: list[str]) -> None:
+        if "poison" in texts:
+            raise TextsRefused("no")
+
+    stages = Stages(refuse=refuse)
+    await stages.run("a b", "c poison d e f g", "h", "i j")
+    assert stages.stored == ["d0", "d2", "d3"]
+    assert isinstance(stages.failed["d1"], TextsRefused)
+
+
+async def test_an_embedder_that_gives_out_ends_the_run_after_storing_what_was_complete() -> None:
+    def refuse(_texts: list[str]) -> None:
+        if len(stages.embedded) >= 3:
+            raise EmbeddingUnavailable("down")
+
+    stages = Stages(refuse=refuse)
+    with pytest.raises(EmbeddingUnavailable, match="down"):
+        await stages.run(*(f"a{n} b{n}" for n in range(40)))
+    assert len(stages.embedded) == 3
+    assert len(stages.stored) == 6
+
+
+async def test_a_database_that_gives_out_ends_the_run_at_once() -> None:
+    stages = Stages()
+
+    async def broken(_group: list[Prepared]) -> None:
+        raise DatabaseUnavailable("gone")
+
+    stages.write = broken  # type: ignore[method-assign]
+    with pytest.raises(DatabaseUnavailable, match="gone"):
+        await stages.run(*(f"a{n}" for n in range(500)), group_chunks=2)
+    assert len(stages.embedded) < 50
+
+
+async def test_no_documents_do_nothing() -> None:
+    stages = Stages()
+    await stages.run()
+    assert (stages.embedded, stages.groups) == ([], [])

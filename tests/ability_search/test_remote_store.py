@@ -1,0 +1,287 @@
+"""BrokerStore: answers and refusals, as the engine and as foreign abilities word them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ability_search import statements
+from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
+from ability_search.remote import BrokerStore
+from ability_search.remote.store import refusal
+from kadi import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool
+from kadi.errors import FrameTooLarge
+from kadi_local.broker import serve_broker
+from kadi_local.database.embedded import EmbeddedDatabases
+from kadi_local.database.tools import database_tools
+
+MAP = "LET c = SELECT 1 AS n; RETURN {'c': $c};"
+
+
+class Ability:
+    """Answers calls from a list; what is an exception is raised."""
+
+    def __init__(self, *outcomes: Any) -> None:
+        self.outcomes = list(outcomes)
+        self.calls: list[tuple[str, Mapping[str, Any], float]] = []
+
+    async def __call__(
+        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+    ) -> Any:
+        self.calls.append((tool, tool_input, timeout))
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def store(ability: Ability, *, timeout: float = 5.0) -> BrokerStore:
+    return BrokerStore(ability, database="d", timeout=timeout)
+
+
+def rows(*result: Any) -> dict[str, Any]:
+    return {"success": True, "result": list(result), "count": len(result)}
+
+
+def refused(text: str) -> dict[str, Any]:
+    return {"success": False, "error": text}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (rows({"c": [{"n": 1}]}), {"c": [{"n": 1}]}),
+        (rows({"value": {"c": [{"n": 1}]}}), {"c": [{"n": 1}]}),
+    ],
+    ids=["plain", "wrapped"],
+)
+async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
+    ability = Ability(answer)
+    assert await store(ability).read(MAP, {"a": 1}) == expected
+    assert ability.calls == [
+        (
+            "arcade-query",
+            {"database": "d", "query": MAP, "language": "sqlscript", "params": {"a": 1}},
+            pytest.approx(5.0, abs=0.5),
+        )
+    ]
+
+
+async def test_rows_stay_rows() -> None:
+    for result in ([], [{"n": 1}], [{"n": 1}, {"n": 2}]):
+        assert await store(Ability(rows(*result))).read("SELECT n FROM x", {}) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "no database named 'd': create it with arcade-db-create,"
+            " arcade-db-list names the existing ones",
+            "missing_database",
+        ),
+        ("Database 'd' is not available: create it with arcade-db-create", "missing_database"),
+        ("Database 'd' does not exist", "missing_database"),
+        ("Database 'd' is not available on this node", "other"),
+        ("SchemaException: Type with name 'Collection' was not found", "missing_type"),
+        ("CommandExecutionException: Supertype 'Source' not found", "missing_type"),
+        (
+            "DuplicatedKeyException: Duplicated key [docs:type x was not found:0] found on index"
+            " 'Chunk_x[chunkId]' already assigned to record #1:0",
+            "duplicate",
+        ),
+        ("Found duplicate key no database named", "duplicate"),
+        (
+            "lost against concurrent writes every time, nothing was written:"
+            " ConcurrentModificationException: Concurrent modification on page 3",
+            "conflict",
+        ),
+        ("LockTimeoutException: Timeout on locking", "conflict"),
+        ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
+        ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
+        ("no answer within 30 s: the statement was stopped", "other"),
+    ],
+)
+def test_refusals_are_told_apart(text: str, reason: str) -> None:
+    error = refusal(text)
+    assert error.reason == reason
+    assert error.detail == text
+    assert text not in str(error)
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Ability]:
+    """The tools of the real database ability, without a network."""
+
+    class Local(Ability):
+        async def __call__(
+            self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+        ) -> Any:
+            self.calls.append((tool, tool_input, timeout))
+            answer = await tools[tool].handler(dict(tool_input), _Unhurried())
+            if "result" in answer:
+                return {**answer, "result": _decoded(answer["result"])}
+            return answer
+
+    async with EmbeddedDatabases(tmp_path) as databases:
+        tools = {tool.name: tool for tool in database_tools(databases)}
+        yield Local()
+
+
+class _Unhurried:
+    request_id = "r"
+    remaining = None
+
+    async def publish(self, channel: str, data: Any) -> None:
+        raise AssertionError("nothing is published here")
+
+
+def _decoded(raw: Any) -> Any:
+    from kadi.messages import decode
+
+    return decode(raw)
+
+
+async def reason(reading: Any) -> str:
+    with pytest.raises(StatementRefused) as raised:
+        await reading
+    return raised.value.reason
+
+
+@pytest.mark.engine
+async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> None:
+    database = store(engine, timeout=30)
+    kind = "Chunk_x_1"
+    assert await reason(database.read(*statements.collections())) == "missing_database"
+    assert await reason(database.write(*statements.insert_collection({"name": "a"}))) == (
+        "missing_type"
+    )
+    assert [tool for tool, *_ in engine.calls][1:] == [
+        *("arcade-command", "arcade-db-create", "arcade-command")
+    ]
+    assert await reason(database.read(*statements.collections())) == "missing_type"
+    generation = statements.create_generation(kind, dimensions=8)
+    assert await reason(database.write(*generation)) == "missing_type"
+    await database.write(*statements.schema())
+    await database.write(*generation)
+    await database.write(*statements.insert_collection({"name": "a"}))
+    again = database.write(*statements.insert_collection({"name": "a"}))
+    assert await reason(again) == "duplicate"
+    assert await reason(database.read(*statements.hit_rows("Chunk_y_1", ["#1:0"]))) == (
+        "missing_type"
+    )
+    for vector in ([1.0] * 8, [1.0] * 3):
+        search = statements.candidates(
+            "a", kind, vector=vector, terms=([1], [1.0]), limit=3, beam=3, exact=False
+        )
+        if len(vector) == 8:
+            answer = await database.read(*search)
+            assert [row["name"] for row in answer["collection"]] == ["a"]
+            assert answer["semantic"] == answer["keyword"] == []
+        else:
+            assert await reason(database.read(*search)) == "other"
+
+
+async def test_a_missing_database_is_created_by_a_write() -> None:
+    missing = refused("no database named 'd': create it with arcade-db-create")
+    ability = Ability(missing, {"success": True, "database": "d"}, rows({"ok": 1}))
+    assert await store(ability).write("INSERT INTO x", {}) == [{"ok": 1}]
+    assert [tool for tool, *_ in ability.calls] == [
+        *("arcade-command", "arcade-db-create", "arcade-command")
+    ]
+    assert ability.calls[1][1] == {"name": "d"}
+
+
+async def test_another_that_was_faster_to_create_it_is_no_failure() -> None:
+    missing = refused("no database named 'd': create it with arcade-db-create")
+    ability = Ability(missing, refused("database 'd' already exists"), rows({"ok": 1}))
+    assert await store(ability).write("INSERT INTO x", {}) == [{"ok": 1}]
+
+
+async def test_a_database_that_cannot_be_created_is_a_refusal() -> None:
+    missing = refused("no database named 'd': create it with arcade-db-create")
+    with pytest.raises(StatementRefused):
+        await store(Ability(missing, refused("disk full"))).write("INSERT INTO x", {})
+
+
+@pytest.mark.parametrize("error", [NotConnected("lost"), RemoteError("no provider")])
+async def test_reads_are_tried_again(error: Exception) -> None:
+    ability = Ability(error, error, rows({"n": 1}))
+    assert await store(ability).read("SELECT n", {}) == [{"n": 1}]
+    hopeless = Ability(error, error, error, error)
+    with pytest.raises(DatabaseUnavailable) as raised:
+        await store(hopeless).read("SELECT n", {})
+    assert raised.value.retryable
+    assert len(hopeless.calls) == 3
+
+
+async def test_writes_are_not_tried_again() -> None:
+    ability = Ability(NotConnected("lost"), rows({"n": 1}))
+    with pytest.raises(DatabaseUnavailable):
+        await store(ability).write("INSERT INTO x", {})
+    assert len(ability.calls) == 1
+
+
+async def test_refusals_are_not_tried_again() -> None:
+    ability = Ability(refused("SQL syntax error"), rows())
+    with pytest.raises(StatementRefused):
+        await store(ability).read("SELECT", {})
+    assert len(ability.calls) == 1
+
+
+async def test_tries_share_one_timeout() -> None:
+    class Slow(Ability):
+        async def __call__(
+            self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+        ) -> Any:
+            self.calls.append((tool, tool_input, timeout))
+            try:
+                async with asyncio.timeout(timeout):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                raise CallTimeout(tool, timeout) from None
+
+    ability = Slow()
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    with pytest.raises(DatabaseUnavailable):
+        await store(ability, timeout=0.1).read("SELECT n", {})
+    assert clock() - started < 0.5
+    assert len(ability.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "text", [], {"success": True, "result": "x"}, {"success": True, "result": 7}]
+)
+async def test_answers_of_another_shape_are_unavailability(answer: Any) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await store(Ability(answer)).write("INSERT INTO x", {})
+
+
+async def test_what_does_not_fit_into_a_message_is_too_large() -> None:
+    ability = Ability(FrameTooLarge(200, 100))
+    with pytest.raises(TooLarge) as raised:
+        await store(ability).read("SELECT n", {})
+    assert "max_message_bytes" in raised.value.hint
+    assert "200" in str(raised.value)
+    assert len(ability.calls) == 1
+
+
+async def test_an_answer_that_does_not_fit_into_a_message_is_too_large() -> None:
+    async def handle(_tool_input: dict[str, Any], _call: Call) -> Any:
+        return rows(*({"n": "x" * 100} for _ in range(100)))
+
+    tool = Tool("arcade-query", "Query.", {"type": "object"}, handle)
+    async with (
+        serve_broker("127.0.0.1", 0) as broker,
+        Connection(broker.url, tools=[tool], max_message_bytes=5000),
+        Connection(broker.url) as client,
+    ):
+        database = BrokerStore(client.invoke, database="d", timeout=5)
+        with pytest.raises(TooLarge) as raised:
+            await database.read("SELECT n", {})
+    assert raised.value.hint.startswith("Ask for less")

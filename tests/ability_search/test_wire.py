@@ -1,0 +1,137 @@
+"""Inputs of the tools, read within the limits, and results written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ability_search.configuration.schema import Limits
+from ability_search.errors import InvalidInput, TooLarge
+from ability_search.querying import Hit, QueryAnswer
+from ability_search.wire import inputs, reading, writing
+
+LIMITS = Limits()
+
+
+def query(**fields: Any) -> Any:
+    given = {"collection": "docs", "query": "words", **fields}
+    return reading.query(inputs.QueryInput.model_validate(given), LIMITS)
+
+
+def test_a_plain_query_has_the_defaults() -> None:
+    read = query()
+    assert (read.text, read.limit, read.offset, read.mode) == ("words", 10, 0, "hybrid")
+    assert read.predicate is None
+    assert read.fusion is None
+
+
+def test_every_option_is_read() -> None:
+    read = query(
+        limit=3,
+        offset=4,
+        mode="semantic",
+        model="m",
+        minScore=0.5,
+        hypotheticalAnswer="answer",
+        fusion={"method": "rrf", "k": 7, "weights": {"keyword": 2}},
+        highlights=True,
+        explain=True,
+        excludeSources=["secret/**"],
+    )
+    assert (read.limit, read.offset, read.mode, read.model) == (3, 4, "semantic", "m")
+    assert (read.min_score, read.highlights, read.explain) == (0.5, True, True)
+    assert read.embedded_text == "answer"
+    assert read.fusion is not None
+    assert (read.fusion.k, read.fusion.semantic, read.fusion.keyword) == (7, None, 2)
+    assert read.predicate is not None
+
+
+def test_a_weight_of_zero_is_fine_while_another_counts() -> None:
+    assert query(fusion={"method": "convex", "weights": {"semantic": 0}}).fusion.semantic == 0
+    with pytest.raises(InvalidInput, match=r"fusion\.weights"):
+        query(fusion={"method": "convex", "weights": {"semantic": 0, "keyword": 0}})
+
+
+def test_bytes_are_counted_not_characters() -> None:
+    most = int(LIMITS.query_bytes)
+    assert query(query="x" * most).text
+    for field in ("query", "hypotheticalAnswer"):
+        with pytest.raises(TooLarge, match=field):
+            query(**{field: "ä" * (most // 2 + 1)})
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u2003"])
+def test_blank_texts_are_refused_in_words(text: str) -> None:
+    with pytest.raises(ValidationError, match="must not be blank"):
+        query(query=text)
+
+
+def test_the_old_name_of_a_path_is_still_taken() -> None:
+    for name in ("path", "filePath"):
+        read = inputs.IndexFileInput.model_validate({"collection": "docs", name: "a.md"})
+        assert read.path == "a.md"
+
+
+def test_wholes_that_are_none_are_refused() -> None:
+    for value in (True, "3", 1.5):
+        with pytest.raises(ValidationError, match="limit"):
+            query(limit=value)
+
+
+def hit(**row: Any) -> Hit:
+    columns = {
+        "chunkId": "docs:a:0",
+        "source": "a",
+        "title": "A",
+        "content": "text",
+        "chunkIndex": 0,
+        "totalChunks": 1,
+        "embedding": [1.0],
+        "rid": "#1:0",
+    }
+    return Hit("docs", {**columns, **row}, 0.5, {"semantic": 0.5}, ("semantic",))
+
+
+def written(item: Hit, asked: Any = "docs") -> dict[str, Any]:
+    given = inputs.QueryInput.model_validate({"collection": asked, "query": "w"})
+    answer = QueryAnswer([item], "hybrid", "m", timings={"total": 1.23456})
+    result = writing.query_result(answer, given)
+    dumped: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
+
+
+def test_a_hit_has_its_columns_and_nothing_of_the_database() -> None:
+    (found,) = written(hit())["results"]
+    assert found == {
+        "chunkId": "docs:a:0",
+        "source": "a",
+        "title": "A",
+        "content": "text",
+        "score": 0.5,
+        "metadata": {},
+        "chunkIndex": 0,
+        "totalChunks": 1,
+        "scores": {"semantic": 0.5},
+        "matchedVia": ["semantic"],
+    }
+
+
+def test_null_in_metadata_is_kept() -> None:
+    (found,) = written(hit(metadata={"a": None, "b": {"c": None}}))["results"]
+    assert found["metadata"] == {"a": None, "b": {"c": None}}
+
+
+def test_times_are_in_utc() -> None:
+    (found,) = written(hit(createdAt=1_700_000_000_123))["results"]
+    assert found["createdAt"] == "2023-11-14T22:13:20.123Z"
+
+
+def test_hits_of_several_collections_name_theirs() -> None:
+    for asked in ("*", ["docs"]):
+        assert written(hit(), asked)["results"][0]["collection"] == "docs"
+
+
+def test_timings_are_rounded() -> None:
+    assert written(hit())["timings"] == {"total": 1.235}
