@@ -7,6 +7,7 @@ relies on it brings the collection's record along, so that an outdated copy is n
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 _MISSING = ("missing_database", "missing_type")
 _MOVES = 5
+_TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,18 @@ def to_record(collection: Collection) -> dict[str, Any]:
     }
 
 
-def new_type(name: str) -> str:
-    """A chunk type that no generation of any collection has had."""
-    return statements.type_name(name, secrets.token_hex(4))
+def new_type(name: str, *, now: int) -> str:
+    """A chunk type that no generation of any collection has had; ``now`` in epoch milliseconds.
+
+    Its name tells its age, see :func:`type_created_at`.
+    """
+    return statements.type_name(name, f"{now:011x}{secrets.token_hex(3)}")
+
+
+def type_created_at(chunk_type: str) -> int | None:
+    """Epoch milliseconds at which :func:`new_type` made this name; ``None`` of any other name."""
+    found = _TYPE_TOKEN.search(chunk_type)
+    return int(found[1], 16) if found else None
 
 
 def checked_name(name: str, *, field: str = "collection") -> str:
@@ -149,9 +160,13 @@ class Catalogue:
 
     async def all(self) -> list[Collection]:
         """All collections by name; none where the database does not exist yet."""
+        return [each for each in await self.records() if each.name == each.public_name]
+
+    async def records(self) -> list[Collection]:
+        """As :meth:`all`, with the records of generations that are being built."""
         found = [from_record(row) for row in await self._read(statements.collections())]
         self._known = {collection.name: collection for collection in found}
-        return [collection for collection in found if collection.name == collection.public_name]
+        return found
 
     def learn(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Collection | None:
         """Remember the record that a statement brought along; no row means there is none.
@@ -260,6 +275,18 @@ class Catalogue:
             )
         )
         return new if answer["switched"] else None
+
+    async def abandoned_types(self, *, before: int) -> list[str]:
+        """Chunk types created before ``before`` (epoch milliseconds) that no record names."""
+        used = {record.type for record in await self.records()}
+        rows = await self._read(statements.stored_types())
+        return [
+            row["name"]
+            for row in rows
+            if row["name"] not in used
+            and (created := type_created_at(row["name"])) is not None
+            and created < before
+        ]
 
     async def drop_types(self, chunk_type: str) -> None:
         """Drop a generation that no collection is on any more."""

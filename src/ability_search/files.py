@@ -57,7 +57,24 @@ _CODE = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-_LEFT_OUT = (".git/", ".hg/", ".svn/", "node_modules/", "__pycache__/", ".venv/", "*.pyc")
+_LEFT_OUT = (
+    ".git/",
+    ".hg/",
+    ".svn/",
+    "node_modules/",
+    "__pycache__/",
+    ".venv/",
+    "*.pyc",
+    # Secrets: nobody who indexes a directory means these.
+    ".env",
+    ".env.*",
+    "*.key",
+    "*.pem",
+    "*.p12",
+    "id_rsa*",
+    "id_ed25519*",
+    "secrets.toml",
+)
 _SNIFFED = 8192
 
 

@@ -7,6 +7,7 @@ byte for byte whatever its type.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -18,6 +19,11 @@ ABSENT = Raw()
 """What :class:`Frame` holds for a member the frame did not carry."""
 
 NULL = Raw(b"null")
+
+_HIGH = r"[dD][89aAbB][0-9a-fA-F]{2}"
+_LOW = r"[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES = re.compile(rf"\\u{_HIGH}\\u{_LOW}|(?P<half>\\u(?:{_HIGH}|{_LOW}))|\\.")
+"""Escapes in JSON text; one that stands for half a surrogate pair is ``half``."""
 
 
 class Frame(msgspec.Struct, omit_defaults=True):
@@ -64,7 +70,7 @@ def decode_frame(text: str | bytes) -> Frame:
         ProtocolError: with code -32700 if it is not JSON, -32600 if it is not one JSON-RPC object.
     """
     try:
-        frame = _frames.decode(text)
+        frame = _decode_leniently(text)
     except msgspec.ValidationError as exc:
         raise ProtocolError(f"not a JSON-RPC object: {exc}", code=INVALID_REQUEST) from exc
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
@@ -72,6 +78,21 @@ def decode_frame(text: str | bytes) -> Frame:
     if frame.method is None and not frame.is_response:
         raise ProtocolError("neither a method nor a result nor an error", code=INVALID_REQUEST)
     return frame
+
+
+def _decode_leniently(text: str | bytes) -> Frame:
+    """Decode; halves of surrogate pairs, which JavaScript writes as escapes, become U+FFFD."""
+    try:
+        return _frames.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeError):
+        whole = text if isinstance(text, str) else text.decode()
+        return _frames.decode(_ESCAPES.sub(_without_half, whole))
+
+
+def _without_half(escape: re.Match[str]) -> str:
+    return "\\ufffd" if escape["half"] else escape[0]
 
 
 def decode(raw: Raw | bytes | str) -> Any:

@@ -14,6 +14,7 @@ from ability_search.catalogue import (
     checked_name,
     from_record,
     new_type,
+    type_created_at,
     to_record,
 )
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
@@ -62,8 +63,15 @@ def test_a_record_that_is_being_built_has_the_public_name_of_its_collection() ->
     assert replace(DOCS, name="docs@1f").public_name == "docs"
 
 
+def test_a_type_tells_when_it_was_made() -> None:
+    now = 1_790_000_000_123
+    assert type_created_at(new_type("a_b.c-0", now=now)) == now
+    assert type_created_at("Chunk") is None
+    assert type_created_at("Chunk_docs_1") is None
+
+
 def test_no_two_generations_share_a_type() -> None:
-    assert len({new_type(name) for name in ("a.b", "a_b", "a.b", "A.b") for _ in range(50)}) == 200
+    assert len({new_type(name, now=7) for name in ("a.b", "a_b", "a.b", "A.b") for _ in range(50)}) == 200
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a" * 65, "ä", "a/b", "a\n", "docs@1"])

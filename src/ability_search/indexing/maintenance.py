@@ -12,7 +12,7 @@ from typing import Any
 
 from ability_search import statements
 from ability_search.catalogue import Catalogue, Collection
-from ability_search.errors import SearchError
+from ability_search.errors import DatabaseUnavailable, SearchError, StatementRefused
 from ability_search.ports import Store
 from ability_search.ranking.bm25 import reweighted
 from ability_search.vocabulary import Vocabulary
@@ -25,7 +25,11 @@ _FEW = 50
 """Chunks below which an average says little."""
 _PAGE = 500
 _STALE_AFTER = 6 * 3600 * 1000
-"""Milliseconds after which staged chunks have been given up."""
+"""Milliseconds after which unfinished work has been given up."""
+_SWEEP_EVERY = 600 * 1000
+_BUILDS = 10
+_BUILD_PAUSE = 60.0
+"""Seconds between looks at a graph that takes longer to build than a statement may."""
 
 
 class Maintenance:
@@ -61,6 +65,7 @@ class Maintenance:
         self._now = now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
+        self._next_sweep = 0
 
     def schedule(self, record: str) -> None:
         """Look after a collection soon; once more afterwards if it is being done already."""
@@ -99,14 +104,35 @@ class Maintenance:
         await self._vocabulary.fold(collection)
         collection = await self._renew_weights(collection)
         await self._build_graph(collection)
-        await self._store.write(*statements.discard_staged(before=self._now() - _STALE_AFTER))
+        if self._now() >= self._next_sweep:
+            self._next_sweep = self._now() + _SWEEP_EVERY
+            await self._sweep(before=self._now() - _STALE_AFTER)
+
+    async def _sweep(self, *, before: int) -> None:
+        """Remove what writers that died left behind: staged chunks, half-built generations."""
+        await self._store.write(*statements.discard_staged(before=before))
+        for record in await self._catalogue.records():
+            if record.name != record.public_name and record.updated_at < before:
+                await self._catalogue.drop(record)
+        for chunk_type in await self._catalogue.abandoned_types(before=before):
+            log.info("dropping %s, which no collection is on", chunk_type)
+            await self._catalogue.drop_types(chunk_type)
 
     async def _build_graph(self, collection: Collection) -> None:
         """Have the engine build the vector graph, so that no query has to wait for it."""
         if collection.graph or collection.chunks < self._scan_below:
             return
         probe = [1.0] + [0.0] * (collection.dimensions - 1)
-        await self._store.read(*statements.build_graph(collection.type, probe))
+        for left in reversed(range(_BUILDS)):
+            try:
+                await self._store.read(*statements.build_graph(collection.type, probe))
+                break
+            except StatementRefused:
+                raise
+            except DatabaseUnavailable:
+                if not left:
+                    raise
+                await asyncio.sleep(_BUILD_PAUSE)
         await self._catalogue.update(collection, graph=True)
         log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
 

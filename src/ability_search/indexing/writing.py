@@ -259,7 +259,7 @@ def new_collection(
     """
     return Collection(
         name=name,
-        type=new_type(name),
+        type=new_type(name, now=now),
         generation=1,
         model=model,
         dimensions=dimensions,

@@ -260,6 +260,9 @@ class ReindexInput(Input):
     model: Model = None
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
+    language: str | None = Field(
+        None, description="Language of the keyword search from now on.", examples=["german"]
+    )
     clear: bool = Field(
         False, description="Only delete everything; the caller indexes again (the old behaviour)."
     )
