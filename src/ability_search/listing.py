@@ -47,7 +47,7 @@ def _cursor(source: str) -> str:
 
 def _read_cursor(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor.encode("ascii")).decode()
+        return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as exc:
         raise InvalidInput(
             "cursor", "not a cursor of this tool", hint="Pass nextCursor of the page before."

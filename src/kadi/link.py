@@ -88,6 +88,7 @@ class Link:
             del self._waiters[key]
             if not waiter.done() or waiter.cancelled():
                 self.session.abandon(key)
+                self.flush_soon()
 
     async def flush(self) -> None:
         """Put on the wire what the session has queued; waits while the broker is slow to read.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kadi.errors import INVALID_PARAMS, ProtocolError, RemoteError
-from kadi.messages import ABSENT, NULL, Frame, Raw, decode, error_text
+from kadi.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
 from kadi.tools import Tool
 
 DEFAULT_BEAT_SECONDS = 30.0
@@ -58,6 +58,11 @@ class CancelParams(msgspec.Struct, rename="camel"):
     """Params of ``kadi.ability.cancel``."""
 
     request_id: str | int
+
+
+def cancellation(request_id: str) -> bytes:
+    """Tell the broker that nobody waits any more; brokers that do not know it let it pass."""
+    return notification("kadi.ability.cancel", {"requestId": request_id})
 
 
 class DeliveryParams(msgspec.Struct, rename="camel"):

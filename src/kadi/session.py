@@ -32,6 +32,7 @@ from kadi.params import (
     DeliveryParams,
     Hello,
     acknowledged_request,
+    cancellation,
     describe,
     error_in,
     own_key,
@@ -170,12 +171,16 @@ class Session:
         return self.request("kadi.agent.register", self._registration(tools))
 
     def abandon(self, key: int) -> None:
-        """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine."""
+        """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine.
+
+        Of an invocation that the broker has acknowledged, it is told, for the provider to stop.
+        """
         self._pending.pop(key, None)
         self._acknowledge(key)
         request_id = self._request_of.pop(key, None)
         if request_id is not None:
             self._key_of.pop(request_id, None)
+            self._send(cancellation(request_id))
 
     def respond(self, id_: Raw, result: Any) -> None:
         """Answer an invocation.

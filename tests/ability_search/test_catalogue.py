@@ -71,7 +71,10 @@ def test_a_type_tells_when_it_was_made() -> None:
 
 
 def test_no_two_generations_share_a_type() -> None:
-    assert len({new_type(name, now=7) for name in ("a.b", "a_b", "a.b", "A.b") for _ in range(50)}) == 200
+    assert (
+        len({new_type(name, now=7) for name in ("a.b", "a_b", "a.b", "A.b") for _ in range(50)})
+        == 200
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a" * 65, "ä", "a/b", "a\n", "docs@1"])

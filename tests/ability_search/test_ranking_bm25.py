@@ -155,7 +155,7 @@ def test_a_long_query_keeps_its_most_informative_known_terms() -> None:
 def test_unknown_terms_count_as_information_that_was_not_found() -> None:
     known = query_terms(["fox"], statistics())
     both = query_terms(["fox", "quasar"], statistics())
-    assert both.ids == known.ids
+    assert set(both.ids) > set(known.ids)
     assert both.information > known.information
     assert both.normalized([1.0])[0] < known.normalized([1.0])[0]
 
@@ -180,9 +180,9 @@ def test_an_empty_query_scores_nothing() -> None:
     assert query.normalized([0.0, 3.0]).tolist() == [0.0, 0.0]
 
 
-def test_an_empty_collection_knows_no_terms() -> None:
+def test_terms_that_the_statistics_do_not_know_yet_are_searched_all_the_same() -> None:
     query = query_terms(["fox"], TermStatistics.empty())
-    assert query.ids == ()
+    assert query.ids == tuple(sorted(term_id(field, "fox") for field in (CONTENT, TITLE)))
     assert query.information > 0
 
 

@@ -204,6 +204,19 @@ def test_an_abandoned_call_hears_nothing_more() -> None:
     session.abandon(99)
 
 
+def test_the_broker_is_told_of_an_abandoned_call_that_it_has_acknowledged() -> None:
+    session = ready()
+    key = session.invoke("t", {})
+    answer(session, key, {"status": "pending", "requestId": "r"})
+    while session.next_to_send() is not None:
+        pass
+    session.abandon(key)
+    told = json.loads(session.next_to_send() or b"null")
+    assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"requestId": "r"})
+    session.abandon(key)
+    assert not session.has_output
+
+
 @pytest.mark.parametrize(
     "result",
     [

@@ -117,18 +117,22 @@ async def _search(
 def pooled(
     semantic: Sequence[Mapping[str, Any]], keyword: Sequence[Mapping[str, Any]]
 ) -> list[Candidate]:
-    """Put the rows of both arms together, best first in each, each chunk once."""
+    """Put the rows of both arms together, best first in each, each chunk once.
+
+    The arms are searched one after the other: of a chunk that was replaced in between, what the
+    keyword arm saw counts, which is searched last.
+    """
     pool: dict[str, Candidate] = {}
     for rank, row in enumerate(_ordered(semantic, "cosine"), start=1):
-        candidate = pool.setdefault(row["rid"], Candidate(row["rid"], row["chunkId"]))
-        candidate.cosine = row["cosine"]
-        candidate.ranks["semantic"] = rank
+        chunk_id = row["chunkId"]
+        pool[chunk_id] = Candidate(row["rid"], chunk_id, row["cosine"], ranks={"semantic": rank})
     for rank, row in enumerate(_ordered(keyword, "bm25"), start=1):
-        candidate = pool.setdefault(row["rid"], Candidate(row["rid"], row["chunkId"]))
+        chunk_id = row["chunkId"]
+        candidate = pool.get(chunk_id)
+        if candidate is None or candidate.rid != row["rid"]:
+            candidate = pool[chunk_id] = Candidate(row["rid"], chunk_id, row.get("cosine"))
         candidate.bm25 = row["bm25"]
         candidate.ranks["keyword"] = rank
-        if candidate.cosine is None:
-            candidate.cosine = row.get("cosine")
     return list(pool.values())
 
 

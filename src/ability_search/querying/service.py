@@ -18,7 +18,6 @@ from ability_search.errors import (
     ModelMismatch,
     NotFound,
     SearchError,
-    first_failure,
 )
 from ability_search.ports import Embedder, Store
 from ability_search.querying.answers import Found, explanation, hit, merge, note_failed_arms
@@ -38,8 +37,8 @@ from ability_search.ranking.bm25 import QueryTerms, query_terms
 from ability_search.statements import Predicate
 from ability_search.vocabulary import Vocabulary
 
-_REFILLS = 3
-"""Times that hits which vanished between the round trips are replaced by the next best."""
+_ATTEMPTS = 5
+"""Times that a collection which changes under a query is searched at most."""
 _COLLECTIONS_AT_ONCE = 8
 """Of several collections, how many are searched at the same time."""
 
@@ -135,9 +134,12 @@ class Querying:
 
     async def _search(self, name: str, query: Query, vectors: QueryVectors) -> QueryAnswer:
         clock = Timings()
-        answer, found = await self._rank(name, query, vectors, clock)
-        with clock.step("rows"):
-            answer.hits = await self._hits(found, query)
+        for _ in range(_ATTEMPTS):
+            answer, found = await self._rank(name, query, vectors, clock)
+            with clock.step("rows"):
+                answer.hits = await self._hits(found, query)
+            if len(answer.hits) == len(found[query.offset : query.offset + query.limit]):
+                break
         answer.timings = clock.finished()
         return answer
 
@@ -176,22 +178,31 @@ class Querying:
     async def _rank(
         self, name: str, query: Query, vectors: QueryVectors, clock: Timings
     ) -> tuple[QueryAnswer, list[Found]]:
-        """All that was found in a collection, best first, and the answer as yet without hits."""
-        collection = await self._catalogue.get(name)
+        """All that was found in a collection, best first, and the answer as yet without hits.
+
+        Begins again where the collection turns out to be on another generation than the one that
+        vector and terms were made for.
+        """
+        for _ in range(_ATTEMPTS):
+            asked = await self._catalogue.get(name)
+            answer, pool, ranked = await self._rank_once(asked, query, vectors, clock)
+            if pool.collection.type == asked.type:
+                break
+        return answer, [Found(pool.collection, item) for item in ranked]
+
+    async def _rank_once(
+        self, collection: Collection, query: Query, vectors: QueryVectors, clock: Timings
+    ) -> tuple[QueryAnswer, Pool, list[Candidate]]:
+        name = collection.name
         if query.model and query.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=query.model)
         answer = QueryAnswer([], query.mode, collection.model, timings=clock.milliseconds)
-        try:
-            async with asyncio.TaskGroup() as group:
-                embedding = group.create_task(
-                    self._query_vector(collection, query, answer, vectors, clock)
-                )
-                weighing = group.create_task(self._query_terms(collection, query, clock))
-        except ExceptionGroup as failures:
-            raise first_failure(failures) from failures
-        vector = embedding.result()
+        if query.mode != "keyword":
+            vectors.ask(collection.model)
+        terms = await self._query_terms(collection, query, clock)
+        vector = await self._query_vector(collection, query, answer, vectors)
         with clock.step("candidates"):
-            plan = self._plan(query, vector, weighing.result())
+            plan = self._plan(query, vector, terms)
             pool = await find_candidates(self._store, self._catalogue, collection, plan)
         note_failed_arms(pool, answer)
         searched = answer.degraded.mode if answer.degraded else query.mode
@@ -200,7 +211,7 @@ class Querying:
             ranked = above(self._ranked(pool, plan, query), query.min_score, mode=searched)
         if query.explain:
             answer.explain = explanation(pool, plan, query)
-        return answer, [Found(pool.collection, item) for item in ranked]
+        return answer, pool, ranked
 
     async def _embed(self, model: str, query: Query) -> Vector:
         vectors: Vector = await self._embedder.embed(
@@ -209,28 +220,24 @@ class Querying:
         return vectors.reshape(-1)
 
     async def _query_vector(
-        self,
-        collection: Collection,
-        query: Query,
-        answer: QueryAnswer,
-        vectors: QueryVectors,
-        clock: Timings,
+        self, collection: Collection, query: Query, answer: QueryAnswer, vectors: QueryVectors
     ) -> list[float] | None:
         """The query's vector; ``None`` if it is not needed, or not to be had in hybrid mode."""
         if query.mode == "keyword":
             return None
-        with clock.step("embed"):
-            try:
-                vector = await vectors.of(collection.model)
-                if len(vector) != collection.dimensions:
-                    raise DimensionMismatch(
-                        collection.name, recorded=collection.dimensions, received=len(vector)
-                    )
-            except (EmbeddingUnavailable, DimensionMismatch) as exc:
-                if query.mode == "semantic":
-                    raise
-                answer.degraded = Degradation(str(exc), exc.code, "keyword")
-                return None
+        try:
+            vector = await vectors.of(collection.model)
+            if len(vector) != collection.dimensions:
+                raise DimensionMismatch(
+                    collection.name, recorded=collection.dimensions, received=len(vector)
+                )
+        except (EmbeddingUnavailable, DimensionMismatch) as exc:
+            if query.mode == "semantic":
+                raise
+            answer.degraded = Degradation(str(exc), exc.code, "keyword")
+            return None
+        finally:
+            answer.timings["embed"] = vectors.milliseconds(collection.model)
         values: list[float] = vector.tolist()
         return values
 
@@ -276,22 +283,15 @@ class Querying:
     async def _hits(self, found: Sequence[Found], query: Query) -> list[Hit]:
         """The page of hits that is wanted, with their texts.
 
-        A chunk that was replaced since it was found is left out, and the next one moves up.
+        A chunk that was replaced since it was found is left out.
         """
-        page: list[Hit] = []
-        waiting = list(found[query.offset :])
-        for _ in range(_REFILLS):
-            part = waiting[: query.limit - len(page)]
-            if not part:
-                break
-            del waiting[: len(part)]
-            rows = await self._rows(part)
-            page += [
-                hit(each, rows[each.candidate.chunk_id], query)
-                for each in part
-                if each.candidate.chunk_id in rows
-            ]
-        return page
+        part = found[query.offset : query.offset + query.limit]
+        rows = await self._rows(part) if part else {}
+        return [
+            hit(each, rows[each.candidate.chunk_id], query)
+            for each in part
+            if each.candidate.chunk_id in rows
+        ]
 
     async def _rows(self, part: Sequence[Found]) -> dict[str, Mapping[str, Any]]:
         """The rows of chunks of one collection or several, by chunkId."""

@@ -42,7 +42,8 @@ class QueryTerms:
     """A query as the sparse index takes it.
 
     Attributes:
-        ids: term ids, ascending, unique; empty if the collection knows none of the terms.
+        ids: term ids, ascending, unique; those the statistics do not know are among them, as
+            the statistics may be older than the chunks.
         weights: positive query weights aligned with ``ids``.
         information: what a chunk scores that has each of the terms once in a content of
             average length; terms the collection does not know are included. 0 without terms.
@@ -178,9 +179,8 @@ def query_terms(
     weights = inverse_document_frequency(frequencies, statistics.chunks)
     weights *= (k3 + 1) * repeated / (k3 + repeated)
     kept = np.lexsort((-weights, frequencies == 0))[:limit]
-    found = by_field[:, kept] > 0
     scaled = weights[kept] * np.array(list(fields.values()))[:, None]
-    chosen, chosen_weights = _merged([ids[:, kept][found]], [scaled[found]])
+    chosen, chosen_weights = _merged([ids[:, kept].ravel()], [scaled.ravel()])
     return QueryTerms(
         tuple(chosen.tolist()), tuple(chosen_weights.tolist()), float(weights[kept].sum())
     )
