@@ -14,8 +14,8 @@ from ability_search.catalogue import (
     checked_name,
     from_record,
     new_type,
-    type_created_at,
     to_record,
+    type_created_at,
 )
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
 
