@@ -33,7 +33,14 @@ _REASONS = (
         ),
     ),
     ("missing_type", re.compile(r"type\b.{0,200}\b(not found|does not exist)", re.I)),
-    ("conflict", re.compile(r"concurrent ?(modification|write)|needretry|lock ?timeout", re.I)),
+    (
+        "conflict",
+        re.compile(
+            # The last: a record was deleted while a search was about to read it.
+            r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
+            re.I,
+        ),
+    ),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
@@ -65,7 +72,7 @@ class BrokerStore:
         self._timeout = timeout
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script, again if the connection failed under it."""
+        """Run a read-only script, again if the connection failed or a writer got in its way."""
         deadline = time.monotonic() + self._timeout
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
@@ -152,7 +159,10 @@ def refusal(text: str) -> StatementRefused:
 
 
 def _passing(exc: BaseException) -> bool:
-    return isinstance(exc, DatabaseUnavailable) and not isinstance(exc, StatementRefused)
+    """Whether a read may succeed when it is tried again."""
+    if isinstance(exc, StatementRefused):
+        return exc.reason == "conflict"
+    return isinstance(exc, DatabaseUnavailable)
 
 
 def _is_returned_map(script: str, result: list[Any]) -> bool:
