@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 
 pytestmark = pytest.mark.engine
+
+_QUIET = 5
+"""Calls in a row between which nothing else was asked."""
 
 
 @pytest.fixture
@@ -22,9 +27,15 @@ async def warm(network: Network) -> Network:
 
 
 async def maintained(network: Network) -> None:
-    """Wait for the last statement of maintenance."""
-    while not any("Staging" in call.get("command", "") for _, call in network.calls):
-        await network.call("search-collections")
+    """Wait until maintenance has looked at the weights and then says nothing any more."""
+    async with asyncio.timeout(30):
+        while not any("averageLength <>" in call.get("query", "") for _, call in network.calls):
+            await network.call("search-collections")
+        quiet = 0
+        while quiet < _QUIET:
+            before = len(network.calls)
+            await network.call("search-collections")
+            quiet = quiet + 1 if len(network.calls) == before + 1 else 0
     network.calls.clear()
 
 
