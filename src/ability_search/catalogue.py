@@ -50,6 +50,8 @@ class Collection:
     tokens: int = 0
     tokens_min: int | None = None
     tokens_max: int | None = None
+    duplicates: int = 0
+    """Chunks kept out of the indexes because another one stands for them."""
     graph: bool = False
     """Whether the vector graph has been built; until then embeddings are scanned."""
     created_at: int = 0
@@ -59,6 +61,15 @@ class Collection:
     def public_name(self) -> str:
         """The name users know; a generation being built has a record of its own, ``name@token``."""
         return self.name.partition("@")[0]
+
+    @property
+    def embedded_share(self) -> float:
+        """Part of the chunks that is in the vector index, 0 to 1; 0 of an empty collection."""
+        return (self.chunks - self.duplicates) / self.chunks if self.chunks else 0.0
+
+    def scanned(self, *, below: int) -> bool:
+        """Whether embeddings are compared one by one: fewer than ``below``, or no graph."""
+        return not self.graph or self.chunks < below
 
     @property
     def average_tokens(self) -> float:

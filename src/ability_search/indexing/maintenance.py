@@ -172,4 +172,8 @@ class Maintenance:
             k1=self._k1,
             b=self._b,
         )
-        return {"chunkId": row["chunkId"], "weights": weights}
+        return {
+            "chunkId": row["chunkId"],
+            "duplicateOf": row.get("duplicateOf"),
+            "weights": weights,
+        }

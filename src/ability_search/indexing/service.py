@@ -15,6 +15,7 @@ from ability_search.chunking import TokenCounter
 from ability_search.configuration import Settings
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, ModelMismatch, SearchError
+from ability_search.indexing.duplicates import Deduplication
 from ability_search.indexing.pipeline import Pipeline, Task
 from ability_search.indexing.preparing import Prepared, Recipe, content_hash, prepare
 from ability_search.indexing.writing import Writer, Written, prepared_bytes
@@ -37,6 +38,8 @@ class IndexOptions:
     language: str | None = None
     force: bool = False
     """Index even what is unchanged."""
+    dedup_threshold: float | None = None
+    """Least cosine of a near-duplicate, in (0, 1]; ``None`` looks for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class IndexReport:
     updated: int = 0
     unchanged: int = 0
     deduplicated: int = 0
+    """Of the chunks, those that another one stands for."""
     failed: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -156,7 +160,9 @@ class Indexing:
             Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
             for doc in job.distinct(documents)
         ]
-        writer = self._writer(record, collection, recipe, model)
+        writer = self._writer(
+            record, collection, recipe, model, dedup_threshold=options.dedup_threshold
+        )
         if collection is not None and not options.force:
             tasks = await self._changed(writer, tasks, result)
             now = writer.collection
@@ -315,8 +321,15 @@ class Indexing:
         return collection.model
 
     def _writer(
-        self, record: str, collection: Collection | None, recipe: Recipe, model: str
+        self,
+        record: str,
+        collection: Collection | None,
+        recipe: Recipe,
+        model: str,
+        *,
+        dedup_threshold: float | None = None,
     ) -> Writer:
+        ranking = self._settings.ranking
         return Writer(
             self._store,
             self._catalogue,
@@ -324,10 +337,15 @@ class Indexing:
             collection=collection,
             model=model,
             recipe=recipe,
-            k1=self._settings.ranking.bm25_k1,
-            b=self._settings.ranking.bm25_b,
+            k1=ranking.bm25_k1,
+            b=ranking.bm25_b,
             message_bytes=self._settings.database.write_group_bytes,
             now=self._now,
+            deduplication=None
+            if dedup_threshold is None
+            else Deduplication(
+                dedup_threshold, beam=ranking.ef_search, scan_below=ranking.scan_below
+            ),
         )
 
 
@@ -360,6 +378,7 @@ class _Job:
         self._result.updated += written.replaced
         self._result.added += written.sources - written.replaced
         self._result.chunks += written.chunks
+        self._result.deduplicated += written.deduplicated
         await self.publish("indexing")
 
     async def publish(self, stage: str) -> None:

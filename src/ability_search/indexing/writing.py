@@ -25,6 +25,11 @@ from ability_search.errors import (
     ModelMismatch,
     StatementRefused,
 )
+from ability_search.indexing.duplicates import (
+    Deduplication,
+    Duplicates,
+    find_duplicates,
+)
 from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, source_record
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics
@@ -44,6 +49,7 @@ class Written:
     sources: int
     chunks: int
     replaced: int
+    deduplicated: int
 
 
 class Writer:
@@ -60,6 +66,7 @@ class Writer:
         b: Weight of a text's length in BM25.
         message_bytes: Most bytes in one statement; more of one source is staged in parts.
         now: The time in epoch milliseconds.
+        deduplication: What a near-duplicate is; ``None`` looks for none.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class Writer:
         b: float,
         message_bytes: int,
         now: Callable[[], int],
+        deduplication: Deduplication | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -86,6 +94,7 @@ class Writer:
         self._b = b
         self._message_bytes = message_bytes
         self._now = now
+        self._deduplication = deduplication
 
     async def write(self, group: Sequence[Prepared]) -> Written:
         """Replace the sources of ``group`` by what was prepared of them.
@@ -100,9 +109,9 @@ class Writer:
             written = await self._replace(collection, group)
             if written is not None:
                 return written
-            log.info("collection %s changed its generation, writing again", self._name)
+            log.info("collection %s changed under a writer, writing again", self._name)
             self.collection = await self._catalogue.reload(self._name)
-        raise StatementRefused("conflict", f"{self._name} changes its generation again and again")
+        raise StatementRefused("conflict", f"{self._name} changes again and again")
 
     async def remove(self, collection: Collection, sources: Sequence[str]) -> int | None:
         """Remove sources; returns the chunks deleted, ``None`` if the generation is gone."""
@@ -145,10 +154,15 @@ class Writer:
         return collection
 
     async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
-        """One transaction; ``None`` if the collection is not on this generation any more."""
+        """One transaction; ``None`` if what it builds on is not there any more."""
         now = self._now()
         per_source, added = await asyncio.to_thread(self._rows, collection, group, now)
-        inline, staged = await self._staged(per_source)
+        duplicates = await self._duplicates(collection, per_source)
+        if duplicates is None:
+            return None
+        inline, staged = await self._staged(
+            [[duplicates.set_aside(row) for row in rows] for rows in per_source]
+        )
         chunks = sum(len(rows) for rows in per_source)
         answer = await self._transact(
             statements.replace_sources(
@@ -160,6 +174,8 @@ class Writer:
                 staged_rows=chunks - len(inline),
                 records=[source_record(item, now=now) for item in group],
                 added=added,
+                duplicates=len(duplicates.stand_ins),
+                stand_ins=duplicates.stored,
                 now=now,
             )
         )
@@ -167,7 +183,22 @@ class Writer:
             return None
         if int(answer["inserted"] or 0) != chunks:
             raise StatementRefused("other", f"{answer['inserted']} of {chunks} chunks were stored")
-        return Written(len(group), chunks, int(answer["replaced"] or 0))
+        replaced = int(answer["replaced"] or 0)
+        return Written(len(group), chunks, replaced, len(duplicates.stand_ins))
+
+    async def _duplicates(
+        self, collection: Collection, per_source: Sequence[Sequence[dict[str, Any]]]
+    ) -> Duplicates | None:
+        """The duplicates among the rows; ``None`` if the generation is gone."""
+        if self._deduplication is None:
+            return Duplicates()
+        rows = [row for rows in per_source for row in rows]
+        try:
+            return await find_duplicates(self._store, collection, rows, self._deduplication)
+        except StatementRefused:
+            if await self._is_on(collection.type):
+                raise
+            return None
 
     def _rows(
         self, collection: Collection, group: Sequence[Prepared], now: int
@@ -215,15 +246,22 @@ class Writer:
         try:
             answer: dict[str, Any] = await self._run(statement)
         except StatementRefused:
-            # What is said of types that are being dropped varies, so the record decides.
-            current = await self._catalogue.reload(self._name)
-            if current is not None and current.type == statement.params["type"]:
+            if await self._is_on(statement.params["type"]):
                 raise
             return None
         if answer["revision"] is None:
             return None
-        self._catalogue.learn(self._name, answer["collection"])
+        # The next group is to know what this one stored.
+        self.collection = self._catalogue.learn(self._name, answer["collection"])
         return answer
+
+    async def _is_on(self, chunk_type: str) -> bool:
+        """Whether a refusal has nothing to do with the generation being gone.
+
+        What is said of types that are being dropped varies, so the record decides.
+        """
+        current = await self._catalogue.reload(self._name)
+        return current is not None and current.type == chunk_type
 
     async def _run(self, statement: statements.Statement) -> Any:
         """Run a statement that may safely run twice, through restarts of the database."""
@@ -284,7 +322,9 @@ def row_bytes(row: dict[str, Any]) -> int:
     """About how many bytes a row takes in a statement, seldom less."""
     text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
     text += len(str(row["metadata"])) + sum(map(len, row["facets"]))
-    return 600 + text + 11 * len(row["embedding"] or ()) + 18 * len(row["terms"])
+    vector = row["embedding"] or row.get("spareEmbedding") or ()
+    terms = row["terms"] or row.get("spareTerms") or ()
+    return 600 + text + 11 * len(vector) + 18 * len(terms)
 
 
 def prepared_bytes(prepared: Prepared) -> int:

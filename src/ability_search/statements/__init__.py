@@ -34,6 +34,7 @@ from ability_search.statements.searching import (
     candidates,
     chunk_embedding,
     hit_rows,
+    nearest,
 )
 from ability_search.statements.writing import (
     discard_staged,
@@ -66,6 +67,7 @@ __all__ = [
     "is_collection_name",
     "list_file_sources",
     "list_sources",
+    "nearest",
     "outdated_weights",
     "replace_sources",
     "set_weights",

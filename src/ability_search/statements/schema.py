@@ -36,6 +36,10 @@ def schema() -> Statement:
         CREATE PROPERTY Chunk.embedding IF NOT EXISTS ARRAY_OF_FLOATS;
         CREATE PROPERTY Chunk.terms IF NOT EXISTS ARRAY_OF_INTEGERS;
         CREATE PROPERTY Chunk.weights IF NOT EXISTS ARRAY_OF_FLOATS;
+        CREATE PROPERTY Chunk.duplicateOf IF NOT EXISTS STRING;
+        CREATE PROPERTY Chunk.spareEmbedding IF NOT EXISTS ARRAY_OF_FLOATS;
+        CREATE PROPERTY Chunk.spareTerms IF NOT EXISTS ARRAY_OF_INTEGERS;
+        CREATE PROPERTY Chunk.spareWeights IF NOT EXISTS ARRAY_OF_FLOATS;
         CREATE PROPERTY Chunk.facets IF NOT EXISTS LIST OF STRING;
         """,
         {},
@@ -52,6 +56,7 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE VERTEX TYPE `{chunk_type}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (duplicateOf) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
             LSM_SPARSE_VECTOR METADATA {{"dimensions": 0}};

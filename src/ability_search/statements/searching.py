@@ -12,6 +12,9 @@ HIT_COLUMNS = (
     " breadcrumb, startLine, endLine, createdAt"
 )
 
+# The comparison refuses to be without one, and asking for the embedding itself reads it twice.
+_HAS_EMBEDDING = "duplicateOf IS NULL"
+
 
 def candidates(
     name: str,
@@ -68,10 +71,10 @@ def _graph_arm(chunk_type: str, limit: int, beam: int, allowed: str | None) -> s
 
 
 def _scan_arm(chunk_type: str, limit: int, predicate: Predicate | None) -> str:
-    where = f" WHERE {predicate.text}" if predicate else ""
+    where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
     return (
         "SELECT @rid AS rid, chunkId, vectorCosineSimilarity(embedding, :vector) AS cosine"
-        f" FROM `{chunk_type}`{where} ORDER BY cosine DESC LIMIT {limit:d}"
+        f" FROM `{chunk_type}` WHERE {where} ORDER BY cosine DESC LIMIT {limit:d}"
     )
 
 
@@ -82,6 +85,44 @@ def _keyword_arm(chunk_type: str, limit: int, allowed: str | None, with_cosine: 
         f"SELECT @rid AS rid, chunkId, score AS bm25{cosine} FROM (SELECT expand("
         f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :ids, :weights, {limit:d}"
         f"{options})))"
+    )
+
+
+def nearest(
+    chunk_type: str, vectors: Sequence[Sequence[float]], *, limit: int, beam: int, exact: bool
+) -> Statement:
+    """The nearest neighbours of each vector, among the chunks that are in the vector index.
+
+    Args:
+        chunk_type: The generation to search.
+        vectors: What to look for.
+        limit: Neighbours of each.
+        beam: Width of the beam of the graph search.
+        exact: Scan the embeddings instead of asking the graph.
+
+    Returns one map: ``n0``, ``n1``, ... for each vector in turn, rows ``chunkId, source,
+    createdAt, cosine``, nearest first.
+    """
+    columns = "chunkId, source, createdAt"
+    steps = []
+    for place in range(len(vectors)):
+        if exact:
+            arm = (
+                f"SELECT {columns}, vectorCosineSimilarity(embedding, :v{place}) AS cosine"
+                f" FROM `{chunk_type}` WHERE {_HAS_EMBEDDING}"
+                f" ORDER BY cosine DESC LIMIT {limit:d}"
+            )
+        else:
+            arm = (
+                f"SELECT {columns}, 1 - distance AS cosine FROM (SELECT expand(vectorNeighbors("
+                f"'{chunk_type}[embedding]', :v{place}, {limit:d},"
+                f" {{efSearch: {max(beam, limit):d}}})))"
+            )
+        steps.append(f"LET n{place} = {arm};")
+    answer = ", ".join(f"'n{place}': $n{place}" for place in range(len(vectors)))
+    return Statement(
+        f"{' '.join(steps)} RETURN {{{answer}}};",
+        {f"v{place}": list(vector) for place, vector in enumerate(vectors)},
     )
 
 
@@ -98,7 +139,8 @@ def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
     return Statement(
         f"""
         LET c = SELECT FROM Collection WHERE name = :name;
-        LET e = SELECT @rid AS rid, {HIT_COLUMNS}, embedding FROM `{chunk_type}`
+        LET e = SELECT @rid AS rid, {HIT_COLUMNS},
+                ifnull(embedding, spareEmbedding) AS embedding FROM `{chunk_type}`
             WHERE chunkId = :chunkId;
         RETURN {{'collection': $c, 'chunk': $e}};
         """,

@@ -10,7 +10,8 @@ from ability_search.statements.core import Statement, source_type
 CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
     " chunkIndex, totalChunks, breadcrumb, startLine, endLine, startOffset, endOffset, createdAt,"
-    " embedding, terms, weights, lengths, averageLength"
+    " embedding, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding, spareTerms,"
+    " spareWeights"
 )
 """Everything a chunk consists of."""
 
@@ -77,11 +78,14 @@ def replace_sources(
     staged_rows: int = 0,
     records: Sequence[Mapping[str, Any]] = (),
     added: str | None = None,
+    duplicates: int = 0,
+    stand_ins: Mapping[str, int] | None = None,
     now: int,
 ) -> Statement:
     """Replace everything stored of ``sources`` by ``rows`` and ``records``, in one transaction.
 
-    Without rows and records it is a deletion. Running it twice leaves the same state.
+    Without rows and records it is a deletion. Running it twice leaves the same state. Duplicates
+    in other sources come back into the indexes when the chunk that stands for them is replaced.
 
     Args:
         name: The collection.
@@ -92,11 +96,14 @@ def replace_sources(
         staged_rows: How many chunks those are; if they are not all there, nothing is changed.
         records: One Source record for each source that has chunks.
         added: Term statistics of the new chunks, encoded.
+        duplicates: How many of the new chunks are duplicates.
+        stand_ins: Chunks of other sources that stand for new duplicates, with their ``createdAt``;
+            if they are not all there and unchanged, nothing is changed.
         now: Epoch milliseconds.
 
     Returns one map: ``revision`` (null if the collection is gone or on another generation, or if
-    what was staged is not there; nothing was changed then), ``deleted`` and ``inserted``
-    chunks, ``replaced`` sources, ``collection`` (rows of its record as it is now).
+    what was staged or stands in is not there; nothing was changed then), ``deleted`` and
+    ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record as it is now).
     """
     source_t = source_type(chunk_type)
     insert_rows = f"LET i = INSERT INTO `{chunk_type}` CONTENT :rows RETURN @rid;" if rows else ""
@@ -113,16 +120,35 @@ def replace_sources(
         if staged
         else ""
     )
+    check_stand_ins = (
+        f"LET present = SELECT count(*) AS n FROM `{chunk_type}` WHERE chunkId IN :standIns"
+        " AND createdAt IN :standInTimes AND duplicateOf IS NULL;"
+        " IF ($present[0].n <> :standInCount) { ROLLBACK; RETURN {'revision': null}; }"
+        if stand_ins
+        else ""
+    )
     text = f"""
         BEGIN;
         {check_staged}
         LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
             WHERE name = :name AND type = :type;
         IF ($c.size() = 0) {{ ROLLBACK; RETURN {{'revision': null}}; }}
+        {check_stand_ins}
         LET old = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
             min(tokensMin) AS lo, max(tokensMax) AS hi
             FROM `{source_t}` WHERE source IN :sources;
-        LET gone = SELECT terms, lengths FROM `{chunk_type}` WHERE source IN :sources;
+        LET gone = SELECT chunkId, ifnull(terms, spareTerms) AS terms, lengths
+            FROM `{chunk_type}` WHERE source IN :sources;
+        IF ($c[0].duplicates > 0) {{
+            LET left = SELECT count(*) AS n FROM `{chunk_type}`
+                WHERE source IN :sources AND duplicateOf IS NOT NULL;
+            LET back = UPDATE `{chunk_type}` SET embedding = spareEmbedding, terms = spareTerms,
+                weights = spareWeights, spareEmbedding = null, spareTerms = null,
+                spareWeights = null, duplicateOf = null
+                WHERE duplicateOf IN $gone.chunkId AND source NOT IN :sources;
+            UPDATE Collection SET duplicates = duplicates - $left[0].n - $back[0].count
+                WHERE name = :name;
+        }}
         LET d = DELETE FROM `{chunk_type}` WHERE source IN :sources;
         DELETE FROM `{source_t}` WHERE source IN :sources;
         {insert_rows}
@@ -134,6 +160,7 @@ def replace_sources(
         UPDATE Collection SET
             chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
             sources = sources - $old[0].sources + $new[0].sources,
+            duplicates = ifnull(duplicates, 0) + :duplicates,
             tokens = tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
             tokensMin = min(ifnull(tokensMin, $new[0].lo), ifnull($new[0].lo, tokensMin)),
             tokensMax = max(ifnull(tokensMax, $new[0].hi), ifnull($new[0].hi, tokensMax))
@@ -162,6 +189,10 @@ def replace_sources(
             "stagedRows": staged_rows,
             "records": list(records),
             "added": added,
+            "duplicates": duplicates,
+            "standIns": list(stand_ins or {}),
+            "standInTimes": list(set((stand_ins or {}).values())),
+            "standInCount": len(stand_ins or {}),
         },
     )
 
@@ -190,7 +221,9 @@ def discard_staged(*, before: int) -> Statement:
 def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> Statement:
     """Chunks whose BM25 weights assume another average length, at most ``limit``, by chunkId."""
     return Statement(
-        f"SELECT chunkId, terms, weights, lengths, averageLength FROM `{chunk_type}`"
+        "SELECT chunkId, duplicateOf, ifnull(terms, spareTerms) AS terms,"
+        " ifnull(weights, spareWeights) AS weights, lengths, averageLength"
+        f" FROM `{chunk_type}`"
         f" WHERE averageLength <> :average ORDER BY chunkId LIMIT {limit:d}",
         {"average": average_length},
     )
@@ -199,15 +232,26 @@ def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> S
 def set_weights(
     chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
 ) -> Statement:
-    """Write weights anew; each change has ``chunkId`` and ``weights``."""
+    """Write weights anew; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
+
+    A chunk that has become a duplicate since, or is none any more, stays as it is.
+    """
     return Statement(
         f"""
         BEGIN;
         FOREACH ($change IN :changes) {{
             UPDATE `{chunk_type}` SET weights = $change.weights, averageLength = :average
-                WHERE chunkId = $change.chunkId;
+                WHERE chunkId = $change.chunkId AND duplicateOf IS NULL;
+        }}
+        FOREACH ($spare IN :spares) {{
+            UPDATE `{chunk_type}` SET spareWeights = $spare.weights, averageLength = :average
+                WHERE chunkId = $spare.chunkId AND duplicateOf IS NOT NULL;
         }}
         COMMIT;
         """,
-        {"average": average_length, "changes": list(changes)},
+        {
+            "average": average_length,
+            "changes": [change for change in changes if change["duplicateOf"] is None],
+            "spares": [change for change in changes if change["duplicateOf"] is not None],
+        },
     )

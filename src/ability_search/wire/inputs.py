@@ -141,8 +141,9 @@ class IndexInput(Input):
         None,
         gt=0,
         le=1,
-        description="Leave out a chunk whose nearest neighbour in the collection has at least"
-        " this cosine; .95 is usual.",
+        description="Do not find a chunk again whose nearest neighbour in the collection has at"
+        " least this cosine; .95 is usual. The neighbour stands for it, in filters too, until it"
+        " is replaced or deleted. Unchanged documents stay as they are, unless force is set.",
     )
     job_id: JobId = None
 

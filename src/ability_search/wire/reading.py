@@ -61,6 +61,7 @@ def index_options(
         model=value.model,
         language=getattr(value, "language", None),
         force=getattr(value, "force", False),
+        dedup_threshold=getattr(value, "dedup_threshold", None),
     )
 
 

@@ -34,7 +34,9 @@ class IndexResult(Result):
     added: int
     updated: int
     unchanged: int
-    deduplicated: int
+    deduplicated: int = Field(
+        description="Of the chunks, those that another one stands for, see dedupThreshold."
+    )
     failed: list[FailedDocument]
     job_id: str
     took_ms: float
@@ -179,6 +181,8 @@ class CollectionInfoResult(Result):
     language: str
     generation: int
     state: str
-    embedded_percent: float
+    embedded_percent: float = Field(
+        description="Chunks in the vector index; near-duplicates are left out of it."
+    )
     created_at: str
     updated_at: str

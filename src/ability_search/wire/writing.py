@@ -166,7 +166,7 @@ def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionI
         language=collection.language,
         generation=collection.generation,
         state="building" if waiting else "ready",
-        embedded_percent=100.0 if collection.chunks else 0.0,
+        embedded_percent=round(100 * collection.embedded_share, 2),
         created_at=_instant(collection.created_at),
         updated_at=_instant(collection.updated_at),
     )

@@ -77,6 +77,14 @@ async def assert_consistent(network: Network, name: str) -> Collection:
         min(tokens, default=None),
         max(tokens, default=None),
     )
+    duplicates = {row["chunkId"]: row["duplicateOf"] for row in stored if row.get("duplicateOf")}
+    assert collection.duplicates == len(duplicates)
+    assert set(duplicates.values()) <= {row["chunkId"] for row in stored} - duplicates.keys()
+    for row in stored:
+        indexed = [row.get(name) is not None for name in ("embedding", "terms", "weights")]
+        spared = [row.get(f"spare{name}") is not None for name in ("Embedding", "Terms", "Weights")]
+        assert (indexed, spared) in (([True] * 3, [False] * 3), ([False] * 3, [True] * 3))
+        assert spared[0] == (row["chunkId"] in duplicates)
     await _assert_statistics(network, collection, stored)
     return collection
 
@@ -89,7 +97,7 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
     )
     told = advanced(EMPTY, log, collection.revision).statistics
     counted = TermStatistics.of_chunks(
-        [row["terms"] for row in stored], [row["lengths"] for row in stored]
+        [row["terms"] or row["spareTerms"] for row in stored], [row["lengths"] for row in stored]
     )
     assert told == counted
 

@@ -1,0 +1,117 @@
+"""Duplicates among the rows of one transaction, over a store that answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ability_search.indexing.duplicates import Deduplication, Duplicates, find_duplicates
+from ability_search.indexing.preparing import Recipe
+from ability_search.indexing.writing import new_collection
+
+RECIPE = Recipe("paragraph", 32, 8, "english")
+EMPTY = new_collection("docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, now=1)
+FILLED = replace(EMPTY, chunks=5)
+RULE = Deduplication(0.95, beam=100, scan_below=1000)
+
+
+class Neighbours:
+    """A store in which every vector has the same neighbours."""
+
+    def __init__(self, *rows: Mapping[str, Any]) -> None:
+        self.rows = rows
+        self.probes: list[int] = []
+        self.scripts: list[str] = []
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.probes.append(len(params))
+        self.scripts.append(script)
+        return {f"n{place}": list(self.rows) for place in range(len(params))}
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        raise AssertionError("nothing is written")
+
+
+def neighbour(source: str, cosine: float) -> dict[str, Any]:
+    return {"chunkId": f"docs:{source}:0", "source": source, "createdAt": 7, "cosine": cosine}
+
+
+def row(source: str, *degrees: float) -> list[dict[str, Any]]:
+    """Rows of a source whose vectors point into these directions."""
+    angles = np.radians(degrees)
+    return [
+        {
+            "chunkId": f"docs:{source}:{index}",
+            "source": source,
+            "embedding": [float(np.cos(angle)), float(np.sin(angle))],
+            "terms": [1],
+            "weights": [1.0],
+        }
+        for index, angle in enumerate(angles)
+    ]
+
+
+async def test_of_several_rows_the_first_stands_in_and_duplicates_never_do() -> None:
+    # .951 is the cosine of 18 degrees; 30 is near 15, but 15 repeats 0 and stands for nothing.
+    rows = [*row("a", 0, 15), *row("b", 30, 0.1, 90)]
+    found = await find_duplicates(Neighbours(), EMPTY, rows, RULE)
+    assert found.stand_ins == {"docs:a:1": "docs:a:0", "docs:b:1": "docs:a:0"}
+    assert found.stored == {}
+
+
+async def test_the_nearest_of_the_stored_neighbours_stands_in() -> None:
+    store = Neighbours(neighbour("x", 0.96), neighbour("y", 0.99), neighbour("z", 0.5))
+    found = await find_duplicates(store, FILLED, row("a", 0), RULE)
+    assert found == Duplicates({"docs:a:0": "docs:y:0"}, {"docs:y:0": 7})
+
+
+async def test_what_is_replaced_or_too_far_does_not_stand_in() -> None:
+    store = Neighbours(neighbour("a", 1.0), neighbour("b", 1.0), neighbour("c", 0.94))
+    found = await find_duplicates(store, FILLED, [*row("a", 0), *row("b", 90)], RULE)
+    assert found == Duplicates()
+
+
+async def test_equal_vectors_are_duplicates_at_a_threshold_of_one() -> None:
+    rule = replace(RULE, threshold=1.0)
+    store = Neighbours(neighbour("x", 0.9999998))
+    assert (await find_duplicates(store, FILLED, row("a", 3), rule)).stored == {"docs:x:0": 7}
+    found = await find_duplicates(Neighbours(), EMPTY, row("a", 33.3, 33.3, 33.4), rule)
+    assert found.stand_ins == {"docs:a:1": "docs:a:0"}
+
+
+async def test_probes_are_asked_in_slices_and_never_of_an_empty_collection() -> None:
+    store = Neighbours()
+    rows = row("a", *range(70))
+    await find_duplicates(store, FILLED, rows, RULE)
+    assert store.probes == [32, 32, 6]
+    await find_duplicates(store, EMPTY, rows, RULE)
+    await find_duplicates(store, FILLED, [], RULE)
+    assert store.probes == [32, 32, 6]
+
+
+async def test_the_graph_is_asked_where_queries_ask_it() -> None:
+    for collection, graph in (
+        (replace(FILLED, graph=True, chunks=1000), True),
+        (replace(FILLED, graph=True, chunks=999), False),
+        (replace(FILLED, graph=False, chunks=5000), False),
+    ):
+        store = Neighbours()
+        await find_duplicates(store, collection, row("a", 0), RULE)
+        assert ["vectorNeighbors" in script for script in store.scripts] == [graph]
+
+
+async def test_setting_aside_spares_what_the_indexes_would_hold() -> None:
+    first, second = row("a", 0, 0)
+    found = await find_duplicates(Neighbours(), EMPTY, [first, second], RULE)
+    assert found.set_aside(first) is first
+    aside = found.set_aside(second)
+    assert aside["duplicateOf"] == "docs:a:0"
+    assert (aside["embedding"], aside["terms"], aside["weights"]) == (None, None, None)
+    assert (aside["spareEmbedding"], aside["spareTerms"], aside["spareWeights"]) == (
+        second["embedding"],
+        [1],
+        [1.0],
+    )
