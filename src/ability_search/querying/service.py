@@ -181,12 +181,14 @@ class Querying:
         """All that was found in a collection, best first, and the answer as yet without hits.
 
         Begins again where the collection turns out to be on another generation than the one that
-        vector and terms were made for.
+        vector and terms were made for, and where nothing was found while it was being changed:
+        the engine takes a replaced chunk out of an index before it puts the new one in.
         """
         for _ in range(_ATTEMPTS):
             asked = await self._catalogue.get(name)
             answer, pool, ranked = await self._rank_once(asked, query, vectors, clock)
-            if pool.collection.type == asked.type:
+            moved = pool.collection.revision != asked.revision
+            if pool.collection.type == asked.type and (pool.candidates or not moved):
                 break
         return answer, [Found(pool.collection, item) for item in ranked]
 
