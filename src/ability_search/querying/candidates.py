@@ -34,7 +34,7 @@ class Plan:
 
     def exact(self, collection: Collection) -> bool:
         """Whether the semantic arm scans the embeddings."""
-        return not collection.graph or collection.chunks < self.scan_below
+        return collection.scanned(below=self.scan_below)
 
     @property
     def arms(self) -> tuple[Arm, ...]:
