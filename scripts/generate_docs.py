@@ -26,7 +26,9 @@ def registered_tools() -> list[Tool]:
     """The tools as a worker with default settings registers them."""
     settings = load_settings({}, Path("/"))
     neither: Any = None  # no database and no models: describing the tools calls none
-    return search_tools(build_services(settings, neither, neither, base=Path("/")))
+    return search_tools(
+        build_services(settings, neither, neither, neither, neither, base=Path("/"))
+    )
 
 
 def tool_list() -> str:

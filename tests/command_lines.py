@@ -10,6 +10,7 @@ from typer import TyperException
 from typer.main import get_command
 
 from ability_search.cli import app
+from ability_search.cli.app import DefaultGroup
 from ability_search.configuration.specs import BY_ENV
 
 PROGRAM = "ability-search"
@@ -25,7 +26,9 @@ def problem(words: Sequence[str]) -> str | None:
     rest = list(words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         if rest[0] not in command.commands:
-            return f"no command {' '.join([*names, rest[0]])}"
+            if not isinstance(command, DefaultGroup):
+                return f"no command {' '.join([*names, rest[0]])}"
+            rest.insert(0, command.default_command)
         names.append(rest.pop(0))
         command = command.commands[names[-1]]
     if rest == ["--help"]:

@@ -19,8 +19,10 @@ PURE = {
     "chunking",
     "ranking",
     "filters",
+    "formats",
     "statements",
     "highlights",
+    "understanding",
     "wire",
 }
 """Parts of ability_search that know no socket, no clock and no environment."""
@@ -51,18 +53,19 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors"},
-    {"analysis", "chunking", "filters", "statements"},
+    {"analysis", "chunking", "filters", "statements", "understanding"},
     {"ranking"},
     {"highlights"},
+    {"formats"},
     {"ports", "configuration"},
-    {"catalogue", "vocabulary", "files"},
+    {"catalogue", "vocabulary", "files", "extraction", "loading"},
     {"indexing", "querying"},
-    {"filing", "listing"},
+    {"filing", "listing", "artifacts"},
     {"wire", "boundary"},
     {"tools"},
     {"remote"},
     {"worker"},
-    {"logs", "stack"},
+    {"logs", "stack", "evaluation"},
     {"cli"},
     {"__main__"},
 )

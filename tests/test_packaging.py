@@ -221,7 +221,7 @@ def test_the_images_run_as_an_ordinary_user_with_a_health_check() -> None:
         assert len(stages[name].rests("HEALTHCHECK")) == 1
 
 
-def test_the_images_install_every_dependency() -> None:
+def test_the_images_install_every_dependency_of_what_they_run() -> None:
     requirements = runpy.run_path(str(DEPLOY / "requirements.py"))["requirements"]
     listed = requirements(ROOT / "pyproject.toml", ["local", "hub"])
     extras = PROJECT["optional-dependencies"]
@@ -235,7 +235,8 @@ def test_the_images_install_every_dependency() -> None:
         for line in re.findall(r"requirements\.py ([a-z ]+) >", rest)
         for extra in line.split()
     }
-    assert installed == extras.keys() - {"dev"}
+    # Measuring is for whoever tunes the search, watching for where the files are.
+    assert installed == extras.keys() - {"dev", "eval", "watch"}
 
 
 def test_compose_is_consistent() -> None:

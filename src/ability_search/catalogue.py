@@ -6,6 +6,7 @@ relies on it brings the collection's record along, so that an outdated copy is n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -24,7 +25,10 @@ T = TypeVar("T")
 
 _MISSING = ("missing_database", "missing_type")
 _MOVES = 5
+_TRIES = 8
+_PAUSE = 0.1
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
+_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,14 @@ class Collection:
     tokens_max: int | None = None
     duplicates: int = 0
     """Chunks kept out of the indexes because another one stands for them."""
+    links: int = 0
+    """Between sources."""
+    aspects: int = 0
+    """Of the chunks, those of titles, summaries, ... that are searched in a document's stead."""
     graph: bool = False
     """Whether the vector graph has been built; until then embeddings are scanned."""
+    aspect_graph: bool = False
+    """As ``graph``, of the aspects."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -71,6 +81,10 @@ class Collection:
         """Whether embeddings are compared one by one: fewer than ``below``, or no graph."""
         return not self.graph or self.chunks < below
 
+    def aspects_scanned(self, *, below: int) -> bool:
+        """As :meth:`scanned`, of the aspects."""
+        return not self.aspect_graph or self.aspects < below
+
     @property
     def average_tokens(self) -> float:
         """Mean tokens of a chunk; 0 of an empty collection."""
@@ -84,6 +98,7 @@ _WIRE = {
     "chunk_overlap": "chunkOverlap",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
+    "aspect_graph": "aspectGraph",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
@@ -167,7 +182,7 @@ class Catalogue:
     async def reload(self, name: str) -> Collection | None:
         """Forget what is remembered of a collection and read its record."""
         self._known.pop(name, None)
-        return self.learn(name, await self._read(statements.collection(name)))
+        return self.learn(name, await self.read(statements.collection(name)))
 
     async def all(self) -> list[Collection]:
         """All collections by name; none where the database does not exist yet."""
@@ -175,7 +190,7 @@ class Catalogue:
 
     async def records(self) -> list[Collection]:
         """As :meth:`all`, with the records of generations that are being built."""
-        found = [from_record(row) for row in await self._read(statements.collections())]
+        found = [from_record(row) for row in await self.read(statements.collections())]
         self._known = {collection.name: collection for collection in found}
         return found
 
@@ -232,11 +247,11 @@ class Catalogue:
         Returns:
             The collection as stored: another one if somebody else was faster.
         """
-        await self._prepared(
+        await self.write(
             statements.create_generation(collection.type, dimensions=collection.dimensions)
         )
         try:
-            await self._prepared(statements.insert_collection(to_record(collection)))
+            await self.write(statements.insert_collection(to_record(collection)))
         except StatementRefused as exc:
             if exc.reason != "duplicate":
                 raise
@@ -249,12 +264,19 @@ class Catalogue:
         self._known[collection.name] = collection
         return collection
 
+    async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
+        """Create the types for links and aspects, where they are wanted and there are none yet."""
+        if links and not collection.links:
+            await self._have(statements.create_links(collection.type))
+        if aspects and not collection.aspects:
+            await self._have(
+                statements.create_aspects(collection.type, dimensions=collection.dimensions)
+            )
+
     async def drop(self, collection: Collection) -> bool:
         """Delete a collection with everything in it; false if it was gone or replaced already."""
         self._known.pop(collection.name, None)
-        answer = await self._store.write(
-            *statements.delete_collection(collection.name, collection.type)
-        )
+        answer = await self.write(statements.delete_collection(collection.name, collection.type))
         if not answer["deleted"]:
             return False
         await self._store.write(*statements.drop_generation(collection.type))
@@ -287,15 +309,42 @@ class Catalogue:
         )
         return new if answer["switched"] else None
 
+    async def publish(self, built: Collection, created_at: int) -> Collection | None:
+        """Make what was built under a record of its own a collection, which was not there before.
+
+        Args:
+            built: The record it was built under, ``name@token``.
+            created_at: When the collection was, in epoch milliseconds.
+
+        Returns:
+            The collection; ``None`` if there is one of that name by now.
+        """
+        new = replace(
+            built, name=built.public_name, revision=built.revision + 1, created_at=created_at
+        )
+        self._known.pop(built.name, None)
+        try:
+            answer = await self._store.write(
+                *statements.publish_generation(built.name, record=to_record(new))
+            )
+        except StatementRefused as exc:
+            if exc.reason != "duplicate":
+                raise
+            return None
+        if not answer["published"]:
+            raise StatementRefused("other", f"{built.name} is gone")
+        return new
+
     async def abandoned_types(self, *, before: int) -> list[str]:
         """Chunk types created before ``before`` (epoch milliseconds) that no record names."""
         used = {record.type for record in await self.records()}
-        rows = await self._read(statements.stored_types())
+        rows = await self.read(statements.stored_types())
+        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
         return [
-            row["name"]
-            for row in rows
-            if row["name"] not in used
-            and (created := type_created_at(row["name"])) is not None
+            name
+            for name in names
+            if name not in used
+            and (created := type_created_at(name)) is not None
             and created < before
         ]
 
@@ -318,7 +367,8 @@ class Catalogue:
         self._known[collection.name] = replace(known, **fields)
         return self._known[collection.name]
 
-    async def _read(self, statement: statements.Statement) -> list[Any]:
+    async def read(self, statement: statements.Statement) -> list[Any]:
+        """Read rows; none where the schema is missing, as nothing was stored yet."""
         try:
             return list(await self._store.read(*statement))
         except StatementRefused as exc:
@@ -326,12 +376,23 @@ class Catalogue:
                 raise
             return []
 
-    async def _prepared(self, statement: statements.Statement) -> Any:
+    async def write(self, statement: statements.Statement) -> Any:
         """Write, creating the schema first where it is missing."""
         try:
             return await self._store.write(*statement)
         except StatementRefused as exc:
             if exc.reason not in _MISSING:
                 raise
-            await self._store.write(*statements.schema())
+            await self._have(statements.schema())
             return await self._store.write(*statement)
+
+    async def _have(self, types: statements.Statement) -> None:
+        """Create types that may exist; again if somebody else is creating them just now."""
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._store.write(*types)
+                return
+            except StatementRefused as exc:
+                if exc.reason not in ("duplicate", "conflict") or not left:
+                    raise
+            await asyncio.sleep(_PAUSE)

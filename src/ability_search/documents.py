@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import numpy.typing as npt
 
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (d,), or a batch of them, shape (n, d)."""
+
+ASPECTS = ("title", "summary", "keywords", "propositions")
+"""Kinds of documents that may say something of another one, see :attr:`Document.aspect_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,19 @@ class Document:
     language: str | None = None
     """Programming language of a code document (``python``), where known."""
     links: tuple[Mapping[str, Any], ...] = ()
+    """Each ``target`` (a source), ``kind`` and ``weight`` in [0, 1]."""
+    aspect_of: str | None = None
+    """Source of the document whose title, summary, ... it is; searched in that one's stead."""
     file: bool = False
     """Whether it was read from a file that ``source`` names, relative to an allowed root."""
+    file_hash: str | None = None
+    """Of the file's bytes, where reading them costs so much that the text shall not be compared."""
+
+
+def instant(milliseconds: int) -> str:
+    """Write epoch milliseconds as people read them: RFC 3339 in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@
     ├── DimensionMismatch       dimension_mismatch
     ├── EmbeddingUnavailable    embedding_unavailable   (retryable)
     │   └── TextsRefused        the embedder is there, but not for these texts
+    ├── RerankerUnavailable     (a warning of the answer, never on the wire)
+    ├── ChatUnavailable         (a warning of the answer, never on the wire)
     ├── DatabaseUnavailable     database_unavailable    (retryable)
     │   └── StatementRefused    the database answered, with a refusal
     ├── TooLarge                too_large
@@ -115,6 +117,20 @@ class TextsRefused(EmbeddingUnavailable):
     retryable = False
 
 
+class RerankerUnavailable(SearchError):
+    """No reranker answered, or what it answered is of no use; the hits stay as they were."""
+
+    retryable = True
+    default_hint = "Check that a model manager on the network serves a reranker."
+
+
+class ChatUnavailable(SearchError):
+    """No language model answered, or what it answered is of no use; the query goes on without."""
+
+    retryable = True
+    default_hint = "Check that a model manager on the network offers chat-completion."
+
+
 class DatabaseUnavailable(SearchError):
     """The database ability did not answer, or refused."""
 
@@ -127,8 +143,8 @@ class StatementRefused(DatabaseUnavailable):
     """The database refused a statement.
 
     ``reason`` says what was missing or in the way, as far as its text tells: ``missing_database``,
-    ``missing_type``, ``duplicate``, ``conflict`` or ``other``. The text itself is for the log; a
-    caller is never shown it, it may quote statements.
+    ``missing_type``, ``duplicate``, ``conflict``, ``timeout`` or ``other``. The text itself is for
+    the log; a caller is never shown it, it may quote statements.
     """
 
     def __init__(self, reason: str, detail: str) -> None:

@@ -1,62 +1,18 @@
-"""Files on this machine as documents: which ones, and what is in them."""
+"""Which files on this machine are meant."""
 
 from __future__ import annotations
 
-import codecs
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from charset_normalizer import from_bytes
 from pathspec import GitIgnoreSpec
 
-from ability_search.documents import Document
 from ability_search.errors import ForbiddenPath, InvalidInput
 
-_FORMATS = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".mdx": "markdown",
-    ".txt": "text",
-    ".text": "text",
-    ".log": "text",
-    ".rst": "rst",
-    ".html": "html",
-    ".htm": "html",
-    ".json": "json",
-    ".csv": "csv",
-}
-_CODE = {
-    ".c": "c",
-    ".h": "c",
-    ".cc": "cpp",
-    ".cpp": "cpp",
-    ".hpp": "cpp",
-    ".cs": "csharp",
-    ".css": "css",
-    ".go": "go",
-    ".java": "java",
-    ".js": "javascript",
-    ".jsx": "javascript",
-    ".kt": "kotlin",
-    ".lua": "lua",
-    ".php": "php",
-    ".pl": "perl",
-    ".py": "python",
-    ".rb": "ruby",
-    ".rs": "rust",
-    ".scala": "scala",
-    ".sh": "bash",
-    ".sql": "sql",
-    ".swift": "swift",
-    ".toml": "toml",
-    ".ts": "typescript",
-    ".tsx": "tsx",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
 _LEFT_OUT = (
     ".git/",
     ".hg/",
@@ -75,7 +31,7 @@ _LEFT_OUT = (
     "id_ed25519*",
     "secrets.toml",
 )
-_SNIFFED = 8192
+_NEVER = GitIgnoreSpec.from_lines(_LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +53,6 @@ class Selection:
     """What the sources of files below the path begin with."""
     skipped: tuple[Skipped, ...] = ()
     """Directories that could not be read."""
-
-
-@dataclass(slots=True)
-class Reading:
-    """Documents read, and what could not be."""
-
-    documents: list[Document] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
 
 
 def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path]:
@@ -144,11 +92,12 @@ def select(
     names_from: Path | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    gitignore: bool = False,
 ) -> Selection:
     """The files below a path (or the one it is), in the order of their names.
 
-    ``.gitignore`` files are not read. Version control and installed packages are left out, hidden
-    files are not; links that lead out of the root are not followed.
+    Version control and installed packages are left out, hidden files are not; links that lead out
+    of the root are not followed.
 
     Args:
         path: As :func:`allowed` returned it.
@@ -156,6 +105,8 @@ def select(
         names_from: What sources are relative to; the root unless given.
         include: Patterns of files to take; all if there are none.
         exclude: Patterns of files and directories to leave out.
+        gitignore: Leave out what ``.gitignore`` files name too, in the path and above it up to
+            the repository's top.
 
     Raises:
         InvalidInput: if a pattern is not in gitignore syntax.
@@ -169,13 +120,14 @@ def select(
 
     def unreadable(exc: OSError) -> None:
         where = Path(exc.filename).relative_to(base).as_posix()
-        skipped.append(Skipped(_shown(where), exc.strerror or "cannot be read"))
+        skipped.append(Skipped(shown(where), exc.strerror or "cannot be read"))
 
     wanted = _patterns(include, "include") if include else None
     unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
+    ignored = _Ignored(path) if gitignore else None
     files = [
         file
-        for file in _walk(path, root, unwanted, unreadable)
+        for file in _walk(path, root, unwanted, ignored, unreadable)
         if wanted is None or wanted.match_file(file.relative_to(path).as_posix())
     ]
     return Selection(base, tuple(files), prefix, tuple(skipped))
@@ -199,22 +151,6 @@ def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selec
         yield Selection(selection.root, tuple(part), selection.prefix)
 
 
-def read(selection: Selection, *, max_bytes: int, format: str | None = None) -> Reading:
-    """Read the files of a selection; sources are paths relative to the root, with ``/``."""
-    reading = Reading()
-    for file in selection.files:
-        name = file.relative_to(selection.root).as_posix()
-        if _shown(name) != name:
-            reading.skipped.append(Skipped(_shown(name), "its name is not valid UTF-8"))
-            continue
-        try:
-            reading.documents.append(read_file(file, name, max_bytes=max_bytes, format=format))
-        except (OSError, ValueError) as exc:
-            reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            reading.skipped.append(Skipped(name, reason))
-    return reading
-
-
 def vanished(file: Path) -> bool:
     """Whether there is no such file any more, as far as it can be told."""
     try:
@@ -225,54 +161,6 @@ def vanished(file: Path) -> bool:
         return False
 
 
-def read_file(file: Path, source: str, *, max_bytes: int, format: str | None = None) -> Document:
-    """Read one file as a document.
-
-    Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is too large, empty or not text.
-    """
-    size = file.stat().st_size
-    if size > max_bytes:
-        raise ValueError(f"{size} bytes, more than the {max_bytes} allowed (max_file_bytes)")
-    text = decoded(file.read_bytes())
-    if not text.strip():
-        raise ValueError("empty")
-    suffix = file.suffix.lower()
-    language = _CODE.get(suffix)
-    kind = format or _FORMATS.get(suffix) or ("code" if language else None)
-    return Document(
-        source=source,
-        title=_title(text, kind) or file.name,
-        content=text,
-        metadata={"path": source, "extension": suffix.removeprefix(".")},
-        format=kind,
-        language=language if kind == "code" else None,
-        file=True,
-    )
-
-
-def decoded(data: bytes) -> str:
-    """Text in UTF-8, with a byte order mark in UTF-16 or 32, or in what its bytes look like.
-
-    Raises:
-        ValueError: if it is no text.
-    """
-    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return data.decode("utf-32")
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16")
-    if b"\0" in data[:_SNIFFED]:
-        raise ValueError("binary, not text")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        guess = from_bytes(data).best()
-    if guess is None:
-        raise ValueError("text in an encoding that could not be recognised")
-    return str(guess)
-
-
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -280,7 +168,8 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """A path as text, also if its name is not valid UTF-8."""
     return name.encode("utf-8", "replace").decode()
 
 
@@ -291,15 +180,6 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _title(text: str, format: str | None) -> str | None:
-    if format != "markdown":
-        return None
-    for line in text[:_SNIFFED].splitlines():
-        if line.startswith("# "):
-            return line.removeprefix("# ").strip()
-    return None
-
-
 def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
     try:
         return GitIgnoreSpec.from_lines(patterns)
@@ -307,18 +187,60 @@ def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
         raise InvalidInput(name, "not in gitignore syntax", hint="Example: *.md") from exc
 
 
+class _Ignored:
+    """What ``.gitignore`` files name; of several that speak of a path the nearest decides."""
+
+    def __init__(self, top: Path) -> None:
+        self._specs: dict[Path, GitIgnoreSpec] = {}
+        above = [top, *top.parents]
+        repository = next((n for n, each in enumerate(above) if (each / ".git").exists()), 0)
+        for directory in above[1 : repository + 1]:
+            self.read(directory)
+
+    def read(self, directory: Path) -> None:
+        """Take in the file of a directory, if it has one that can be read."""
+        with suppress(OSError, ValueError):
+            text = (directory / ".gitignore").read_text(encoding="utf-8", errors="replace")
+            self._specs[directory] = GitIgnoreSpec.from_lines(text.splitlines())
+
+    def names(self, path: Path, *, directory: bool) -> bool:
+        """Whether a path in a directory that was read is to be left out."""
+        for here in path.parents:
+            spec = self._specs.get(here)
+            if spec is not None:
+                name = path.relative_to(here).as_posix()
+                decided = spec.check_file(f"{name}/" if directory else name).include
+                if decided is not None:
+                    return decided
+        return False
+
+
+def left_out(path: str) -> bool:
+    """Whether a path, relative to a directory that is indexed, never is a part of it."""
+    return _NEVER.match_file(path)
+
+
 def _walk(
-    top: Path, root: Path, unwanted: GitIgnoreSpec, unreadable: Callable[[OSError], None]
+    top: Path,
+    root: Path,
+    unwanted: GitIgnoreSpec,
+    ignored: _Ignored | None,
+    unreadable: Callable[[OSError], None],
 ) -> Iterator[Path]:
-    for directory, names, files in os.walk(top, onerror=unreadable):
-        here = Path(directory)
-        relative = here.relative_to(top)
-        names[:] = sorted(
-            name for name in names if not unwanted.match_file(f"{(relative / name).as_posix()}/")
-        )
+    def wanted(path: Path, *, directory: bool) -> bool:
+        relative = path.relative_to(top).as_posix()
+        if unwanted.match_file(f"{relative}/" if directory else relative):
+            return False
+        return ignored is None or not ignored.names(path, directory=directory)
+
+    for walked, names, files in os.walk(top, onerror=unreadable):
+        here = Path(walked)
+        if ignored is not None:
+            ignored.read(here)
+        names[:] = sorted(name for name in names if wanted(here / name, directory=True))
         for name in sorted(files):
             file = here / name
-            if unwanted.match_file((relative / name).as_posix()):
+            if not wanted(file, directory=False):
                 continue
             if file.is_file() and file.resolve().is_relative_to(root):
                 yield file

@@ -11,8 +11,10 @@ from pathlib import Path
 from ability_search import statements
 from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
-from ability_search.files import Selection, Skipped, allowed, parts, read, select, vanished
-from ability_search.indexing.service import Indexing, IndexOptions, IndexReport, Progress, Report
+from ability_search.documents import Document
+from ability_search.files import Selection, Skipped, allowed, parts, select, vanished
+from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
+from ability_search.loading import File, load, open_extractor, readings
 from ability_search.ports import Store
 
 _PAGE = 1000
@@ -26,6 +28,7 @@ class FileRequest:
     format: str | None = None
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    gitignore: bool = False
     sweep: bool = False
     """Remove sources under the path whose files are gone."""
 
@@ -82,25 +85,39 @@ class FileIndexing:
         total = _Total(name, options.model or "", len(selection.files), report)
         skipped: list[Skipped] = []
         limits = self._settings.limits
-        for part in await asyncio.to_thread(
-            lambda: list(
-                parts(selection, most=limits.batch_documents, most_bytes=limits.batch_bytes)
-            )
-        ):
-            reading = await asyncio.to_thread(
-                read,
-                part,
-                max_bytes=limits.file_bytes,
-                format=request.format,
-            )
-            skipped += reading.skipped
-            if reading.documents:
-                total.add(
-                    await self._indexing.index(name, reading.documents, options, total.report)
+        cut = parts(selection, most=limits.batch_documents, most_bytes=limits.batch_bytes)
+        with open_extractor(self._settings) as extractor:
+            while (part := await asyncio.to_thread(next, cut, None)) is not None:
+                loaded = await asyncio.to_thread(
+                    load, part, max_bytes=limits.file_bytes, format=request.format
                 )
+                skipped += loaded.skipped
+                files = await self._changed(name, loaded.files, options, total)
+                read = readings(files, extractor, most_bytes=limits.batch_bytes)
+                while (reading := await asyncio.to_thread(next, read, None)) is not None:
+                    skipped += reading.skipped
+                    await self._store_documents(name, reading.documents, options, total)
         removed = await self._sweep(name, selection) if request.sweep else 0
-        files = len(selection.files) - len(skipped)
-        return FileReport(total.result, files, [*selection.skipped, *skipped], removed)
+        read_files = len(selection.files) - len(skipped)
+        return FileReport(total.result, read_files, [*selection.skipped, *skipped], removed)
+
+    async def _changed(
+        self, name: str, files: Sequence[File], options: IndexOptions, total: _Total
+    ) -> list[File]:
+        """The files but for those whose bytes tell that they are stored as they are."""
+        costly = [file.document() for file in files if file.hash]
+        if not costly:
+            return list(files)
+        changed, unchanged = await self._indexing.changed(name, costly, options)
+        total.add(unchanged)
+        known = {each.source for each in costly} - {each.source for each in changed}
+        return [file for file in files if file.source not in known]
+
+    async def _store_documents(
+        self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
+    ) -> None:
+        if documents:
+            total.add(await self._indexing.index(name, documents, options, total.report))
 
     def _select(self, request: FileRequest) -> Selection:
         roots = self._settings.files.allowed_roots
@@ -111,6 +128,7 @@ class FileIndexing:
             names_from=Path(os.path.commonpath([each.resolve() for each in roots])),
             include=request.include,
             exclude=request.exclude,
+            gitignore=request.gitignore,
         )
 
     async def _sweep(self, name: str, selection: Selection) -> int:

@@ -45,3 +45,46 @@ class Embedder(Protocol):
             EmbeddingUnavailable: if no usable answer came in time.
             TextsRefused: if the embedder refuses these very texts.
         """
+
+
+class Chat(Protocol):
+    """A language model."""
+
+    async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
+        """Answer ``user`` as ``system`` says, within ``timeout`` seconds.
+
+        Args:
+            system: What is to be done.
+            user: What it is to be done with.
+            model: Which model; ``None`` for the default.
+            timeout: In seconds.
+
+        Returns:
+            The model's own words, which may be anything; not blank.
+
+        Raises:
+            ChatUnavailable: if no usable answer came in time.
+        """
+
+
+class Reranker(Protocol):
+    """A model that reads a query and a text together."""
+
+    async def rerank(
+        self, model: str | None, query: str, texts: Sequence[str], *, timeout: float
+    ) -> list[float]:
+        """Say how well each of ``texts`` answers ``query``, within ``timeout`` seconds.
+
+        Args:
+            model: Which reranker; ``None`` for the default.
+            query: What is searched for.
+            texts: Whole texts, not their beginnings.
+            timeout: In seconds.
+
+        Returns:
+            A score in [0, 1] for each text, in their order; more is better. None for no texts.
+
+        Raises:
+            RerankerUnavailable: if no usable answer came in time, or one without an opinion: the
+                same score for texts that differ.
+        """

@@ -160,6 +160,7 @@ class _Table:
             format=value.format,
             include=value.include,
             exclude=value.exclude,
+            gitignore=value.gitignore,
             sweep=value.sweep,
         )
         async with job.announced(value.collection):

@@ -18,15 +18,21 @@ from ability_search.filing import FileIndexing
 from ability_search.indexing import Indexing
 from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.reindexing import Reindexing
-from ability_search.ports import Embedder, Store
+from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying import Querying
+from ability_search.querying.steps import Reach
 from ability_search.remote import (
+    BrokerChat,
     BrokerStore,
     Invoke,
     RemoteEmbedder,
+    RemoteReranker,
+    RerankTransport,
     Transport,
     over_broker,
     over_http,
+    rerank_over_broker,
+    rerank_over_http,
 )
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
@@ -75,23 +81,46 @@ async def open_tools(
         connect_timeout=connect_timeout,
         max_concurrent=2 * settings.limits.concurrent_calls,
     )
+    async with open_services(settings, connection, base=base) as services:
+        yield connection, search_tools(services)
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings, connection: Connection, *, base: Path
+) -> AsyncIterator[Services]:
+    """The services over a connection, which is opened and closed here.
+
+    Arguments and errors as for :func:`open_worker`.
+    """
     async with AsyncExitStack() as stack:
         embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
+        reranker = await stack.enter_async_context(open_reranker(settings, connection.invoke))
         store = BrokerStore(
             connection.invoke,
             database=settings.database.name,
             timeout=settings.database.timeout,
         )
-        services = build_services(settings, store, embedder, base=base)
+        chat = broker_chat(settings, connection.invoke)
+        services = build_services(settings, store, embedder, reranker, chat, base=base)
         await stack.enter_async_context(connection)
-        # Both still need the connection, so they end before it.
+        # All of them still need the connection, so they end before it.
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        yield connection, search_tools(services)
+        stack.push_async_callback(services.querying.close)
+        yield services
 
 
-def build_services(settings: Settings, store: Store, embedder: Embedder, *, base: Path) -> Services:
-    """The services over any store and any embedder."""
+def build_services(
+    settings: Settings,
+    store: Store,
+    embedder: Embedder,
+    reranker: Reranker,
+    chat: Chat,
+    *,
+    base: Path,
+) -> Services:
+    """The services over any store and any models."""
     catalogue = Catalogue(store)
     vocabulary = Vocabulary(store)
     count, counter = token_counter(settings)
@@ -105,7 +134,9 @@ def build_services(settings: Settings, store: Store, embedder: Embedder, *, base
         indexing=indexing,
         files=FileIndexing(store, catalogue, indexing, settings=settings, base=base),
         reindexing=Reindexing(store, catalogue, indexing, grace=settings.database.grace_period),
-        querying=Querying(store, embedder, catalogue, vocabulary, settings=settings),
+        querying=Querying(
+            Reach(store, embedder, reranker, chat, catalogue, vocabulary, settings, count), now=_now
+        ),
         maintenance=Maintenance(
             store,
             catalogue,
@@ -160,6 +191,41 @@ def _embedder(settings: Settings, transport: Transport) -> RemoteEmbedder:
         attempts=embedding.attempts,
         breaker_failures=embedding.breaker_failures,
         breaker_reset=embedding.breaker_reset,
+    )
+
+
+@asynccontextmanager
+async def open_reranker(settings: Settings, invoke: Invoke) -> AsyncIterator[Reranker]:
+    """The reranker that the settings choose: over the broker, or over HTTP."""
+    reranker = settings.reranker
+    if reranker.api_url is None or reranker.transport == "broker":
+        yield _reranker(settings, rerank_over_broker(invoke, api_key=reranker.api_key))
+        return
+    async with httpx.AsyncClient() as client:
+        url = reranker.api_url.get_secret_value()
+        yield _reranker(settings, rerank_over_http(client, url, api_key=reranker.api_key))
+
+
+def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
+    return RemoteReranker(
+        transport,
+        model=settings.reranker.model,
+        timeout=settings.reranker.timeout,
+        breaker_failures=settings.embedding.breaker_failures,
+        breaker_reset=settings.embedding.breaker_reset,
+    )
+
+
+def broker_chat(settings: Settings, invoke: Invoke) -> Chat:
+    """The language model of the network."""
+    expansion = settings.expansion
+    return BrokerChat(
+        invoke,
+        model=expansion.model,
+        api_key=expansion.api_key,
+        timeout=expansion.timeout,
+        breaker_failures=settings.embedding.breaker_failures,
+        breaker_reset=settings.embedding.breaker_reset,
     )
 
 

@@ -72,8 +72,8 @@ def test_terms_of_words_and_identifiers(text: str, terms: list[str]) -> None:
         ("猫", ["猫"]),
         ("数据库", ["数", "数据", "据", "据库", "库"]),
         ("𠮷野家", ["𠮷", "𠮷野", "野", "野家", "家"]),
-        ("東京タワー", ["東", "東京", "京", "京タ", "タワ", "ワー"]),
-        ("ｶﾞｯｺｳ", ["ガッ", "ッコ", "コウ"]),
+        ("東京タワー", ["東", "東京", "京", "京た", "たわ", "わー"]),
+        ("ｶﾞｯｺｳ", ["がっ", "っこ", "こう"]),
         ("검색을 차", ["검색", "색을", "차"]),
         (unicodedata.normalize("NFD", "검색"), ["검색"]),
         ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
@@ -103,6 +103,10 @@ def test_terms_of_other_scripts_and_symbols(text: str, terms: list[str]) -> None
         ("İstanbul", "istanbul"),
         ("ΟΔΥΣΣΕΥΣ", "οδυσσευς"),
         ("data-team@company.com", "DATA-TEAM@COMPANY.COM"),
+        ("ネコ", "ねこ"),
+        ("ﾗｰﾒﾝ", "らーめん"),
+        ("ヴァ", "ゔぁ"),
+        ("ヽヾ", "ゝゞ"),
     ],
 )
 def test_spellings_that_meet(left: str, right: str) -> None:
@@ -147,6 +151,23 @@ def test_queries_lose_stop_words_but_never_everything() -> None:
     assert Analyzer("german").query_terms("the") == ["the"]
 
 
+@pytest.mark.parametrize("analyzer", [ENGLISH, PLAIN])
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("密码怎么办", ["密", "密码", "码", "码怎", "办"]),
+        ("什麼", ["什", "什麼", "麼"]),
+        ("猫ですか", ["猫", "猫で"]),
+        ("デスク", ["です", "すく"]),
+        ("マスクです", ["ます", "すく", "くで"]),
+    ],
+)
+def test_questions_in_chinese_and_japanese_lose_their_function_words(
+    analyzer: Analyzer, query: str, terms: list[str]
+) -> None:
+    assert analyzer.query_terms(query) == terms
+
+
 @given(st.text(max_size=200))
 def test_any_text_gives_terms_whose_spans_lie_in_it(text: str) -> None:
     spans = list(ENGLISH.spans(text))
@@ -169,7 +190,7 @@ def test_spans_are_offsets_in_the_text_as_given() -> None:
     found = {term: text[start:end] for term, start, end in ENGLISH.spans(text)}
     assert found["cafe"] == "cafe\u0301"
     assert found["file"] == "ﬁles"
-    assert found["ガッ"] == "ｶﾞｯ"
+    assert found["がっ"] == "ｶﾞｯ"
     assert found["dont"] == "don't"
     assert found["bar"] == "Bar"
 

@@ -10,7 +10,7 @@ import pytest
 
 from ability_search.catalogue import Catalogue, Collection, to_record
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
-from ability_search.querying.candidates import Plan, find_candidates, pooled
+from ability_search.querying.candidates import Plan, Search, find_candidates, pooled
 from ability_search.ranking.bm25 import QueryTerms
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 2, "english", 10.0, "auto", 500, 0)
@@ -21,14 +21,12 @@ def row(name: str, **scores: float) -> dict[str, Any]:
 
 
 def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
-    return Plan(
-        vector=[1.0, 0.0] if vector else None,
-        terms=QueryTerms((1,), (1.0,), 1.0) if terms else None,
-        depths=(10,),
-        beam=10,
-        scan_below=scan_below,
-        predicate=None,
-    )
+    searches = []
+    if vector:
+        searches.append(Search("semantic", [1.0, 0.0], 10))
+    if terms:
+        searches.append(Search("keyword", QueryTerms((1,), (1.0,), 1.0), 10))
+    return Plan(searches, depths=(10,), beam=10, scan_below=scan_below)
 
 
 class Fake:
@@ -48,8 +46,8 @@ class Fake:
             return records
         return {
             "collection": records,
-            "semantic": [row("a", cosine=0.9)] if "vector" in params else None,
-            "keyword": [row("b", bm25=3.0)] if "ids" in params else None,
+            "semantic": [row("a", score=0.9)] if "semantic_v" in params else None,
+            "keyword": [row("b", score=3.0)] if "keyword_i" in params else None,
         }
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
@@ -61,9 +59,9 @@ async def find(store: Fake, wanted: Plan) -> Any:
 
 
 def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:
-    semantic = [row("b", cosine=0.5), row("a", cosine=0.9), row("c", cosine=0.5)]
-    keyword = [row("d", bm25=1.0, cosine=0.1), row("b", bm25=4.0, cosine=0.5)]
-    found = {item.chunk_id: item for item in pooled(semantic, keyword)}
+    semantic = [row("b", score=0.5), row("a", score=0.9), row("c", score=0.5)]
+    keyword = [row("d", score=1.0, cosine=0.1), row("b", score=4.0, cosine=0.5)]
+    found = {item.chunk_id: item for item in pooled({"semantic": semantic, "keyword": keyword})}
     assert list(found) == ["a", "b", "c", "d"]
     assert found["a"].ranks == {"semantic": 1}
     assert found["b"].ranks == {"semantic": 2, "keyword": 1}
@@ -73,8 +71,14 @@ def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:
     assert found["d"].cosine == 0.1
 
 
+def test_of_a_chunk_that_was_replaced_in_between_the_last_sight_counts() -> None:
+    old, new = row("a", score=0.9), {**row("a", score=4.0, cosine=0.3), "rid": "#new"}
+    (item,) = pooled({"semantic": [old], "keyword": [new]})
+    assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
+
+
 def test_no_rows_give_no_candidates() -> None:
-    assert pooled([], []) == []
+    assert pooled({"semantic": [], "keyword": []}) == []
 
 
 async def test_both_arms_take_one_statement() -> None:
@@ -87,12 +91,18 @@ async def test_both_arms_take_one_statement() -> None:
 
 @pytest.mark.parametrize(
     ("refused", "lost", "kept"),
-    [("sparseNeighbors", "keyword", "a"), ("vectorCosineSimilarity", "semantic", "b")],
+    [("sparseNeighbors", "keyword", "a"), ("ORDER BY", "semantic", "b")],
 )
 async def test_an_arm_that_is_refused_leaves_the_other(refused: str, lost: str, kept: str) -> None:
     pool = await find(Fake(refused), plan())
     assert [item.chunk_id for item in pool.candidates] == [kept]
     assert list(pool.failed) == [lost]
+
+
+async def test_arms_that_fail_only_together_are_all_kept() -> None:
+    pool = await find(Fake("ORDER BY score DESC LIMIT 10; LET keyword"), plan())
+    assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
+    assert pool.failed == {}
 
 
 async def test_if_both_arms_are_refused_so_is_the_search() -> None:

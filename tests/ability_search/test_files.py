@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ability_search.documents import Document
 from ability_search.errors import ForbiddenPath, InvalidInput
-from ability_search.files import allowed, decoded, parts, read, read_file, select, vanished
-
-
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        ("Größe".encode(), "Größe"),
-        (codecs.BOM_UTF8 + b"text", "text"),
-        ("Größe".encode("utf-16"), "Größe"),
-        (codecs.BOM_UTF16_BE + "Größe".encode("utf-16-be"), "Größe"),
-        ("Größe".encode("utf-32"), "Größe"),
-        (b"", ""),
-    ],
-)
-def test_marked_and_plain_encodings_are_read(data: bytes, text: str) -> None:
-    assert decoded(data) == text
-
-
-@pytest.mark.parametrize("data", [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a", b"PK\3\4\0\0"])
-def test_what_is_no_text_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"binary|decode"):
-        decoded(data)
+from ability_search.extraction import Extractor
+from ability_search.files import allowed, parts, select, vanished
+from ability_search.formats import Bounds
+from ability_search.loading import load, readings
 
 
 def test_links_are_followed_before_the_root_is_checked(tmp_path: Path) -> None:
@@ -94,22 +77,87 @@ def test_a_file_that_vanishes_before_it_is_read_is_skipped_with_the_reason(tmp_p
     assert not vanished(tmp_path / "a.md")
     (tmp_path / "a.md").unlink()
     assert vanished(tmp_path / "a.md")
-    reading = read(chosen, max_bytes=100)
-    assert reading.documents == []
-    assert [(item.path, item.reason) for item in reading.skipped] == [
+    loaded = load(chosen, max_bytes=100)
+    assert loaded.files == []
+    assert [(item.path, item.reason) for item in loaded.skipped] == [
         ("a.md", "No such file or directory")
     ]
 
 
+def read(root: Path, *, format: str | None = None) -> list[Document]:
+    loaded = load(select(root, root), max_bytes=100_000, format=format)
+    assert loaded.skipped == []
+    with Extractor(Bounds(text=1000, unpacked=100_000), timeout=60) as extractor:
+        found = [*readings(loaded.files, extractor, most_bytes=1000)]
+    assert [skipped for reading in found for skipped in reading.skipped] == []
+    return [document for reading in found for document in reading.documents]
+
+
 def test_code_is_known_by_its_suffix_and_a_given_format_wins(tmp_path: Path) -> None:
-    file = tmp_path / "x.py"
-    file.write_text("x = 1")
-    found = read_file(file, "x.py", max_bytes=100)
+    (tmp_path / "x.py").write_text("x = 1")
+    (found,) = read(tmp_path)
     assert (found.format, found.language, found.title, found.file) == (
         "code",
         "python",
         "x.py",
         True,
     )
-    forced = read_file(file, "x.py", max_bytes=100, format="text")
+    (forced,) = read(tmp_path, format="text")
     assert (forced.format, forced.language) == ("text", None)
+
+
+def test_what_the_file_is_called_wins_over_what_it_says_of_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\npath: elsewhere\ntags: [x]\n---\ntext")
+    (found,) = read(tmp_path)
+    assert found.metadata == {"path": "a.md", "extension": "md", "tags": ["x"]}
+
+
+def test_costly_files_are_compared_by_their_bytes_and_format(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<h1>One</h1>")
+    (tmp_path / "b.md").write_text("# Two")
+    html, markdown = load(select(tmp_path, tmp_path), max_bytes=100).files
+    assert markdown.hash is None
+    assert html.hash is not None
+    assert html.document().file_hash == html.hash == read(tmp_path)[0].file_hash
+    changed = replace(html, data=html.data + b" ")
+    other = replace(html, format="pdf")
+    assert len({html.hash, changed.hash, other.hash}) == 3
+
+
+def test_readings_are_bounded_by_the_text_that_is_read(tmp_path: Path) -> None:
+    for n, size in enumerate((400, 400, 900, 10, 10, 1001)):
+        (tmp_path / f"{n}.md").write_text("x" * size)
+    files = load(select(tmp_path, tmp_path), max_bytes=2000).files
+    with Extractor(Bounds(text=1000, unpacked=1000), timeout=60) as extractor:
+        found = [*readings(files, extractor, most_bytes=850)]
+    assert [[each.source for each in reading.documents] for reading in found] == [
+        ["0.md", "1.md"],
+        ["2.md"],
+        ["3.md", "4.md"],
+    ]
+    assert [each.path for reading in found for each in reading.skipped] == ["5.md"]
+
+
+def test_gitignore_files_are_followed_where_asked(tmp_path: Path) -> None:
+    repository = tmp_path / "repo"
+    for name in ("a.md", "b.log", "sub/c.log", "sub/keep.log", "sub/build/d.md", "out/e.md"):
+        (repository / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / "docs" / name).write_text("x")
+    (repository / ".git").mkdir()
+    (repository / ".gitignore").write_text("*.log\n/docs/out/\n")
+    (repository / "docs" / "sub" / ".gitignore").write_text("!keep.log\nbuild/\n")
+    (tmp_path / ".gitignore").write_text("*.md\n")
+    top = repository / "docs"
+
+    def names(**options: bool) -> list[str]:
+        chosen = select(top, tmp_path, exclude=[".gitignore"], **options)
+        return [file.relative_to(top).as_posix() for file in chosen.files]
+
+    assert names(gitignore=True) == ["a.md", "sub/keep.log"]
+    assert len(names()) == 6
+
+
+def test_a_gitignore_file_that_cannot_be_read_ignores_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").mkdir()
+    (tmp_path / "a.md").write_text("x")
+    assert len(select(tmp_path, tmp_path, gitignore=True).files) == 1

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ability_search.catalogue import Catalogue
-from ability_search.errors import DatabaseUnavailable
+import pytest
+
+from ability_search.catalogue import Catalogue, to_record
+from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.indexing import maintenance as upkeep
 from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.preparing import Recipe
+from ability_search.indexing.writing import new_collection
+from ability_search.ports import Store
 from ability_search.vocabulary import Vocabulary
 
 PATIENCE = 10.0
+DOCS = new_collection(
+    "docs",
+    model="m",
+    dimensions=4,
+    recipe=Recipe("auto", 64, 0, "english"),
+    average_length=50.0,
+    now=1,
+)
 
 
 class Held:
@@ -35,7 +50,7 @@ class Held:
         return []
 
 
-def maintenance_of(store: Held) -> Maintenance:
+def maintenance_of(store: Store) -> Maintenance:
     return Maintenance(
         store,
         Catalogue(store),
@@ -81,3 +96,43 @@ async def test_closing_stops_what_is_running() -> None:
         await store.reached.wait()
         await maintenance.close()
         await maintenance.settled()
+
+
+class Building:
+    """A store with one collection, whose graph is not built before a failure or two."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.built = False
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        if "FROM Collection" in script:
+            return [to_record(replace(DOCS, chunks=1000))]
+        if "vectorNeighbors" in script and self.failures:
+            raise self.failures.pop(0)
+        return []
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.built |= params.get("fields", {}).get("graph", False)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("failure", "built"),
+    [
+        (StatementRefused("timeout", "no answer within 30 s"), True),
+        (DatabaseUnavailable("gone"), True),
+        (StatementRefused("other", "no such index"), False),
+    ],
+    ids=["takes long", "passing", "hopeless"],
+)
+async def test_a_graph_that_takes_longer_than_a_statement_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, built: bool
+) -> None:
+    monkeypatch.setattr(upkeep, "_BUILD_PAUSE", 0.0)
+    store = Building(failure, failure)
+    maintenance = maintenance_of(store)
+    async with asyncio.timeout(PATIENCE):
+        maintenance.schedule("docs")
+        await maintenance.settled()
+    assert store.built == built

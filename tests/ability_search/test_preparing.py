@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ability_search.analysis import analyzer_for
 from ability_search.catalogue import Collection
 from ability_search.chunking import STRATEGIES, EstimatedTokens, TokenCounter, TokenizerTokens
-from ability_search.documents import Document, Passage
+from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import (
     Prepared,
@@ -160,5 +160,4 @@ def test_metadata_that_cannot_be_stored_is_refused_while_preparing() -> None:
 def test_title_headings_and_introduction_are_embedded_once(
     title: str, breadcrumb: str, context: str, content: str, expected: str
 ) -> None:
-    passage = Passage(content, 0, len(content), 1, 1, 1, breadcrumb, context)
-    assert embedded_text(title, passage) == expected
+    assert embedded_text(title, content, breadcrumb=breadcrumb, context=context) == expected

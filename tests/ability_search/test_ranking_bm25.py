@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.analysis import CONTENT, TITLE, term_id
+from ability_search.analysis import CONTENT, TITLE, term_id, term_ids
 from ability_search.ranking.bm25 import (
     QueryTerms,
     document_vector,
     inverse_document_frequency,
+    joined,
     query_terms,
     reweighted,
     term_frequencies,
+    terms_in_fields,
 )
 from ability_search.ranking.statistics import TermStatistics
 
@@ -174,6 +176,28 @@ def test_a_title_match_weighs_as_asked() -> None:
         assert weights[title] / weights[content] == pytest.approx(ratio)
 
 
+def test_further_fields_count_as_asked_and_only_they() -> None:
+    ids, weights = document_vector(
+        {TITLE: ["fox"], CONTENT: ["fox"], "metadata.tags": ["fox"]}, average_length=1
+    )
+    chunk = dict(zip(ids.tolist(), weights.tolist(), strict=True))
+    known = TermStatistics.of_chunks([ids, term_ids(CONTENT, ["dog"])], [(1, 1), (0, 1)])
+    tags, both, none = (
+        terms_in_fields(["fox"], known, fields)
+        for fields in ({"metadata.tags": 1.0}, {"metadata.tags": 1.0, TITLE: 2.0}, {TITLE: 0.0})
+    )
+    assert tags.ids == (term_id("metadata.tags", "fox"),)
+    assert scores(both, [chunk]) == pytest.approx([3 * each for each in scores(tags, [chunk])])
+    assert both.information == tags.information == pytest.approx(math.log(1 + 1.5 / 1.5))
+    assert none == QueryTerms((), (), 0.0)
+
+
+def test_a_common_word_is_not_rare_in_a_field_that_few_chunks_have() -> None:
+    common = terms_in_fields(["red"], statistics(), {"metadata.tags": 1.0})
+    rare = terms_in_fields(["lazy"], statistics(), {"metadata.tags": 1.0})
+    assert common.information < rare.information
+
+
 def test_an_empty_query_scores_nothing() -> None:
     query = query_terms([], statistics())
     assert query == QueryTerms((), (), 0.0)
@@ -195,3 +219,36 @@ def test_normalized_scores_keep_order_and_stay_in_bounds() -> None:
     assert normalized[3] == pytest.approx(1 - 1 / math.e)
     assert normalized.max() <= 1
     assert normalized[5] == 0
+
+
+positive = st.floats(0.01, 10)
+
+
+def some_terms(weights: list[float], first: int) -> QueryTerms:
+    return QueryTerms(tuple(range(first, first + len(weights))), tuple(weights), sum(weights))
+
+
+@given(st.lists(positive, max_size=5), st.lists(positive, max_size=30), st.floats(0, 1))
+def test_terms_that_join_never_outweigh_the_query(
+    own: list[float], further: list[float], weight: float
+) -> None:
+    query = some_terms(own, 100)
+    all_ = joined(query, some_terms(further, 0), weight=weight)
+    weights = dict(zip(all_.ids, all_.weights, strict=True))
+    assert list(all_.ids) == sorted(weights)
+    assert [weights[id_] for id_ in query.ids] == pytest.approx(own, rel=1e-6)
+    share = sum(value for id_, value in weights.items() if id_ not in query.ids)
+    assert share <= weight * query.information * (1 + 1e-6)
+    assert all_.information == pytest.approx(query.information + share, rel=1e-6)
+
+
+def test_few_terms_join_by_the_weight_itself() -> None:
+    query, few = some_terms([4.0, 4.0], 100), some_terms([1.0, 2.0], 0)
+    assert joined(query, few, weight=0.5) == QueryTerms((0, 1, 100, 101), (0.5, 1.0, 4.0, 4.0), 9.5)
+
+
+def test_nothing_joins_without_weight_or_terms_or_a_query() -> None:
+    query, few, empty = some_terms([4.0], 100), some_terms([1.0], 0), some_terms([], 0)
+    assert joined(query, few, weight=0.0) is query
+    assert joined(query, empty, weight=1.0) is query
+    assert joined(empty, few, weight=1.0) is empty

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,123 +13,117 @@ from hypothesis import strategies as st
 from ability_search.errors import InvalidInput
 from ability_search.ranking.fusion import (
     Arm,
+    Fused,
     convex,
     normalized_cosine,
+    peaked_share,
     reciprocal_rank,
     unseen_score,
 )
 
+Fuse = Callable[..., Fused]
+NONE = math.nan
+FUSIONS = [convex, reciprocal_rank]
 
-def arm(name: str, weight: float = 1.0, unseen: float = 0.0, **scores: float) -> Arm:
-    return Arm(name, tuple(scores), np.array(list(scores.values())), weight, unseen)
+
+def arm(name: str, *scores: float, weight: float = 1.0, unseen: float = 0.0) -> Arm:
+    return Arm(name, np.array(scores, dtype=float), weight, unseen)
 
 
 def test_convex_is_the_weighted_mean_of_the_arms() -> None:
-    hits = convex([arm("semantic", 0.7, a=0.9, b=0.5), arm("keyword", 0.3, 0.2, c=0.8, b=0.6)])
-    assert [hit.id for hit in hits] == ["a", "b", "c"]
-    scores = [0.7 * 0.9 + 0.3 * 0.2, 0.7 * 0.5 + 0.3 * 0.6, 0.3 * 0.8]
-    assert [hit.score for hit in hits] == pytest.approx(scores)
-
-
-def test_contributions_explain_the_score() -> None:
-    (hit,) = convex([arm("semantic", 3.0, 0.1), arm("keyword", 1.0, a=0.8)])
-    assert hit.contributions["keyword"].rank == 1
-    assert hit.contributions["keyword"].normalized == 0.8
-    assert hit.contributions["keyword"].share == pytest.approx(0.2)
-    assert hit.contributions["semantic"].rank is None
-    assert hit.contributions["semantic"].normalized == 0.1
-    assert hit.contributions["semantic"].share == pytest.approx(0.075)
+    fused = convex(
+        [
+            arm("semantic", 0.9, 0.5, NONE, weight=0.7),
+            arm("keyword", NONE, 0.6, 0.8, weight=0.3, unseen=0.2),
+        ]
+    )
+    wanted = [0.7 * 0.9 + 0.3 * 0.2, 0.7 * 0.5 + 0.3 * 0.6, 0.3 * 0.8]
+    assert fused.scores.tolist() == pytest.approx(wanted)
+    assert fused.shares["keyword"].tolist() == pytest.approx([0.06, 0.18, 0.24])
 
 
 def test_reciprocal_rank_is_the_weighted_sum_of_reciprocal_places() -> None:
-    hits = reciprocal_rank([arm("a", 2.0, x=0.9, y=0.8), arm("b", 1.0, z=0.5, y=0.1)], k=10)
+    arms = [arm("a", 0.9, 0.8, NONE, weight=2.0), arm("b", NONE, 0.1, 0.5)]
+    fused = reciprocal_rank(arms, k=10)
     best = 3 / 11
-    scores = {hit.id: hit.score * best for hit in hits}
-    assert [hit.id for hit in hits] == ["y", "x", "z"]
-    assert scores == pytest.approx({"y": 2 / 12 + 1 / 12, "x": 2 / 11, "z": 1 / 11})
-    assert hits[1].contributions["b"].share == 0.0
+    wanted = [2 / 11, 2 / 12 + 1 / 12, 1 / 11]
+    assert (fused.scores * best).tolist() == pytest.approx(wanted)
+    assert fused.shares["b"][0] == 0.0
 
 
-@pytest.mark.parametrize("fuse", [convex, reciprocal_rank])
-def test_empty_arms(fuse: type) -> None:
-    assert fuse([]) == []
-    assert fuse([arm("a"), arm("b")]) == []
-    (hit,) = fuse([arm("a", x=1.0), arm("b")])
-    assert hit.score == 0.5
+def test_ranks_are_places_and_equal_scores_keep_their_order() -> None:
+    ranks = arm("a", 0.2, NONE, 0.9, 0.2).ranks
+    assert ranks[[0, 2, 3]].tolist() == [2, 1, 3]
+    assert math.isnan(ranks[1])
 
 
-@pytest.mark.parametrize("fuse", [convex, reciprocal_rank])
-def test_first_in_every_arm_with_the_highest_score_is_one(fuse: type) -> None:
-    assert fuse([arm("a", 0.7, x=1.0), arm("b", 0.3, x=1.0)])[0].score == pytest.approx(1.0)
+@pytest.mark.parametrize("fuse", FUSIONS)
+def test_empty_arms(fuse: Fuse) -> None:
+    assert fuse([arm("a"), arm("b")]).scores.tolist() == []
+    fused = fuse([arm("a", 1.0, NONE), arm("b", NONE, NONE)])
+    assert fused.scores.tolist() == [0.5, 0.0]
+    assert fused.found.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("fuse", FUSIONS)
+def test_first_in_every_arm_with_the_highest_score_is_one(fuse: Fuse) -> None:
+    fused = fuse([arm("a", 1.0, weight=0.7), arm("b", 1.0, weight=0.3)])
+    assert fused.scores.tolist() == pytest.approx([1.0])
 
 
 def test_one_arm_keeps_its_scores() -> None:
-    hits = convex([arm("semantic", 0.7, a=0.9, b=0.25)])
-    assert [(hit.id, hit.score) for hit in hits] == [("a", 0.9), ("b", 0.25)]
+    assert convex([arm("semantic", 0.9, 0.25, weight=0.7)]).scores.tolist() == [0.9, 0.25]
 
 
-@pytest.mark.parametrize("fuse", [convex, reciprocal_rank])
-def test_weight_zero_is_an_exact_no_op(fuse: type) -> None:
-    alone = fuse([arm("a", 0.7, x=0.5, y=0.4)])
-    assert fuse([arm("a", 0.7, x=0.5, y=0.4), arm("b", 0.0, 1.0, z=1.0)]) == alone
-
-
-def test_equal_scores_are_ordered_by_id() -> None:
-    assert [h.id for h in convex([arm("a", c=0.5, a=0.5, b=0.5)])] == ["a", "b", "c"]
-    hits = reciprocal_rank([arm("a", z=0.9, y=0.8), arm("b", y=0.9, z=0.8)])
-    assert [hit.id for hit in hits] == ["y", "z"]
+@pytest.mark.parametrize("fuse", FUSIONS)
+def test_weight_zero_is_an_exact_no_op(fuse: Fuse) -> None:
+    first = arm("a", 0.5, 0.4, NONE, weight=0.7)
+    alone, both = fuse([first]), fuse([first, arm("b", NONE, NONE, 1.0, weight=0.0, unseen=1.0)])
+    assert both.scores.tolist() == alone.scores.tolist()
+    assert both.found.tolist() == [True, True, False]
+    assert both.shares.keys() == {"a"}
 
 
 def test_a_score_does_not_depend_on_what_else_was_found() -> None:
-    (alone,) = convex([arm("a", 0.7, x=0.5), arm("b", 0.3, x=0.4)])
-    among = convex([arm("a", 0.7, w=0.9, x=0.5), arm("b", 0.3, v=1.0, x=0.4)])
-    assert {hit.id: hit.score for hit in among}["x"] == alone.score
+    alone = convex([arm("a", 0.5, weight=0.7), arm("b", 0.4, weight=0.3)])
+    among = convex([arm("a", 0.9, 0.5, weight=0.7), arm("b", NONE, 0.4, weight=0.3)])
+    assert among.scores[1] == alone.scores[0]
 
 
-@pytest.mark.parametrize("fuse", [convex, reciprocal_rank])
-@given(
-    st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1)),
-    st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1)),
-    st.floats(0.01, 100),
-    st.floats(0, 100),
-)
+maybe = st.floats(0, 1) | st.just(NONE)
+
+
+@pytest.mark.parametrize("fuse", FUSIONS)
+@given(st.lists(st.tuples(maybe, maybe)), st.floats(0.01, 100), st.floats(0, 100))
 def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
-    fuse: type, a: dict[str, float], b: dict[str, float], wa: float, wb: float
+    fuse: Fuse, scores: list[tuple[float, float]], wa: float, wb: float
 ) -> None:
-    arms = [
-        arm(name, weight, **dict(sorted(scores.items(), key=lambda item: -item[1])))
-        for name, scores, weight in (("a", a, wa), ("b", b, wb))
-    ]
-    hits = fuse(arms)
-    assert {hit.id for hit in hits} == set(a) | (set(b) if wb > 0 else set())
-    assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.id))
-    for hit in hits:
-        assert 0 <= hit.score <= 1
-        shares = sum(part.share for part in hit.contributions.values())
-        assert hit.score == pytest.approx(shares)
+    a, b = ([pair[place] for pair in scores] for place in (0, 1))
+    fused = fuse([arm("a", *a, weight=wa), arm("b", *b, weight=wb)])
+    assert ((fused.scores >= 0) & (fused.scores <= 1)).all()
+    assert fused.scores.tolist() == pytest.approx(sum(fused.shares.values()).tolist())
+    known = [not math.isnan(x) or (wb > 0 and not math.isnan(y)) for x, y in scores]
+    assert fused.found.tolist() == known
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
 def test_a_weight_that_is_none_is_refused_by_name(weight: float) -> None:
     with pytest.raises(InvalidInput) as caught:
-        arm("keyword", weight)
+        arm("keyword", weight=weight)
     assert caught.value.field == "fusion.weights.keyword"
 
 
 def test_all_weights_zero_and_a_bad_k_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"fusion\.weights"):
-        convex([arm("a", 0.0, x=1.0)])
+        convex([arm("a", 1.0, weight=0.0)])
     with pytest.raises(InvalidInput, match=r"fusion\.k"):
-        reciprocal_rank([arm("a", x=1.0)], k=-1)
+        reciprocal_rank([arm("a", 1.0)], k=-1)
 
 
-@pytest.mark.parametrize(
-    ("ids", "scores"),
-    [(("a",), [0.1, 0.2]), (("a", "a"), [0.1, 0.1]), (("a",), [1.1]), (("a",), [math.nan])],
-)
-def test_arms_must_be_consistent(ids: tuple[str, ...], scores: list[float]) -> None:
+@pytest.mark.parametrize("score", [1.1, -0.1])
+def test_scores_must_be_normalized(score: float) -> None:
     with pytest.raises(ValueError, match="arm semantic"):
-        Arm("semantic", ids, np.array(scores))
+        arm("semantic", score)
 
 
 def test_normalized_cosine_has_fixed_bounds() -> None:
@@ -140,4 +135,33 @@ def test_the_unseen_lie_between_nothing_and_the_last_of_a_full_list() -> None:
     scores = np.array([0.9, 0.4])
     assert unseen_score(scores, depth=2) == 0.2
     assert unseen_score(scores, depth=3) == 0.0
+    assert unseen_score(np.array([0.9, NONE, 0.4]), depth=3) == 0.0
     assert unseen_score(np.array([]), depth=0) == 0.0
+
+
+def test_the_semantic_share_follows_how_far_its_first_hit_stands_out() -> None:
+    def share(first: float, others: float, **options: float) -> float:
+        return peaked_share(0.7, [others] * 20 + [first], slope=0.8, **options)
+
+    assert share(0.8, 0.8) == pytest.approx(0.5)
+    assert share(1.0, 0.0) == pytest.approx(0.9)
+    gap = (0.8 - (0.8 + 9 * 0.5) / 10) / 0.8
+    assert share(0.8, 0.5) == pytest.approx(0.7 + 0.8 * (gap - 0.25))
+    assert share(0.8, 0.5, usual=gap) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("share", "cosines", "slope"),
+    [
+        (0.7, [0.9, *[0.1] * 9], 0.0),
+        (0.7, [0.9, *[0.1] * 8], 0.8),
+        (0.7, [-0.1] * 12, 0.8),
+        (0.7, [], 0.8),
+        (0.0, [0.9, *[0.1] * 9], 0.8),
+        (1.0, [0.9, *[0.1] * 9], 0.8),
+    ],
+)
+def test_the_share_stays_where_nothing_can_be_told(
+    share: float, cosines: list[float], slope: float
+) -> None:
+    assert peaked_share(share, cosines, slope=slope) == share

@@ -103,7 +103,7 @@ async def test_rows_stay_rows() -> None:
         ("LockTimeoutException: Timeout on locking", "conflict"),
         ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
         ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
-        ("no answer within 30 s: the statement was stopped", "other"),
+        ("no answer within 30 s: the statement was stopped", "timeout"),
     ],
 )
 def test_refusals_are_told_apart(text: str, reason: str) -> None:
@@ -175,9 +175,11 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
         "missing_type"
     )
     for vector in ([1.0] * 8, [1.0] * 3):
-        search = statements.candidates(
-            "a", kind, vector=vector, terms=([1], [1.0]), limit=3, beam=3, exact=False
-        )
+        arms = [
+            statements.VectorArm("semantic", vector, 3, beam=3, exact=False),
+            statements.TermsArm("keyword", [1], [1.0], 3),
+        ]
+        search = statements.candidates("a", kind, arms)
         if len(vector) == 8:
             answer = await database.read(*search)
             assert [row["name"] for row in answer["collection"]] == ["a"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.catalogue import Collection
 from ability_search.configuration.schema import Ranking
-from ability_search.querying.model import Candidate, FusionChoice
-from ability_search.querying.stages import above, fused
+from ability_search.querying import stages
+from ability_search.querying.adjusting import Context
+from ability_search.querying.candidates import Plan, Pool, Search
+from ability_search.querying.model import Candidate, Query
+from ability_search.querying.options import FusionChoice
+from ability_search.querying.stages import above
 from ability_search.ranking.bm25 import QueryTerms
 
+DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 TERMS = QueryTerms((1,), (1.0,), 2.0)
 CONVEX = FusionChoice("convex")
 RRF = FusionChoice("rrf")
@@ -31,19 +35,28 @@ def pool(cosines: list[float], bm25s: list[float], depth: int) -> list[Candidate
         item.cosine, item.ranks["semantic"] = cosines[n], rank
     for rank, n in enumerate(by_bm25, start=1):
         item = candidates.setdefault(n, Candidate(f"#{n}", f"{n:03}"))
-        item.cosine, item.bm25, item.ranks["keyword"] = cosines[n], bm25s[n], rank
+        item.cosine, item.values["keyword"], item.ranks["keyword"] = cosines[n], bm25s[n], rank
     return list(candidates.values())
 
 
-def ranked(candidates: list[Candidate], **options: Any) -> list[tuple[str, float]]:
-    defaults: dict[str, Any] = {
-        "terms": TERMS,
-        "semantic": True,
-        "depths": (100,),
-        "choice": None,
-        "ranking": Ranking(),
-    }
-    hits = fused(candidates, **{**defaults, **options})
+def ranked(
+    candidates: list[Candidate],
+    *,
+    terms: QueryTerms | None = TERMS,
+    semantic: bool = True,
+    depths: tuple[int, ...] = (100,),
+    choice: FusionChoice | None = None,
+    traced: bool = False,
+) -> list[tuple[str, float]]:
+    by = {"semantic": [1.0] if semantic else None, "keyword": terms}
+    plan = Plan(
+        [Search(name, each, depths[-1]) for name, each in by.items() if each is not None],
+        depths=depths,
+        beam=100,
+        scan_below=0,
+    )
+    query = Query("words", fusion=choice, explain=traced)
+    hits = stages.ranked(Pool(DOCS, candidates), Context(query, plan, Ranking(), now=0))
     return [(item.chunk_id, item.score) for item in hits]
 
 
@@ -94,6 +107,11 @@ def test_one_arm_alone_is_not_weighted(choice: FusionChoice) -> None:
     assert by_meaning == [("000", pytest.approx(0.5)), ("001", pytest.approx(0.1))]
 
 
+def test_what_only_a_further_arm_found_is_kept() -> None:
+    item = Candidate("#1", "a", ranks={"other": 1}, values={"other": 3.0})
+    assert ranked([item], semantic=False) == [("a", 0.0)]
+
+
 def test_only_what_is_traced_explains_itself() -> None:
     candidates = pool([0.5, 0.1], [2.0, 0.0], 10)
     ranked(candidates)
@@ -106,9 +124,9 @@ def test_only_what_is_traced_explains_itself() -> None:
 
 
 def test_the_floor_is_on_the_cosine_or_on_the_keyword_score() -> None:
-    low = Candidate("#1", "a", cosine=0.2, score=0.9)
-    high = Candidate("#2", "b", cosine=0.6, score=0.1)
-    unknown = Candidate("#3", "c", score=0.5)
+    low = Candidate("#1", "a", cosine=0.2, fused=0.9, score=0.3)
+    high = Candidate("#2", "b", cosine=0.6, fused=0.1, score=0.7)
+    unknown = Candidate("#3", "c", fused=0.5)
     every = [low, high, unknown]
     assert above(every, None, mode="hybrid") == every
     assert above(every, 0.6, mode="hybrid") == [high]

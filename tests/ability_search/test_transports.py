@@ -19,7 +19,8 @@ from pydantic import SecretStr
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.remote import RemoteEmbedder, Transport, over_broker, over_http
-from ability_search.remote.transports import embeddings_address, retry_after
+from ability_search.remote.refusals import retry_after
+from ability_search.remote.transports import embeddings_address
 from kadi import Call, Connection, Tool
 from kadi_local.broker import serve_broker
 from kadi_local.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge

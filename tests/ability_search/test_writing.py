@@ -21,14 +21,14 @@ from ability_search.errors import (
     SearchError,
     StatementRefused,
 )
-from ability_search.indexing import writing
+from ability_search.indexing import storing
 from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, prepare
+from ability_search.indexing.storing import row_bytes
 from ability_search.indexing.writing import (
     Writer,
     expected_length,
     new_collection,
     prepared_bytes,
-    row_bytes,
 )
 from kadi.messages import encode
 
@@ -73,7 +73,7 @@ class Scripted:
         return {
             "revision": 1,
             "deleted": 0,
-            "inserted": len(params["rows"]) + params["stagedRows"],
+            "inserted": len(params["chunks"]) + params["stagedRows"],
             "replaced": 0,
             "collection": [to_record(self.record)],
         }
@@ -81,7 +81,7 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "wait_random_exponential", lambda **_: tenacity.wait_none())
+    monkeypatch.setattr(storing, "wait_random_exponential", lambda **_: tenacity.wait_none())
 
 
 def writer_of(store: Scripted, collection: Collection | None = DOCS, **changes: Any) -> Writer:
@@ -161,7 +161,7 @@ async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -
     *parts, last = store.written
     assert len(parts) > 3
     assert all(len(encode(part)) <= 8000 for part in parts)
-    assert last["rows"] == []
+    assert last["chunks"] == []
     assert last["stagedRows"] == sum(len(part["rows"]) for part in parts) == written.chunks
     assert {row["token"] for part in parts for row in part["rows"]} == set(last["staged"])
 
@@ -173,8 +173,10 @@ async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -
         ("漢字" * 200, {"k": "v" * 5000}),
         ("a\n" * 300, {"list": list(range(300))}),
         ("x", {}),
+        (" ".join(f"2026-{n % 12 + 1:02}-{n % 28 + 1:02}" for n in range(300)), {}),
+        (" ".join(f"in {1900 + n}-{1920 + n}," for n in range(60)), {}),
     ],
-    ids=["prose", "cjk", "lines", "tiny"],
+    ids=["prose", "cjk", "lines", "tiny", "days", "years"],
 )
 def test_estimated_bytes_are_no_less_than_the_real_ones(text: str, metadata: Any) -> None:
     item = prepared_of(text, dimensions=64, metadata=metadata)

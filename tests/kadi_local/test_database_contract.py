@@ -253,6 +253,32 @@ async def test_a_sparse_index_takes_terms_and_weights(db: Abilities) -> None:
     assert [(row["k"], row["score"]) for row in found] == [(2, 9.0), (1, 2.5)]
 
 
+async def test_a_sparse_search_in_groups_keeps_what_a_filter_leaves(db: Abilities) -> None:
+    await db.run("CREATE VERTEX TYPE S")
+    await db.run("CREATE PROPERTY S.terms ARRAY_OF_INTEGERS")
+    await db.run("CREATE PROPERTY S.weights ARRAY_OF_FLOATS")
+    await db.run('CREATE INDEX ON S (terms, weights) LSM_SPARSE_VECTOR METADATA {"dimensions":0}')
+    rows = [{"k": k, "terms": [1], "weights": [1.0 + k]} for k in range(100)]
+    await db.run("INSERT INTO S CONTENT :rows", {"rows": rows})
+    neighbours = "expand(`vector.sparseNeighbors`('S[terms,weights]', :i, :w, 2, {%s}))"
+    [answer] = await db.rows(
+        f"""
+        LET allowed = SELECT @rid FROM S WHERE k IN :ks;
+        LET s = SELECT k, score FROM (SELECT {neighbours % "filter: $allowed"});
+        LET first = $s.size();
+        IF ($s.size() < 2) {{
+            LET s = SELECT k, score FROM
+                (SELECT {neighbours % "groupBy: 'k', groupSize: 1, filter: $allowed"});
+        }}
+        RETURN {{'first': $first, 's': $s}};
+        """,
+        {"i": [1], "w": [1.0], "ks": [0, 1]},
+        "sqlscript",
+    )
+    # Without groups a few are taken from the whole index, and then looked through.
+    assert answer == {"first": 0, "s": [{"k": 1, "score": 2.0}, {"k": 0, "score": 1.0}]}
+
+
 async def test_a_query_that_writes_is_refused(db: Abilities) -> None:
     for text, language in [
         ("CREATE DOCUMENT TYPE X", "sql"),

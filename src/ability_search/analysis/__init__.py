@@ -12,6 +12,7 @@ from ability_search.analysis.terms import (
     TITLE,
     TermIds,
     are_of_content,
+    metadata_field,
     term_id,
     term_ids,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "analyzer_for",
     "are_of_content",
     "languages",
+    "metadata_field",
     "term_id",
     "term_ids",
 ]

@@ -31,6 +31,15 @@ _STOP_WORDS = {
 """Function words and question words; question words are rare in notes, so that inverse document
 frequency alone takes them for the heart of a question. Leaving them out of queries, measured:
 nDCG@10 .599 -> .626 on short notes, .372 -> .378 on abstracts; out of documents too: .615, .380."""
+_STOP_PIECES = """
+    什 什么 什麼 么 麼 怎 怎么 怎麼 怎样 怎樣 么办 麼辦 为什 為什 如何
+    哪 哪里 哪裡 哪个 哪個 哪些 多少 吗 嗎 呢
+    何 です すか ます ませ まし でし した して する くだ ださ
+"""
+"""The same in Chinese and Japanese, whatever the language, as pieces of the text as it is written:
+ます ends a verb, マス begins a mask (マスク)."""
+_HIRAGANA: Final = {kana: kana - 0x60 for kana in (*range(0x30A1, 0x30F7), 0x30FD, 0x30FE)}
+"""Katakana by the hiragana of the same sound: ネコ and ねこ are one word."""
 
 
 def languages() -> tuple[str, ...]:
@@ -42,8 +51,9 @@ class Analyzer:
     """Turns text into terms, by the same rules for documents and for queries.
 
     A term is a piece (:func:`.pieces.pieces`) in compatibility form (NFKC), case-folded, stemmed
-    by the Snowball algorithm of the language if it consists of letters only, and without the
-    accents of Latin letters. Documents keep all their terms; queries lose stop words.
+    by the Snowball algorithm of the language if it consists of letters only, in hiragana where it
+    is katakana, and without the accents of Latin letters. Documents keep all their terms; queries
+    lose stop words.
 
     Safe to share between threads. Never raises on any text; linear in its length.
 
@@ -69,6 +79,7 @@ class Analyzer:
         self._stemming = Lock()  # a Snowball stemmer keeps the word it works on
         self._term = lru_cache(maxsize=_CACHED_TERMS)(self._normalized)
         self._stop_terms = frozenset(self.terms(_STOP_WORDS.get(name, "")))
+        self._stop_pieces = frozenset(_STOP_PIECES.split())
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of ``text`` in order of position, repetitions included.
@@ -78,20 +89,23 @@ class Analyzer:
         return [term for term, _, _ in self.spans(text)]
 
     def query_terms(self, text: str) -> list[str]:
-        """Return the terms of a query: :meth:`terms` without stop words (English only).
+        """Return the terms of a query: :meth:`terms` without stop words.
 
-        A query of nothing but stop words keeps them all. A word in capitals within other text
-        (``IT``, ``WHO``) is no stop word.
+        English has them, and Chinese and Japanese in whatever language. A query of nothing but
+        stop words keeps them all. A word in capitals within other text (``IT``, ``WHO``) is none.
         """
-        found = list(self.spans(text))
+        found = [(term, text[start:end]) for term, start, end in self.spans(text)]
         shouted = text.isupper()
         informative = [
             term
-            for term, start, end in found
-            if term not in self._stop_terms
-            or (end - start > 1 and not shouted and text[start:end].isupper())
+            for term, written in found
+            if written not in self._stop_pieces
+            and (
+                term not in self._stop_terms
+                or (len(written) > 1 and not shouted and written.isupper())
+            )
         ]
-        return informative or [term for term, _, _ in found]
+        return informative or [term for term, _ in found]
 
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield ``(term, start, end)`` for each term of :meth:`terms`, in the same order.
@@ -109,7 +123,7 @@ class Analyzer:
         term = self._folded(unicodedata.normalize("NFKC", piece))
         if "j" in (classes := classify(term)):
             term = "".join(c for c, kind in zip(term, classes, strict=True) if kind != "j")
-        return _without_accents(self._stemmed(term))
+        return _without_accents(self._stemmed(term)).translate(_HIRAGANA)
 
     def _folded(self, piece: str) -> str:
         if self.language == "turkish":

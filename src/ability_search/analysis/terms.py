@@ -20,6 +20,16 @@ _OTHER_FIELD = 1 << 29
 _MASK = _OTHER_FIELD - 1
 
 
+def metadata_field(path: Sequence[str]) -> str:
+    r"""Name the field of the terms under a key of the metadata.
+
+    The keys of nested maps, outermost first, are joined by dots; a dot within a key has a
+    backslash, as has a backslash. No two keys share a field.
+    """
+    keys = (key.replace("\\", "\\\\").replace(".", "\\.") for key in path)
+    return ".".join(("metadata", *keys))
+
+
 @lru_cache(maxsize=1 << 17)
 def term_id(field: str, term: str) -> int:
     """Return the 30-bit id of ``term`` in ``field``, the same everywhere and always.

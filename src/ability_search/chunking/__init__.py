@@ -4,6 +4,7 @@ The chunks of every strategy cover each character that is not blank, in order, a
 of the text; only those of ``sliding-window`` overlap. None counts more than ``max_tokens``.
 """
 
+from ability_search.chunking.joining import joined
 from ability_search.chunking.strategies import (
     DEFAULT_MAX_TOKENS,
     DEFAULT_OVERLAP,
@@ -20,4 +21,5 @@ __all__ = [
     "TokenCounter",
     "TokenizerTokens",
     "chunk",
+    "joined",
 ]

@@ -34,7 +34,7 @@ from ability_search.chunking.packing import (
 from ability_search.documents import Passage
 
 SEPARATOR = " > "
-_FRONT_MATTER = re.compile(
+FRONT_MATTER = re.compile(
     r"(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
     r"(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
     r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
@@ -123,14 +123,15 @@ def read_blocks(text: str) -> tuple[list[Block], list[Fence]]:
     at the very beginning, if its first line is a comment or has a key; otherwise a ``---`` there is
     a thematic break.
     """
-    matter = _FRONT_MATTER.match(text)
+    matter = FRONT_MATTER.match(text)
     origin = matter.end() if matter else 0
     blocks = [Block("front_matter", 0, origin)] if matter else []
     fences: list[Fence] = []
     body = text[origin:]
     lines = Lines(body)
     references: dict[str, Any] = {}
-    tokens = _parser().parse(body, references)
+    # A form feed, which ends a page, makes no paragraph.
+    tokens = _parser().parse(body.replace("\f", " "), references)
 
     def span(token: Token) -> Span:
         first, last = token.map or (0, 0)

@@ -143,7 +143,7 @@ VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
 
 
 def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
-    """Put units together into chunks.
+    """Put units together into chunks, never across a form feed, which ends a page.
 
     Args:
         ruler: measures the text and knows the limit.
@@ -153,7 +153,20 @@ def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
         Chunks in order. None counts more than the limit, except a single character that alone
         does (a tokenizer may spell one character with several tokens).
     """
-    return _fill(ruler, [part for unit in units for part in _flatten(ruler, unit)])
+    parts = [part for unit in units for part in _flatten(ruler, unit)]
+    for page in _pages(ruler.text, parts):
+        yield from _fill(ruler, page)
+
+
+def _pages(text: str, units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """The units between one form feed and the next."""
+    begin = 0
+    if "\f" in text:
+        for index in range(1, len(units)):
+            if text.find("\f", units[index - 1].end, units[index].start) >= 0:
+                yield units[begin:index]
+                begin = index
+    yield units[begin:]
 
 
 def _fill(ruler: Ruler, queue: Sequence[Unit]) -> Iterator[Packed]:

@@ -9,8 +9,9 @@ from ability_search.chunking import boundaries
 from ability_search.chunking.fences import chunk_fences
 from ability_search.chunking.markdown import chunk_markdown, read_blocks
 from ability_search.chunking.markup import chunk_html
-from ability_search.chunking.packing import Ruler
-from ability_search.chunking.paragraph import chunk_paragraphs
+from ability_search.chunking.packing import VERBATIM, Ruler
+from ability_search.chunking.paragraph import chunk_by, chunk_paragraphs
+from ability_search.chunking.restructured import chunk_rst
 from ability_search.chunking.sliding import chunk_windows
 from ability_search.chunking.structure import chunk_json, looks_like_json
 from ability_search.chunking.symbols import chunk_code, is_code_language
@@ -29,6 +30,8 @@ _MARKDOWN = frozenset({"markdown", "md", "mdx"})
 _PLAIN = frozenset({"text", "txt", "plain"})
 _JSON = frozenset({"json", "jsonl", "ndjson", "geojson"})
 _HTML = frozenset({"html", "htm", "xhtml"})
+_RST = frozenset({"rst", "rest", "restructuredtext"})
+_ROWS = frozenset({"csv", "tsv"})
 _HEADING_OR_FENCE = re.compile(
     r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|^[^\s][^\r\n]*(?:\r\n?|\n)={2,}[ \t]*$", re.MULTILINE
 )
@@ -60,8 +63,9 @@ def chunk(
         overlap: tokens that ``sliding-window`` repeats at most, less than ``max_tokens``. Left out:
             :data:`DEFAULT_OVERLAP`, or a quarter of ``max_tokens`` where that is less.
         count: counts tokens; :class:`EstimatedTokens` if left out.
-        format: ``markdown``, ``text``, ``code``, ``json``, ``html``, or the name or file suffix of
-            a programming language; read by ``auto`` only. Others are treated as not known.
+        format: ``markdown``, ``text``, ``code``, ``json``, ``html``, ``rst``, ``csv``, or the name
+            or file suffix of a programming language; read by ``auto`` only. Others are treated as
+            not known.
         language: programming language of the text where that is known.
 
     Returns:
@@ -111,6 +115,10 @@ def _chunk_auto(
         return _chunk_markdown(ruler)
     if format_name in _HTML:
         return chunk_html(ruler)
+    if format_name in _RST:
+        return chunk_rst(ruler)
+    if format_name in _ROWS:
+        return chunk_by(ruler, VERBATIM)
     if format_name in _PLAIN:
         return _chunk_plain(ruler, overlap)
     if format_name == "code" or is_code_language(format_name):

@@ -1,19 +1,37 @@
 """The command line: one module a command group, and the composition of the parts."""
 
 from ability_search.cli import (
+    building,
     collection,
     direct,
     doctor,
+    evaluation,
     indexing,
     models,
     search,
     secret,
     services,
+    transfer,
     up,
+    watch,
 )
 from ability_search.cli.app import app, main
 
 # Their import adds the commands.
-COMMANDS = (up, doctor, indexing, search, collection, direct, services, models, secret)
+COMMANDS = (
+    up,
+    doctor,
+    indexing,
+    watch,
+    search,
+    collection,
+    building,
+    transfer,
+    evaluation,
+    direct,
+    services,
+    models,
+    secret,
+)
 
 __all__ = ["COMMANDS", "app", "main"]

@@ -29,12 +29,19 @@ ORDER = (
     "down",
     "doctor",
     "index",
+    "watch",
     "search",
     "similar",
     "collections",
     "info",
     "delete",
     "reindex",
+    "build",
+    "export",
+    "import",
+    "backup",
+    "restore",
+    "eval",
     "call",
     "worker",
     "broker",
@@ -63,10 +70,30 @@ class Root(TyperGroup):
             raise typer.Exit(report.exit_code) from exc
 
 
-def new_group(help: str) -> typer.Typer:
+class DefaultGroup(TyperGroup):
+    """A group that takes what is none of its commands as the arguments of its first one."""
+
+    @property
+    def default_command(self) -> str:
+        """Name of that command."""
+        return next(iter(self.commands))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name in where it is left out."""
+        known = (*self.commands, *ctx.help_option_names)
+        return super().parse_args(
+            ctx, args if not args or args[0] in known else [self.default_command, *args]
+        )
+
+
+def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """A group of commands."""
     return typer.Typer(
-        help=help, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+        cls=cls,
+        help=help,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
 
 

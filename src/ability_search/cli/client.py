@@ -52,6 +52,8 @@ class Target:
     """Why this one."""
     stack: RunningStack | None = None
     """The running stack, if it is its broker."""
+    assumed: bool = False
+    """Whether it is only where a local broker would be: nothing says that there is one."""
 
     @property
     def shown(self) -> str:
@@ -97,7 +99,7 @@ def find_target(settings: Settings, environ: Mapping[str, str], broker: str | No
     if running is not None:
         origin = f"the stack of process {running.pid}"
         return Target(running.url, running.networks, origin, running)
-    return Target(configured, networks, "the configured broker, as no stack runs")
+    return Target(configured, networks, "the configured broker, as no stack runs", assumed=True)
 
 
 def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -145,7 +147,13 @@ async def open_client(broker: str | None) -> AsyncIterator[Client]:
     """
     settings = client_settings()
     target = find_target(settings, os.environ, broker)
-    connection = Connection(
+    async with new_connection(settings, target) as connection:
+        yield Client(connection, settings, target)
+
+
+def new_connection(settings: Settings, target: Target) -> Connection:
+    """A connection that is yet to be opened, as an agent with a fresh identity."""
+    return Connection(
         target.url,
         name="ability-search-cli",
         version=__version__,
@@ -154,8 +162,6 @@ async def open_client(broker: str | None) -> AsyncIterator[Client]:
         open_timeout=_OPEN_SECONDS,
         grace=0.0,
     )
-    async with connection:
-        yield Client(connection, settings, target)
 
 
 def with_client(broker: str | None, work: Callable[[Client], Awaitable[T]]) -> T:

@@ -11,13 +11,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
 from ability_search.cli.client import JsonOption, client_settings
-from ability_search.cli.served import models_config, pulled_directory
+from ability_search.cli.served import models_config, pulled_directory, reranks
 from ability_search.cli.services import SupervisedOption, WaitOption
 from ability_search.cli.serving import serve as serve_part
 from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 
-group = new_group("Embedding models: serve them (the default), list them, fetch more.")
+group = new_group("Models that embed and rerank: serve them (the default), list them, fetch more.")
 app.add_typer(group, name="models", invoke_without_command=True)
 
 HostOption = Annotated[
@@ -37,7 +37,7 @@ PortOption = Annotated[
 
 @group.callback(no_args_is_help=False)
 def default(context: typer.Context) -> None:
-    """Embedding models: serve them (the default), list them, fetch more."""
+    """Models that embed and rerank: serve them (the default), list them, fetch more."""
     if context.invoked_subcommand is None:
         _serve(None, None, wait=30.0, supervised=False)
 
@@ -49,10 +49,12 @@ def serve(
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
-    """Serve create-embedding on the broker, and the OpenAI API over HTTP, until stopped.
+    """Serve create-embedding and rerank on the broker, and over HTTP, until stopped.
 
     Served are all-MiniLM-L6-v2, the directories of the setting model_dirs, what
-    `models pull` fetched, and the models of an upstream server.
+    `models pull` fetched, and the models of upstream servers. A directory whose
+    config.json names a ...ForSequenceClassification holds a reranker; without
+    any reranker there is no tool rerank.
 
     Example:
         ability-search models serve
@@ -84,19 +86,24 @@ def list_models(as_json: JsonOption = False) -> None:
         ability-search models list --json
     """
     config = models_config(client_settings())
-    rows = [("all-MiniLM-L6-v2", "built in", "")] if config.minilm else []
-    rows += [(item.names[0], "directory", str(item.path)) for item in config.directories]
+    rows = [("all-MiniLM-L6-v2", "embed", "built in", "")] if config.minilm else []
     rows += [
-        (name, "upstream", upstream.base_url)
-        for upstream in config.upstreams
+        (item.names[0], "rerank" if reranks(item) else "embed", "directory", str(item.path))
+        for item in config.directories
+    ]
+    rows += [
+        (name, task, "upstream", upstream.base_url)
+        for task, upstreams in (("embed", config.upstreams), ("rerank", config.rerank_upstreams))
+        for upstream in upstreams
         for name in upstream.models
     ]
+    names = ("name", "task", "kind", "place")
     if as_json:
         output.print_json(
-            [{"name": name, "kind": kind, "place": place or None} for name, kind, place in rows]
+            [dict(zip(names, (*row[:3], row[3] or None), strict=True)) for row in rows]
         )
         return
-    output.print_table(("model", "kind", "place"), rows)
+    output.print_table(("model", *names[1:]), rows)
 
 
 @command(group, "pull")

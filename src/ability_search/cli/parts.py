@@ -108,7 +108,7 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 async def open_models(
     settings: Settings, *, host: str, port: int, wait: float
 ) -> AsyncIterator[Part]:
-    """The model manager: its tool on the network, and the same over HTTP.
+    """The model manager: its tools on the network, and the same over HTTP.
 
     Raises:
         ConfigurationError: if a model or what it needs is missing.

@@ -1,4 +1,4 @@
-"""What `doctor` tries on the network: the broker, the tools, a query, an embedding."""
+"""What `doctor` tries on the network: the broker, the tools, a query, the models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ability_search.cli.checks import Check
 from ability_search.cli.client import Target, find_target
 from ability_search.configuration import Settings
 from ability_search.errors import SearchError
-from ability_search.worker import open_embedder
+from ability_search.worker import open_embedder, open_reranker
 from kadi import Connection, KadiError
 
 _OPEN_SECONDS = 5.0
@@ -86,6 +86,8 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
         yield await _database(connection, settings)
     if api or "create-embedding" in visible:
         yield await _embedding(connection, settings, target)
+    if settings.reranker.transport == "api" or "rerank" in visible:
+        yield await _reranking(connection, settings)
     if "search-collections" in visible:
         yield await _search(connection)
 
@@ -133,6 +135,18 @@ async def _embedding(connection: Connection, settings: Settings, target: Target)
     except SearchError as exc:
         return Check("embedding", "fail", str(exc), exc.hint)
     return Check("embedding", "ok", f"{model}, {vectors.shape[1]} dimensions, {_since(started)}")
+
+
+async def _reranking(connection: Connection, settings: Settings) -> Check:
+    started = time.perf_counter()
+    try:
+        async with open_reranker(settings, connection.invoke) as reranker:
+            texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
+            await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
+    except SearchError as exc:
+        return Check("reranker", "warn", str(exc), exc.hint)
+    model = settings.reranker.model or "the server's own model"
+    return Check("reranker", "ok", f"{model}, {_since(started)}")
 
 
 async def _search(connection: Connection) -> Check:

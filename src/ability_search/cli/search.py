@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,16 @@ def search(
         list[str] | None,
         typer.Option("--collection", "-c", help="Collection, may be repeated.  [default: all]"),
     ] = None,
+    artifact: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Search this artifact instead; it is imported once."),
+    ] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Prefer this one of your own, if its revision and model are right."
+        ),
+    ] = None,
     k: LimitOption = 10,
     offset: Annotated[int, typer.Option(min=0, help="Results to leave out at the top.")] = 0,
     semantic: Annotated[
@@ -50,6 +61,18 @@ def search(
         list[str] | None,
         typer.Option("--exclude-source", metavar="GLOB", help="None of these sources."),
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="TEXT", help="What hits should not be about."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DAY", help="First day that hits should speak of."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
+    literal: Annotated[
+        bool, typer.Option("--literal", help="Read no times or exclusions in the query.")
+    ] = False,
     hyde: Annotated[
         str | None,
         typer.Option("--hyde", metavar="TEXT", help="An imagined answer, embedded instead."),
@@ -74,7 +97,18 @@ def search(
         ability-search search "EADDRINUSE" --keyword --highlights
         ability-search search "release notes" --filter '{"metadata.year": {"$gte": 2025}}'
         ability-search search "retry policy" --source 'guide/**' --json
+        ability-search search "what changed in March 2026 besides the outage"
+        ability-search search "retry policy" --exclude HTTP --from 2026-01-01
+        ability-search search "slow queries" --artifact hub/search --own own/search
     """
+    said: list[str] = []
+    if artifact is not None or own is not None:
+        if artifact is None:
+            raise typer.BadParameter("goes with --artifact", param_hint="--own")
+        if collection:
+            raise typer.BadParameter("goes without --collection", param_hint="--artifact")
+        name, said = _answering(broker, artifact, own, hidden=as_json)
+        collection = [name]
     answer = call_tool(
         broker,
         "search-query",
@@ -88,12 +122,17 @@ def search(
             filter=_object(condition),
             sources=source,
             excludeSources=exclude_source,
+            exclude=exclude,
+            timeRange=given(**{"from": start, "to": end}) or None,
             hypotheticalAnswer=hyde,
             highlights=highlights,
             explain=explain,
-        ),
+        )
+        | ({"understand": False} if literal else {}),
         timeout,
     )
+    if said:
+        answer["warnings"] = [*said, *(answer.get("warnings") or ())]
     _show(answer, as_json=as_json, explain=explain, debug=debug)
 
 
@@ -126,6 +165,15 @@ def similar(
         timeout,
     )
     _show(answer, as_json=as_json, explain=False, debug=False)
+
+
+def _answering(
+    broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
+) -> tuple[str, list[str]]:
+    """The collection that answers for artifacts, and what is to be said of it."""
+    from ability_search.cli.transferring import answering, with_services
+
+    return with_services(broker, lambda services: answering(services, artifact, own, hidden=hidden))
 
 
 def _collections(names: Sequence[str] | None) -> str | list[str]:
@@ -174,7 +222,9 @@ def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: boo
 def _print_hit(place: int, hit: Mapping[str, Any], *, explain: bool) -> None:
     out = output.stdout()
     where = output.plain(hit["source"])
-    if hit.get("startLine"):
+    if hit.get("page"):
+        where += f" p. {hit['page']}"
+    elif hit.get("startLine"):
         where += f":{hit['startLine']}"
     title = output.plain(hit.get("breadcrumb") or hit["title"])
     out.print(
@@ -215,6 +265,7 @@ def _print_debug(answer: Mapping[str, Any]) -> None:
     pairs: list[tuple[str, object]] = [
         ("mode", answer.get("mode")),
         ("model", answer.get("model")),
+        ("understood", json.dumps(answer.get("understood") or {})),
         ("fell back", f"{degraded['reason']} ({degraded['code']})" if degraded else "no"),
     ]
     pairs += [(f"ms {step}", ms) for step, ms in (answer.get("timings") or {}).items()]

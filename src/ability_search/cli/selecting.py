@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import typer
 
 from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
-from ability_search.files import Selection, Skipped, parts, read, select, vanished
+from ability_search.extraction import Extractor
+from ability_search.files import Selection, Skipped, parts, select, vanished
+from ability_search.loading import Reading, load, readings
 
 MIB = 1024 * 1024
 BATCH_BYTES = 2 * MIB
@@ -31,6 +33,11 @@ class Tree:
 
     selection: Selection
     directory: bool
+
+    def only(self, files: Set[Path]) -> Tree:
+        """The tree with no other files than these."""
+        kept = tuple(file for file in self.selection.files if file in files)
+        return replace(self, selection=replace(self.selection, files=kept))
 
     def lacks(self, source: str) -> bool:
         """Whether a source lies in this directory by its name, but its file does not exist."""
@@ -61,8 +68,11 @@ def trees(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    gitignore: bool = False,
 ) -> list[Tree]:
-    """The files of each path; a file that several paths contain counts for the first.
+    """The files of each path, see :func:`ability_search.files.select`.
+
+    A file that several paths contain counts for the first.
 
     Raises:
         InvalidInput: if a pattern is not in gitignore syntax.
@@ -75,7 +85,7 @@ def trees(
         if not real.exists():
             raise typer.BadParameter(f"{path}: no such file or directory", param_hint="PATH")
         home = _home(path, real, root)
-        selection = select(real, home, include=include, exclude=exclude)
+        selection = select(real, home, include=include, exclude=exclude, gitignore=gitignore)
         files = tuple(file for file in selection.files if file not in seen)
         seen.update(files)
         found.append(Tree(replace(selection, files=files), real.is_dir()))
@@ -108,18 +118,25 @@ def _home(path: Path, real: Path, root: Path | None) -> Path:
     return home
 
 
-def batches(chosen: Sequence[Tree], limits: Limits) -> Iterator[Batch]:
+def batches(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Batch]:
     """The documents in calls of bounded size; a call's files are read when it is asked for."""
+    for reading in read_trees(chosen, limits, extractor):
+        yield Batch([_wire(document) for document in reading.documents], reading.skipped)
+
+
+def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:
+    """As :func:`batches`, the documents themselves."""
     by_root: dict[Path, list[Path]] = {}
     for tree in chosen:
         by_root.setdefault(tree.selection.root, []).extend(tree.selection.files)
     most = min(BATCH_DOCUMENTS, limits.batch_documents)
-    # Half of what is allowed: a text may grow when it is decoded.
+    # Half of what is allowed: a text grows when it is written as JSON.
     most_bytes = min(BATCH_BYTES, limits.batch_bytes // 2)
     for root, files in by_root.items():
         for part in parts(Selection(root, tuple(files), ""), most=most, most_bytes=most_bytes):
-            reading = read(part, max_bytes=min(limits.file_bytes, limits.document_bytes))
-            yield Batch([_wire(document) for document in reading.documents], reading.skipped)
+            loaded = load(part, max_bytes=limits.file_bytes)
+            yield Reading([], loaded.skipped)
+            yield from readings(loaded.files, extractor, most_bytes=most_bytes)
 
 
 def _wire(document: Document) -> dict[str, Any]:

@@ -7,7 +7,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from ability_search.configuration import Settings
+from ability_search.configuration.fields import Url
 from ability_search.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -81,6 +84,7 @@ def models_config(settings: Settings) -> ModelsConfig:
             precision=settings.models.precision,
             directories=_directories(settings, minilm=minilm),
             upstreams=_upstreams(settings),
+            rerank_upstreams=_rerank_upstreams(settings),
             cache_dir=settings.files.cache_dir,
             threads=settings.models.threads,
         )
@@ -94,7 +98,7 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
 
     chosen = [ModelDirectory.parse(text) for text in settings.models.dirs]
     taken = {name for directory in chosen for name in directory.names}
-    taken.update(settings.models.upstream_names)
+    taken.update(settings.models.upstream_names, settings.models.reranker_names)
     if minilm:
         taken.update((NAME, *ALIASES))
     for pulled in installed_models(pulled_directory(settings)):
@@ -106,28 +110,47 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
 
 
 def _upstreams(settings: Settings) -> tuple[Upstream, ...]:
+    models = settings.models
+    return _upstream(
+        "model_upstream", models.upstream_url, models.upstream_names, models.upstream_api_key
+    )
+
+
+def _rerank_upstreams(settings: Settings) -> tuple[Upstream, ...]:
+    models = settings.models
+    return _upstream(
+        "model_reranker", models.reranker_url, models.reranker_names, models.reranker_api_key
+    )
+
+
+def _upstream(
+    prefix: str, url: Url | None, names: tuple[str, ...], key: SecretStr | None
+) -> tuple[Upstream, ...]:
+    """The server that the settings ``prefix`` describe, if they do.
+
+    Raises:
+        ConfigurationError: if it has no address.
+    """
     from kadi_local.models import Upstream
 
-    models = settings.models
-    if models.upstream_url is None:
-        if models.upstream_names:
+    if url is None:
+        if names:
             raise ConfigurationError(
-                "model_upstream_names is set, but not model_upstream_url",
-                hint="Set SEARCH_MODEL_UPSTREAM_URL to the address of the server.",
+                f"{prefix}_names is set, but not {prefix}_url",
+                hint=f"Set SEARCH_{prefix.upper()}_URL to the address of the server.",
             )
         return ()
-    key = models.upstream_api_key
     return (
         Upstream(
-            base_url=models.upstream_url.get_secret_value(),
-            models=models.upstream_names,
+            base_url=url.get_secret_value(),
+            models=names,
             api_key=key.get_secret_value() if key else None,
         ),
     )
 
 
 def served_names(settings: Settings) -> frozenset[str]:
-    """Every name that the model manager would serve; nothing is loaded for it.
+    """Every name of a model that would be served and embeds; nothing is loaded for it.
 
     Raises:
         ConfigurationError: as :func:`models_config`.
@@ -136,6 +159,22 @@ def served_names(settings: Settings) -> frozenset[str]:
 
     config = models_config(settings)
     names = {NAME, *ALIASES} if config.minilm else set()
-    names.update(name for directory in config.directories for name in directory.names)
+    for directory in config.directories:
+        if not reranks(directory):
+            names.update(directory.names)
     names.update(name for upstream in config.upstreams for name in upstream.models)
     return frozenset(names)
+
+
+def reranks(directory: ModelDirectory) -> bool:
+    """Whether a directory holds a reranker, by its ``config.json``.
+
+    Raises:
+        ConfigurationError: if that cannot be read.
+    """
+    from kadi_local.models import ModelSetupError, is_reranker
+
+    try:
+        return is_reranker(directory)
+    except ModelSetupError as exc:
+        raise ConfigurationError(str(exc)) from exc

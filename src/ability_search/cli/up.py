@@ -16,22 +16,15 @@ from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.failures import FAILED, NOT_FOUND
-from ability_search.cli.served import require_installed, served_names
+from ability_search.cli.local_stack import make_plan, new_stack
 from ability_search.cli.serving import prepare
 from ability_search.configuration import Settings
 from ability_search.configuration.fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.stack.directory import (
-    RunningStack,
-    hold,
-    is_abandoned,
-    read_running,
-    released,
-)
+from ability_search.stack.directory import RunningStack, read_running, released
 from ability_search.stack.stopping import stop_signals
-from ability_search.stack.supervisor import Plan, Stack
+from ability_search.stack.supervisor import Plan
 
-_ABANDONED_SECONDS = 40.0
 _DOWN_SECONDS = 90.0
 
 DataDirOption = Annotated[
@@ -91,36 +84,22 @@ def up(
     settings = prepare("up", join=False)
     log_level = settings.logging.level if _is_told(settings, verbose) else "warning"
     logs.configure(log_level, settings.logging.format, part="up")
-    models = not no_models and settings.embedding.transport == "broker"
-    require_installed(settings, database=not no_database, models=models)
     if port is None:
         port = settings.local_broker.port
     if models_port is None:
         models_port = settings.models.http_port if port else 0
-    model = _chosen_model(settings) if models else settings.embedding.model
-    plan = Plan(
-        data_dir=(data_dir or settings.files.data_dir).absolute(),
-        url=settings.broker.url.get_secret_value(),
-        networks=settings.broker.networks,
+    plan = make_plan(
+        settings,
+        data_dir=data_dir or settings.files.data_dir,
         port=None if no_broker else port,
-        database=not no_database,
-        models_port=models_port if models else None,
-        workers=workers,
-        model=model,
+        models_port=models_port,
         log_level=log_level,
-        own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
-        own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
+        workers=workers,
+        database=not no_database,
+        models=not no_models,
     )
     asyncio.run(_up(plan, began))
     output.stdout().print("stopped")
-
-
-def _chosen_model(settings: Settings) -> str | None:
-    """The model that the environment names; of config.yml only one that the stack serves."""
-    if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
-        return settings.embedding.model
-    model = settings.embedding.model
-    return model if model in served_names(settings) else None
 
 
 def _is_told(settings: Settings, verbose: bool) -> bool:
@@ -128,17 +107,8 @@ def _is_told(settings: Settings, verbose: bool) -> bool:
     return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
 
 
-def _is_own(value: object, variable: str, model: str | None) -> bool:
-    """Whether a setting about the model was made for the model that is going to be used."""
-    return value is not None and (model is not None or variable in os.environ)
-
-
 async def _up(plan: Plan, began: float) -> None:
-    if is_abandoned(plan.data_dir):
-        output.stdout().print("waiting for the parts of a killed stack to end")
-        await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
-    with hold(plan.data_dir) as lock:
-        stack = Stack(plan, lock=lock, tell=output.warn)
+    async with new_stack(plan) as stack:
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 

@@ -29,18 +29,18 @@ from ability_search.configuration.layers import (
 from ability_search.configuration.manifest import VAULT, Manifest, read_manifest
 from ability_search.configuration.schema import (
     GROUPS,
-    Arcadedb,
     Broker,
     Chunking,
     Database,
     Embedding,
+    Expansion,
     Files,
     Limits,
-    LocalBroker,
     Logging,
-    Models,
     Ranking,
+    Reranker,
 )
+from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 from ability_search.configuration.secret_ability import Invoke, fetch_secrets
 from ability_search.configuration.sources import find_upward
 from ability_search.configuration.specs import BY_ENV, SPECS
@@ -57,6 +57,8 @@ class Settings:
 
     chunking: Chunking
     embedding: Embedding
+    reranker: Reranker
+    expansion: Expansion
     database: Database
     limits: Limits
     ranking: Ranking

@@ -21,6 +21,7 @@ from ability_search.configuration.fields import (
     WebSocketUrl,
     setting,
 )
+from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 
 
 class Chunking(Group):
@@ -105,6 +106,60 @@ class Embedding(Group):
     )
 
 
+class Reranker(Group):
+    """The model that may read the first hits once more; the query asks for it."""
+
+    prefix = "reranker_"
+    transport: Literal["api", "broker"] = setting(
+        "broker", about="Ask a model manager on the network, or an API like Cohere's or Jina's."
+    )
+    api_url: HttpUrl | None = setting(None, about="Base address of that API.")
+    api_key: SecretStr | None = setting(
+        None, about="Key of the API, or of the model manager.", min_length=1
+    )
+    model: str | None = setting(
+        None,
+        about="Model where the query names none.",
+        min_length=1,
+        max_length=256,
+        default_text="the server's own",
+    )
+    timeout: float = setting(
+        1.5,
+        about="Longest wait for it; then the hits stay as they were.",
+        unit="seconds",
+        gt=0,
+        le=3600,
+    )
+
+    @model_validator(mode="after")
+    def _api_has_an_address(self) -> Reranker:
+        if self.transport == "api" and self.api_url is None:
+            raise ValueError("reranker_api_url must be set, as reranker_transport is api")
+        return self
+
+
+class Expansion(Group):
+    """The language model that may put a query into further words; the query asks for it."""
+
+    prefix = "expansion_"
+    model: str | None = setting(
+        None,
+        about="Model where the query names none.",
+        min_length=1,
+        max_length=256,
+        default_text="the server's own",
+    )
+    api_key: SecretStr | None = setting(None, about="Key of the model manager.", min_length=1)
+    timeout: float = setting(
+        2.0,
+        about="Longest wait for it; then the query goes on as it is.",
+        unit="seconds",
+        gt=0,
+        le=3600,
+    )
+
+
 class Database(Group):
     """How the database ability is used."""
 
@@ -157,6 +212,13 @@ class Limits(Group):
     file_bytes: ByteSize = setting(
         ByteSize(10 * MIB),
         about="One file of search-index-file; larger ones are skipped.",
+        unit="bytes",
+        ge=KIB,
+        le=1024 * MIB,
+    )
+    unpacked_bytes: ByteSize = setting(
+        ByteSize(100 * MIB),
+        about="One DOCX, PPTX or XLSX file, unpacked; larger ones are skipped.",
         unit="bytes",
         ge=KIB,
         le=1024 * MIB,
@@ -222,6 +284,16 @@ class Ranking(Group):
     )
     fusion_semantic: float = setting(0.7, about="Weight of the semantic arm.", ge=0, le=100)
     fusion_keyword: float = setting(0.3, about="Weight of the keyword arm.", ge=0, le=100)
+    fusion_peak: float = setting(
+        0.8,
+        about="How much the weight of the semantic arm follows its first hit standing out; 0 keeps"
+        " it.",
+        ge=0,
+        le=10,
+    )
+    feedback: float = setting(
+        0.5, about="How far a hybrid query moves towards its first hits; 0 not at all.", ge=0, le=10
+    )
 
     @model_validator(mode="after")
     def _some_arm_counts(self) -> Ranking:
@@ -237,6 +309,14 @@ class Files(Group):
         about="Directories that search-index-file may read.",
         default_text="the working directory",
         min_length=1,
+    )
+    timeout: float = setting(
+        30.0,
+        key="file_timeout",
+        about="Longest time for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
+        unit="seconds",
+        gt=0,
+        le=3600,
     )
     data_dir: Path = setting(
         about="Databases of the local stack.",
@@ -291,81 +371,11 @@ class Broker(Group):
     """``MODE`` of that entry, lower case; this client knows only ``native``, a plain WebSocket."""
 
 
-class LocalBroker(Group):
-    """The broker of the local stack."""
-
-    prefix = "local_broker_"
-    host: str = setting("127.0.0.1", about="Address it listens on.", min_length=1)
-    port: int = setting(8080, about="Port it listens on; 0 takes a free one.", ge=0, le=65535)
-
-
-class Models(Group):
-    """The model manager of the local stack."""
-
-    prefix = "model_"
-    precision: Literal["auto", "fp32", "int8"] = setting(
-        "auto", about="Numbers that local models calculate with."
-    )
-    dirs: tuple[str, ...] = setting(
-        (),
-        about="Directories with an ONNX model and its tokenizer.json, each `PATH` or `NAME=PATH`.",
-        named_paths=True,
-    )
-    threads: int | None = setting(
-        None,
-        about="Threads that embed documents.",
-        unit="threads",
-        ge=1,
-        le=256,
-        default_text="one per core",
-    )
-    upstream_url: HttpUrl | None = setting(
-        None, about="OpenAI-compatible server that serves further models."
-    )
-    upstream_names: tuple[str, ...] = setting((), about="Models that are passed on to it.")
-    upstream_api_key: SecretStr | None = setting(None, about="Its key.", min_length=1)
-    http_host: str = setting(
-        "127.0.0.1", about="Address of the embeddings API over HTTP.", min_length=1
-    )
-    http_port: int = setting(8090, about="Its port; 0 takes a free one.", ge=0, le=65535)
-    http_token: SecretStr | None = setting(
-        None,
-        about="Bearer token its callers must show; required unless it listens on loopback only.",
-        min_length=1,
-    )
-
-
-class Arcadedb(Group):
-    """The database ability of the local stack."""
-
-    prefix = "arcadedb_"
-    backend: Literal["embedded", "http"] = setting(
-        "embedded", about="Engine in the process, or a server or cluster over HTTP."
-    )
-    heap: ByteSize | None = setting(
-        None,
-        about="Memory of the embedded engine.",
-        unit="bytes",
-        ge=128 * MIB,
-        le=1024 * 1024 * MIB,
-        default_text="by the machine's memory",
-    )
-    urls: tuple[HttpUrl, ...] = setting(
-        (), about="Addresses of the server, or of each server of a cluster."
-    )
-    user: str = setting("root", about="User on the server.", min_length=1)
-    password: SecretStr | None = setting(None, about="Password of that user.", min_length=1)
-
-    @model_validator(mode="after")
-    def _http_has_an_address(self) -> Arcadedb:
-        if self.backend == "http" and not self.urls:
-            raise ValueError("arcadedb_urls must be set, as arcadedb_backend is http")
-        return self
-
-
 GROUPS: dict[str, type[Group]] = {
     "chunking": Chunking,
     "embedding": Embedding,
+    "reranker": Reranker,
+    "expansion": Expansion,
     "database": Database,
     "limits": Limits,
     "ranking": Ranking,

@@ -29,7 +29,8 @@ mean the same, by these rules:
 """
 
 from ability_search.filters.facets import facets_of
-from ability_search.filters.parse import parse_filter
+from ability_search.filters.operands import instants
+from ability_search.filters.parse import key_path, parse_filter
 from ability_search.filters.predicate import matches
 from ability_search.filters.sources import source_filter
 from ability_search.filters.sql import to_sql
@@ -40,6 +41,8 @@ __all__ = [
     "Filter",
     "combine",
     "facets_of",
+    "instants",
+    "key_path",
     "matches",
     "parse_filter",
     "source_filter",

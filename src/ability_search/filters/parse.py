@@ -125,7 +125,7 @@ class _Parser:
             raise InvalidInput(
                 at, "is not a field", hint=f"Write {wanted}, or one of {', '.join(_FIELDS)}."
             )
-        path = _split(at, key.removeprefix("metadata."))
+        path = key_path(at, key.removeprefix("metadata."))
         if len(path) > self.max_depth:
             raise InvalidInput(at, f"has more than {self.max_depth} keys")
         return Field("metadata", path)
@@ -262,8 +262,14 @@ class _Parser:
             raise InvalidInput(at, "is one condition more than a filter may have")
 
 
-def _split(at: str, dotted: str) -> tuple[str, ...]:
-    r"""Split at the dots that no backslash makes literal (``a.b\.c`` is ``a`` and ``b.c``)."""
+def key_path(at: str, dotted: str) -> tuple[str, ...]:
+    r"""Split the name of a key of the metadata at its dots.
+
+    A backslash makes a dot part of a key: ``a.b\.c`` is ``b.c`` in the map under ``a``.
+
+    Raises:
+        InvalidInput: for the field ``at``, if a backslash stands before anything else.
+    """
     keys = [""]
     chars = iter(dotted)
     for char in chars:

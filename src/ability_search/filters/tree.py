@@ -95,8 +95,8 @@ EVERYTHING = And(())
 def combine(*filters: Filter | None) -> Filter:
     """Join filters so that all hold; ``None`` restricts nothing, and no filter is everything.
 
-    The parts keep their order. The engine takes its rows from the index of the first part that
-    has one, so the most selective filter goes first.
+    The parts keep their order, which decides nothing: the engine prefers the index over facets to
+    the one over sources wherever they stand.
     """
     parts: list[Filter] = []
     for each in filters:

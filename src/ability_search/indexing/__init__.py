@@ -1,12 +1,6 @@
 """The index, delete and reindex services, over the ports."""
 
-from ability_search.indexing.service import (
-    Failure,
-    Indexing,
-    IndexOptions,
-    IndexReport,
-    Progress,
-    Report,
-)
+from ability_search.indexing.reports import Failure, IndexReport, Progress, Report
+from ability_search.indexing.service import Indexing, IndexOptions
 
 __all__ = ["Failure", "IndexOptions", "IndexReport", "Indexing", "Progress", "Report"]

@@ -120,21 +120,25 @@ class Maintenance:
 
     async def _build_graph(self, collection: Collection) -> None:
         """Have the engine build the vector graph, so that no query has to wait for it."""
-        if collection.graph or collection.chunks < self._scan_below:
-            return
-        probe = [1.0] + [0.0] * (collection.dimensions - 1)
+        if not collection.graph and collection.chunks >= self._scan_below:
+            await self._build(collection.type, collection.dimensions)
+            collection = await self._catalogue.update(collection, graph=True)
+            log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
+        if not collection.aspect_graph and collection.aspects >= self._scan_below:
+            await self._build(statements.aspect_type(collection.type), collection.dimensions)
+            await self._catalogue.update(collection, aspect_graph=True)
+
+    async def _build(self, chunk_type: str, dimensions: int) -> None:
+        probe = [1.0] + [0.0] * (dimensions - 1)
         for left in reversed(range(_BUILDS)):
             try:
-                await self._store.read(*statements.build_graph(collection.type, probe))
-                break
-            except StatementRefused:
-                raise
-            except DatabaseUnavailable:
-                if not left:
+                await self._store.read(*statements.build_graph(chunk_type, probe))
+                return
+            except DatabaseUnavailable as exc:
+                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
+                if refused or not left:
                     raise
                 await asyncio.sleep(_BUILD_PAUSE)
-        await self._catalogue.update(collection, graph=True)
-        log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
 
     async def _renew_weights(self, collection: Collection) -> Collection:
         """Weigh the terms anew if texts have become longer or shorter than was assumed.
@@ -145,22 +149,26 @@ class Maintenance:
         assumed = collection.average_length
         if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
             collection = await self._catalogue.update(collection, average_length=round(actual, 2))
-        renewed = 0
-        while rows := await self._store.read(
-            *statements.outdated_weights(
-                collection.type, average_length=collection.average_length, limit=_PAGE
-            )
-        ):
-            changes = [self._weighed(row, collection.average_length) for row in rows]
-            await self._store.write(
-                *statements.set_weights(
-                    collection.type, average_length=collection.average_length, changes=changes
-                )
-            )
-            renewed += len(rows)
+        renewed = await self._renew_type(collection.type, collection.average_length)
+        if collection.aspects:
+            aspects = statements.aspect_type(collection.type)
+            renewed += await self._renew_type(aspects, collection.average_length)
         if renewed:
             log.info("weighed the terms of %d chunks in %s anew", renewed, collection.name)
         return collection
+
+    async def _renew_type(self, chunk_type: str, average_length: float) -> int:
+        """Weigh the terms of one type's chunks anew; how many those were."""
+        renewed = 0
+        while rows := await self._store.read(
+            *statements.outdated_weights(chunk_type, average_length=average_length, limit=_PAGE)
+        ):
+            changes = [self._weighed(row, average_length) for row in rows]
+            await self._store.write(
+                *statements.set_weights(chunk_type, average_length=average_length, changes=changes)
+            )
+            renewed += len(rows)
+        return renewed
 
     def _weighed(self, row: Mapping[str, Any], average_length: float) -> dict[str, Any]:
         weights = reweighted(

@@ -12,12 +12,15 @@ import numpy as np
 
 from ability_search.analysis import CONTENT, TITLE, Analyzer
 from ability_search.catalogue import Collection
-from ability_search.chunking import TokenCounter, chunk
-from ability_search.documents import Document, Passage, Vector
+from ability_search.chunking import TokenCounter, chunk, joined
+from ability_search.documents import ASPECTS, Document, Passage, Vector
+from ability_search.errors import InvalidInput
 from ability_search.filters import facets_of
+from ability_search.indexing.fields import metadata_terms
 from ability_search.ranking.bm25 import document_vector
+from ability_search.understanding import Period, buckets, chunk_periods, to_numbers
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Version of everything in this module that decides what is stored of a text."""
 
 
@@ -44,8 +47,12 @@ class Prepared:
     """Terms of each passage, for the keyword search."""
     texts: Sequence[str]
     """What is embedded of each passage."""
+    metadata_terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Terms of the metadata by their fields, for the keyword search over these."""
     facets: Sequence[str] = ()
     """What equality filters look up."""
+    periods: Sequence[Sequence[Period]] = ()
+    """What each passage is about in time."""
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
     """How many vectors have not arrived yet."""
@@ -65,15 +72,19 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         model: What it is embedded with.
         counter: What tokens are counted with.
     """
-    parts = (
-        LAYOUT,
+    said = (
         document.title,
         document.content,
         document.metadata,
-        document.kind,
         document.format,
         document.language,
+    )
+    parts = (
+        LAYOUT,
+        said if document.file_hash is None else document.file_hash,
+        document.kind,
         document.links,
+        document.aspect_of,
         recipe.chunk_strategy,
         recipe.chunk_size,
         recipe.chunk_overlap,
@@ -96,8 +107,10 @@ def prepare(
     """Cut a document and analyze its chunks; a blank one has none.
 
     Raises:
-        InvalidInput: if it cannot be cut this way, or its metadata cannot be stored.
+        InvalidInput: if it cannot be cut this way, its metadata cannot be stored, or it is no
+            possible aspect of the document that it names.
     """
+    _check_aspect(document)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy,
@@ -113,22 +126,32 @@ def prepare(
         passages=passages,
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
-        texts=[embedded_text(document.title, passage) for passage in passages],
+        texts=[
+            embedded_text(
+                document.title,
+                passage.content,
+                breadcrumb=passage.breadcrumb,
+                context=passage.context,
+            )
+            for passage in passages
+        ],
+        metadata_terms=metadata_terms(document.metadata, analyzer),
         facets=facets_of(document.metadata),
+        periods=[_periods(document, passage) for passage in passages],
         vectors=[None] * len(passages),
         missing=len(passages),
     )
 
 
-def embedded_text(title: str, passage: Passage) -> str:
-    """What is embedded of a passage: title, headings and introduction, then the text itself.
+def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: str = "") -> str:
+    """What models read of a passage: title, headings and introduction, then the text itself.
 
     A title that the headings begin with, or the text, is not said twice.
     """
-    above = [passage.breadcrumb, passage.context]
-    if not (passage.breadcrumb.startswith(title) or passage.content.startswith(title)):
+    above = [breadcrumb, context]
+    if not (breadcrumb.startswith(title) or content.startswith(title)):
         above.insert(0, title)
-    return "\n".join([*filter(None, above), passage.content])
+    return "\n".join([*filter(None, above), content])
 
 
 def chunk_rows(
@@ -149,17 +172,21 @@ def chunk_rows(
         "source": document.source,
         "title": document.title,
         "kind": document.kind,
+        "aspectOf": document.aspect_of,
         "metadata": dict(document.metadata),
-        "facets": list(prepared.facets),
         "totalChunks": len(prepared.passages),
         "createdAt": now,
         "averageLength": collection.average_length,
     }
     rows = []
-    end = 0
-    for index, (passage, terms) in enumerate(zip(prepared.passages, prepared.terms, strict=True)):
+    end = section = 0
+    pages = pages_of(document, prepared.passages)
+    for index, passage in enumerate(prepared.passages):
+        terms, periods = prepared.terms[index], prepared.periods[index]
+        if passage.breadcrumb != prepared.passages[section].breadcrumb:
+            section = index
         ids, weights = document_vector(
-            {TITLE: prepared.title_terms, CONTENT: terms},
+            {TITLE: prepared.title_terms, CONTENT: terms, **prepared.metadata_terms},
             average_length=collection.average_length,
             k1=k1,
             b=b,
@@ -172,8 +199,12 @@ def chunk_rows(
                 "lead": document.content[end : passage.start],
                 "overlap": max(0, end - passage.start),
                 "tokens": passage.tokens,
+                "facets": [*prepared.facets, *buckets(periods)],
+                "dates": to_numbers(periods),
                 "chunkIndex": index,
                 "breadcrumb": passage.breadcrumb,
+                "section": section,
+                "page": pages[index],
                 "startLine": passage.start_line,
                 "endLine": passage.end_line,
                 "startOffset": passage.start,
@@ -186,6 +217,23 @@ def chunk_rows(
         )
         end = max(end, passage.end)
     return rows
+
+
+def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None]:
+    """The page, from 1, that each passage of a document begins on; ``None`` where it has none.
+
+    A form feed ends a page, except in source code, where it parts sections.
+    """
+    text = document.content
+    if "\f" not in text or document.format == "code" or document.language:
+        return [None] * len(passages)
+    pages: list[int | None] = []
+    page, seen = 1, 0
+    for passage in passages:
+        page += text.count("\f", seen, passage.start)
+        seen = passage.start
+        pages.append(page)
+    return pages
 
 
 def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
@@ -207,26 +255,67 @@ def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
         "format": document.format,
         "language": document.language,
         "links": [dict(link) for link in document.links],
+        "aspectOf": document.aspect_of,
         "file": document.file,
+        "fileHash": document.file_hash,
         "tail": document.content[end:],
     }
 
 
+def link_rows(document: Document) -> list[dict[str, Any]]:
+    """One database row for each other source that a document links to, and kind of link.
+
+    Of several that are the same the strongest counts; those without weight are left out.
+    """
+    strongest: dict[tuple[str, str], float] = {}
+    for link in document.links:
+        key = link["target"], link["kind"]
+        if link["weight"] > 0 and link["target"] != document.source:
+            strongest[key] = max(link["weight"], strongest.get(key, 0.0))
+    return [
+        {"source": document.source, "target": target, "kind": kind, "weight": weight}
+        for (target, kind), weight in strongest.items()
+    ]
+
+
 def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str, Any]]) -> Document:
     """The document that a Source record and its chunks, in order, were made from."""
-    content = "".join(
-        f"{row.get('lead') or ''}{row['content'][row.get('overlap') or 0 :]}" for row in passages
-    )
+    lead = (passages[0].get("lead") if passages else None) or ""
     return Document(
         source=record["source"],
         title=record["title"],
-        content=content + (record.get("tail") or ""),
+        content=lead + joined(passages) + (record.get("tail") or ""),
         metadata=record.get("metadata") or {},
         kind=record.get("kind") or "document",
         format=record.get("format"),
         language=record.get("language"),
         links=tuple(record.get("links") or ()),
+        aspect_of=record.get("aspectOf"),
         file=bool(record.get("file")),
+        file_hash=record.get("fileHash"),
+    )
+
+
+def _check_aspect(document: Document) -> None:
+    if document.aspect_of is None:
+        return
+    if document.kind not in ASPECTS:
+        raise InvalidInput(
+            "kind",
+            f"is {document.kind!r}, which cannot be said of another document",
+            hint=f"With of, use one of {', '.join(ASPECTS)}.",
+        )
+    if document.aspect_of == document.source:
+        raise InvalidInput("of", "is the document itself", hint="Name another document's source.")
+
+
+def _periods(document: Document, passage: Passage) -> list[Period]:
+    return chunk_periods(
+        document.source,
+        document.title,
+        passage.breadcrumb,
+        passage.content,
+        metadata=document.metadata,
     )
 
 

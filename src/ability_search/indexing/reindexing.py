@@ -15,13 +15,8 @@ from ability_search.catalogue import Catalogue, Collection
 from ability_search.documents import Document
 from ability_search.errors import DatabaseUnavailable, NotFound, SearchError
 from ability_search.indexing.preparing import restored_document
-from ability_search.indexing.service import (
-    Indexing,
-    IndexOptions,
-    IndexReport,
-    Progress,
-    Report,
-)
+from ability_search.indexing.reports import IndexReport, Progress, Report
+from ability_search.indexing.service import Indexing, IndexOptions
 from ability_search.ports import Store
 
 log = logging.getLogger(__name__)
@@ -149,7 +144,7 @@ class Reindexing:
         for source in built.keys() - seen:
             collection = await self._catalogue.reload(record)
             if collection is not None:
-                await self._indexing.remove(collection, [source])
+                await self._indexing.remove(collection, [source], aspects=False)
             del built[source]
 
     async def _pages(self, live: Collection) -> AsyncIterator[list[dict[str, Any]]]:
@@ -168,7 +163,8 @@ class Reindexing:
 
         That moved the revision on, so the next pass sees the source again.
         """
-        passages = await self._store.read(*statements.source_passages(live.type, row["source"]))
+        chunk_type = statements.aspect_type(live.type) if row.get("aspectOf") else live.type
+        passages = await self._store.read(*statements.source_passages(chunk_type, row["source"]))
         return restored_document(row, passages) if len(passages) == row["chunks"] else None
 
     async def _current(self, name: str) -> Collection:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ability_search import statements
@@ -14,11 +14,12 @@ from ability_search.catalogue import Catalogue, Collection, checked_name
 from ability_search.chunking import TokenCounter
 from ability_search.configuration import Settings
 from ability_search.documents import Document
-from ability_search.errors import InvalidInput, ModelMismatch, SearchError
+from ability_search.errors import InvalidInput, ModelMismatch
 from ability_search.indexing.duplicates import Deduplication
 from ability_search.indexing.pipeline import Pipeline, Task
 from ability_search.indexing.preparing import Prepared, Recipe, content_hash, prepare
-from ability_search.indexing.writing import Writer, Written, prepared_bytes
+from ability_search.indexing.reports import IndexReport, Job, Report
+from ability_search.indexing.writing import Writer, prepared_bytes
 from ability_search.ports import Embedder, Store
 
 log = logging.getLogger(__name__)
@@ -40,50 +41,6 @@ class IndexOptions:
     """Index even what is unchanged."""
     dedup_threshold: float | None = None
     """Least cosine of a near-duplicate, in (0, 1]; ``None`` looks for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A document that was left out, and why."""
-
-    source: str
-    error: SearchError
-
-
-@dataclass(slots=True)
-class IndexReport:
-    """What became of the documents of a call."""
-
-    collection: str
-    documents: int
-    model: str
-    dimensions: int = 0
-    chunks: int = 0
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    deduplicated: int = 0
-    """Of the chunks, those that another one stands for."""
-    failed: list[Failure] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def done(self) -> int:
-        """Documents that need nothing more."""
-        return self.added + self.updated + self.unchanged + len(self.failed)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a call has come, in documents."""
-
-    collection: str
-    done: int
-    total: int
-    stage: str
-
-
-Report = Callable[[Progress], Awaitable[None]]
 
 
 class Indexing:
@@ -155,11 +112,8 @@ class Indexing:
         recipe = self.recipe(options, collection)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
-        job = _Job(result, report)
-        tasks = [
-            Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
-            for doc in job.distinct(documents)
-        ]
+        job = Job(result, report)
+        tasks = self._tasks(job.distinct(documents), recipe, model)
         writer = self._writer(
             record, collection, recipe, model, dedup_threshold=options.dedup_threshold
         )
@@ -187,8 +141,37 @@ class Indexing:
         )
         return result
 
+    async def changed(
+        self, name: str, documents: Sequence[Document], options: IndexOptions
+    ) -> tuple[list[Document], IndexReport]:
+        """The documents that are not stored as they are, and a report of the others.
+
+        The content of those with a :attr:`Document.file_hash` need not be known.
+
+        Raises:
+            InvalidInput, ModelMismatch, DatabaseUnavailable: as :meth:`index`.
+        """
+        checked_name(name)
+        collection = await self._catalogue.find(name)
+        while True:
+            recipe = self.recipe(options, collection)
+            model = self._model(options, collection)
+            tasks = self._tasks(documents, recipe, model)
+            result = IndexReport(name, 0, model)
+            if collection is None or options.force:
+                return list(documents), result
+            writer = self._writer(name, collection, recipe, model)
+            changed = await self._changed(writer, tasks, result)
+            if writer.collection is not None and writer.collection.type == collection.type:
+                break
+            collection = writer.collection
+        result.documents, result.dimensions = result.unchanged, collection.dimensions
+        return [task.document for task in changed], result
+
     async def delete(self, name: str, source: str | None = None) -> int:
         """Remove one source, or the whole collection; returns how many chunks are gone.
+
+        A source goes with its aspects.
 
         Raises:
             NotFound: if there is no such collection. A source that is not there is no error.
@@ -206,11 +189,19 @@ class Indexing:
             await self._catalogue.reload(name)
         return 0
 
-    async def remove(self, collection: Collection, sources: Sequence[str]) -> int | None:
-        """Remove sources; how many chunks are gone, ``None`` if the generation itself is."""
+    async def remove(
+        self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
+    ) -> int | None:
+        """Remove sources, see :meth:`Writer.remove`."""
         recipe = self.recipe(IndexOptions(), collection)
         writer = self._writer(collection.name, collection, recipe, collection.model)
-        return await writer.remove(collection, sources)
+        return await writer.remove(collection, sources, aspects=aspects)
+
+    def _tasks(self, documents: Iterable[Document], recipe: Recipe, model: str) -> list[Task]:
+        return [
+            Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
+            for doc in documents
+        ]
 
     async def _changed(self, writer: Writer, tasks: list[Task], result: IndexReport) -> list[Task]:
         """The tasks whose stored hash differs, counted otherwise."""
@@ -242,7 +233,7 @@ class Indexing:
         writer.collection, rows = found
         return {row["source"]: row["contentHash"] for row in rows}
 
-    def _pipeline(self, writer: Writer, job: _Job, recipe: Recipe, model: str) -> Pipeline:
+    def _pipeline(self, writer: Writer, job: Job, recipe: Recipe, model: str) -> Pipeline:
         analyzer = analyzer_for(recipe.language)
         embedding = self._settings.embedding
 
@@ -347,44 +338,6 @@ class Indexing:
                 dedup_threshold, beam=ranking.ef_search, scan_below=ranking.scan_below
             ),
         )
-
-
-class _Job:
-    """Keeps count of one call and tells its progress."""
-
-    def __init__(self, result: IndexReport, report: Report) -> None:
-        self._result = result
-        self._report = report
-
-    def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
-        """The documents, of several with one source the last; the others have failed."""
-        last = {document.source: place for place, document in enumerate(documents)}
-        for place, document in enumerate(documents):
-            if last[document.source] == place:
-                yield document
-            else:
-                self.failed(
-                    document,
-                    InvalidInput("source", "appears again later in the call", hint="Name it once."),
-                )
-
-    def failed(self, document: Document, error: SearchError) -> None:
-        """Note a document that is left out; the first reason counts."""
-        if all(failure.source != document.source for failure in self._result.failed):
-            self._result.failed.append(Failure(document.source, error))
-
-    async def stored(self, written: Written) -> None:
-        """Note what a transaction did."""
-        self._result.updated += written.replaced
-        self._result.added += written.sources - written.replaced
-        self._result.chunks += written.chunks
-        self._result.deduplicated += written.deduplicated
-        await self.publish("indexing")
-
-    async def publish(self, stage: str) -> None:
-        """Tell how far the call has come."""
-        result = self._result
-        await self._report(Progress(result.collection, result.done, result.documents, stage))
 
 
 def _slices(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ability_search.analysis import analyzer_for
 from ability_search.catalogue import Collection
+from ability_search.errors import SearchError
 from ability_search.highlights import highlights
-from ability_search.querying.candidates import Plan, Pool
+from ability_search.querying.adjusting import Context
+from ability_search.querying.candidates import Pool
+from ability_search.querying.meaning import explained
 from ability_search.querying.model import Candidate, Degradation, Hit, Mode, Query, QueryAnswer
+from ability_search.querying.timings import Timings
+
+T = TypeVar("T")
+
+_OTHER: Mapping[str, Mode] = {"semantic": "keyword", "keyword": "semantic"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,38 +29,54 @@ class Found:
     candidate: Candidate
 
 
-def hit(found: Found, row: Mapping[str, Any], query: Query) -> Hit:
-    """A candidate with its row and what the query wants to know of it."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All that was found in a collection, best first, and the answer as yet without hits."""
+
+    answer: QueryAnswer
+    pool: Pool
+    context: Context
+    found: list[Candidate]
+    clock: Timings
+
+
+def hit(found: Found, query: Query) -> Hit:
+    """A candidate, whose row was read, and what the query wants to know of it."""
     item = found.candidate
-    raw = {"semantic": item.cosine, "keyword": item.bm25}
+    row = item.row or {}
+    raw = item.values | item.aspects | {"semantic": item.cosine}
     marks = None
     if query.highlights:
         analyzer = analyzer_for(found.collection.language)
-        marks = tuple(highlights(row["content"], analyzer.query_terms(query.text), analyzer))
+        marks = tuple(highlights(row["content"], analyzer.query_terms(query.topic), analyzer))
     return Hit(
         collection=found.collection.public_name,
         row=row,
         score=item.score,
         scores={name: score for name, score in raw.items() if score is not None},
-        matched_via=tuple(item.ranks),
+        matched_via=(*item.ranks, *item.aspects),
         highlights=marks,
         trace=item.trace if query.explain else None,
+        context=item.context,
+        merged=tuple(each.chunk_id for each in item.merged),
     )
 
 
 def note_failed_arms(pool: Pool, answer: QueryAnswer) -> None:
     """Say which arms could not be searched, and what that made of the answer."""
     for arm, reason in pool.failed.items():
-        other: Mode = "keyword" if arm == "semantic" else "semantic"
         answer.warnings.append(f"the {arm} arm could not be searched: {reason}")
-        answer.degraded = answer.degraded or Degradation(reason, "database_unavailable", other)
+        other = _OTHER.get(arm)
+        if other is not None:
+            answer.degraded = answer.degraded or Degradation(reason, "database_unavailable", other)
 
 
-def explanation(pool: Pool, plan: Plan, query: Query) -> dict[str, Any]:
-    """How the candidates were found, for ``explain``."""
-    terms = plan.terms
-    return {
-        "arms": list(plan.arms),
+def explanation(pool: Pool, context: Context) -> dict[str, Any]:
+    """How the query was understood and the candidates were found, for ``explain``."""
+    query, plan, terms = context.query, context.plan, context.plan.terms
+    further = {"expandQuery": list(query.wording) or None, "prf": plan.learned}
+    found = {
+        "arms": [search.name for search in plan.searches],
         "candidates": len(pool.candidates),
         "candidatesPerArm": plan.depths[-1],
         "vectorSearch": None
@@ -65,6 +89,29 @@ def explanation(pool: Pool, plan: Plan, query: Query) -> dict[str, Any]:
         "revision": pool.collection.revision,
         "filtered": query.predicate is not None,
     }
+    known = {name: value for name, value in further.items() if value is not None}
+    return explained(query, context.time) | found | known
+
+
+def survivors(outcomes: Mapping[str, T | BaseException], answer: QueryAnswer) -> dict[str, T]:
+    """What came of those collections that did not fail; the others are named in the warnings.
+
+    Raises:
+        SearchError: the first failure, if all of them failed.
+    """
+    kept: dict[str, T] = {}
+    failures: list[SearchError] = []
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, SearchError):
+            failures.append(outcome)
+            answer.warnings.append(f"{name}: {outcome}")
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            kept[name] = outcome
+    if failures and not kept:
+        raise failures[0]
+    return kept
 
 
 def merge(merged: QueryAnswer, name: str, answer: QueryAnswer) -> None:

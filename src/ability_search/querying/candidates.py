@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,36 +11,84 @@ from ability_search import statements
 from ability_search.catalogue import Catalogue, Collection
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.ports import Store
-from ability_search.querying.model import Arm, Candidate
+from ability_search.querying.model import Candidate
 from ability_search.ranking.bm25 import QueryTerms
-from ability_search.statements import Predicate
+from ability_search.statements import Arm, Predicate, Shown, TermsArm, VectorArm, aspect_type
 
 log = logging.getLogger(__name__)
+
+Rows = dict[str, Sequence[Mapping[str, Any]]]
+"""What each arm found, by its name."""
+
+OWN = "own"
+"""Column with the cosine to the query's own vector, where another one is searched by."""
+
+
+By = Sequence[float] | QueryTerms
+"""A vector, or weighted terms; there may be no terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One list of candidates that the database is asked for."""
+
+    name: str
+    """Of the arm: ``semantic``, ``keyword``, or what an option calls its own."""
+    by: By
+    limit: int
+    predicate: Predicate | None = None
+    """Which chunks count at all."""
+    aspects: bool = False
+    """Whether the aspects of documents are searched rather than their chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the database is asked for."""
 
-    vector: Sequence[float] | None
-    terms: QueryTerms | None
-    """``None`` where the keyword arm is not wanted; it may be empty."""
+    searches: Sequence[Search]
     depths: tuple[int, ...]
     """Candidates of each arm: those of a first page, and in further steps as many as wanted."""
     beam: int
     scan_below: int
     """Chunks below which embeddings are scanned although there is a graph."""
-    predicate: Predicate | None
+    columns: Sequence[str] = ()
+    """Columns of the candidates that stages need."""
+    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Vectors by the column that holds each candidate's cosine to them, besides the query's."""
+    products: Mapping[str, QueryTerms] = field(default_factory=dict)
+    """Terms by the column that holds the raw score of each candidate by them, whichever arm
+    found it."""
+    first: int = 0
+    """Of so many candidates of each arm terms and embedding are read too."""
+    learned: Mapping[str, Any] | None = None
+    """What feedback made of the query, for ``explain``."""
+    informative: float = 0.0
+    """How much the query's words tell: as so many terms that a single chunk has."""
 
     def exact(self, collection: Collection) -> bool:
-        """Whether the semantic arm scans the embeddings."""
+        """Whether embeddings are scanned rather than looked up in the graph."""
         return collection.scanned(below=self.scan_below)
 
+    def shown(self, compared: Sequence[float] | None) -> Shown:
+        """What is wanted of every candidate; without a vector to compare with, no cosine."""
+        return Shown(
+            self.columns,
+            {} if compared is None else {"cosine": compared, **self.cosines},
+            {name: (by.ids, by.weights) for name, by in self.products.items()},
+        )
+
     @property
-    def arms(self) -> tuple[Arm, ...]:
-        """The arms that take part."""
-        semantic: tuple[Arm, ...] = ("semantic",) if self.vector is not None else ()
-        return (*semantic, "keyword") if self.terms is not None else semantic
+    def vector(self) -> Sequence[float] | None:
+        """The query's vector, if the semantic arm takes part."""
+        found = (each.by for each in self.searches if each.name == "semantic")
+        return next((by for by in found if not isinstance(by, QueryTerms)), None)
+
+    @property
+    def terms(self) -> QueryTerms | None:
+        """The query's terms, if the keyword arm takes part."""
+        found = (each.by for each in self.searches if each.name == "keyword")
+        return next((by for by in found if isinstance(by, QueryTerms)), None)
 
 
 @dataclass(slots=True)
@@ -49,38 +97,49 @@ class Pool:
 
     collection: Collection
     candidates: list[Candidate]
-    failed: dict[Arm, str] = field(default_factory=dict)
-    """Arms that could not be searched."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Arms that could not be searched, and why."""
+    exhausted: bool = True
+    """Whether asking for more candidates would find none."""
+
+    @property
+    def chunks(self) -> list[Candidate]:
+        """What may be shown: an aspect is replaced by the chunk it stands for. Each once."""
+        chunks = {(item.stands_for or item).chunk_id: item for item in self.candidates}
+        return [item.stands_for or item for item in chunks.values()]
 
 
 async def find_candidates(
     store: Store, catalogue: Catalogue, collection: Collection, plan: Plan
 ) -> Pool:
-    """Search the arms of a plan; one that fails does not fail the other.
+    """Make the searches of a plan; one that fails does not fail the others.
 
     Raises:
         NotFound: if the collection is gone.
-        DatabaseUnavailable: if no arm could be searched.
+        DatabaseUnavailable: if none of them could be made.
     """
     try:
-        return await _search(store, catalogue, collection, plan, plan.arms)
+        current, lists = await _search(store, catalogue, collection, plan, plan.searches)
+        candidates = pooled(lists, compared=_compared(plan))
+        return Pool(current, candidates, exhausted=_exhausted(lists, plan))
     except StatementRefused as exc:
-        if len(plan.arms) < 2:
+        if len(plan.searches) < 2:
             raise
-        log.warning("both arms failed together, searching each alone: %s", exc.detail[:500])
-    failed: dict[Arm, str] = {}
-    for arm in plan.arms:
+        log.warning("searching each arm alone, as all together failed: %s", exc.detail[:500])
+    found: Rows = {}
+    failed: dict[str, str] = {}
+    for each in plan.searches:
         try:
-            pool = await _search(store, catalogue, collection, plan, (arm,))
+            current, rows = await _search(store, catalogue, collection, plan, [each])
         except StatementRefused as exc:
-            failed[arm] = str(exc)
+            failed[each.name] = str(exc)
             last = exc
         else:
-            survivors = pool
-    if len(failed) == len(plan.arms):
+            found |= rows
+    if not found:
         raise last
-    survivors.failed = failed
-    return survivors
+    candidates = pooled(found, compared=_compared(plan))
+    return Pool(current, candidates, failed, _exhausted(found, plan))
 
 
 async def _search(
@@ -88,53 +147,100 @@ async def _search(
     catalogue: Catalogue,
     collection: Collection,
     plan: Plan,
-    arms: Sequence[Arm],
-) -> Pool:
-    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-        answer = await store.read(
-            *statements.candidates(
-                current.name,
-                current.type,
-                vector=plan.vector if "semantic" in arms else None,
-                terms=(plan.terms.ids, plan.terms.weights)
-                if plan.terms is not None and "keyword" in arms
-                else None,
-                limit=plan.depths[-1],
-                beam=plan.beam,
-                exact=plan.exact(current),
-                predicate=plan.predicate,
-            )
+    searches: Sequence[Search],
+) -> tuple[Collection, Rows]:
+    # Without the semantic arm nothing is compared with its vector, which may be what failed.
+    compared = plan.vector if any(each.name == "semantic" for each in searches) else None
+
+    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], Rows]:
+        statement = statements.candidates(
+            current.name,
+            current.type,
+            [_arm(each, plan, current) for each in searches if current.aspects or not each.aspects],
+            plan.shown(compared),
+            first=plan.first,
         )
-        return answer["collection"], answer
+        answer = await store.read(*statement)
+        return answer["collection"], _lists(answer, [each.name for each in searches])
 
     found = await catalogue.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.name)
-    current, answer = found
-    return Pool(current, pooled(answer.get("semantic") or (), answer.get("keyword") or ()))
+    return found
 
 
-def pooled(
-    semantic: Sequence[Mapping[str, Any]], keyword: Sequence[Mapping[str, Any]]
-) -> list[Candidate]:
-    """Put the rows of both arms together, best first in each, each chunk once.
+def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> Rows:
+    """The rows of each arm, with what was read besides of the first ones of any."""
+    lists: Rows = {name: answer.get(name) or () for name in names}
+    first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
+    if not first:
+        return lists
+    return {
+        name: [{**row, **first.get(row["rid"], {})} for row in rows] for name, rows in lists.items()
+    }
 
-    The arms are searched one after the other: of a chunk that was replaced in between, what the
-    keyword arm saw counts, which is searched last.
+
+def _arm(search: Search, plan: Plan, collection: Collection) -> Arm:
+    chunk_type = aspect_type(collection.type) if search.aspects else collection.type
+    if isinstance(search.by, QueryTerms):
+        return TermsArm(
+            search.name,
+            search.by.ids,
+            search.by.weights,
+            search.limit,
+            search.predicate,
+            chunk_type=chunk_type,
+        )
+    exact = (
+        collection.aspects_scanned(below=plan.scan_below)
+        if search.aspects
+        else plan.exact(collection)
+    )
+    return VectorArm(
+        search.name,
+        search.by,
+        search.limit,
+        plan.beam,
+        exact,
+        search.predicate,
+        chunk_type=chunk_type,
+    )
+
+
+def _exhausted(lists: Rows, plan: Plan) -> bool:
+    growing = [each for each in plan.searches if each.limit == plan.depths[-1]]
+    return all(len(lists.get(each.name, ())) < each.limit for each in growing)
+
+
+def _compared(plan: Plan) -> set[str]:
+    return {each.name for each in plan.searches if each.by is plan.vector}
+
+
+def pooled(lists: Rows, *, compared: Container[str] = ("semantic",)) -> list[Candidate]:
+    """Put the rows of all arms together, each chunk once.
+
+    Args:
+        lists: by the name of each arm its rows, in the order they were searched: of a chunk that
+            was replaced in between, what the last one saw counts.
+        compared: the arms whose scores are cosines to the query's vector.
     """
     pool: dict[str, Candidate] = {}
-    for rank, row in enumerate(_ordered(semantic, "cosine"), start=1):
-        chunk_id = row["chunkId"]
-        pool[chunk_id] = Candidate(row["rid"], chunk_id, row["cosine"], ranks={"semantic": rank})
-    for rank, row in enumerate(_ordered(keyword, "bm25"), start=1):
-        chunk_id = row["chunkId"]
-        candidate = pool.get(chunk_id)
-        if candidate is None or candidate.rid != row["rid"]:
-            candidate = pool[chunk_id] = Candidate(row["rid"], chunk_id, row.get("cosine"))
-        candidate.bm25 = row["bm25"]
-        candidate.ranks["keyword"] = rank
+    for name, rows in lists.items():
+        ordered = sorted(rows, key=lambda row: (-row["score"], row["chunkId"]))
+        for rank, row in enumerate(ordered, start=1):
+            chunk_id, rid = row["chunkId"], row["rid"]
+            candidate = pool.get(chunk_id)
+            if candidate is None or candidate.rid != rid:
+                cosine = row["score"] if name in compared else row.get("cosine")
+                candidate = pool[chunk_id] = candidate_of(row, cosine)
+            candidate.ranks[name] = rank
+            candidate.values[name] = row["score"]
     return list(pool.values())
 
 
-def _ordered(rows: Sequence[Mapping[str, Any]], score: str) -> list[Mapping[str, Any]]:
-    return sorted(rows, key=lambda row: (-row[score], row["chunkId"]))
+def candidate_of(row: Mapping[str, Any], cosine: float | None) -> Candidate:
+    """A candidate by its row, with its cosine to the vector that was searched by."""
+    candidate = Candidate(row["rid"], row["chunkId"], cosine, columns=row)
+    if OWN in row:
+        candidate.cosine, candidate.moved = row[OWN], cosine
+    return candidate

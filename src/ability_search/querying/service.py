@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ability_search import statements
-from ability_search.analysis import analyzer_for
-from ability_search.catalogue import Catalogue, Collection, checked_name
-from ability_search.configuration import Settings
+from ability_search.catalogue import Collection, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import (
     DimensionMismatch,
     EmbeddingUnavailable,
     ModelMismatch,
     NotFound,
-    SearchError,
 )
-from ability_search.ports import Embedder, Store
-from ability_search.querying.answers import Found, explanation, hit, merge, note_failed_arms
+from ability_search.querying import expanding, feedback, rewording
+from ability_search.querying.adjusting import Context
+from ability_search.querying.answers import (
+    Found,
+    Listed,
+    explanation,
+    merge,
+    note_failed_arms,
+    survivors,
+)
 from ability_search.querying.candidates import Plan, Pool, find_candidates
+from ability_search.querying.extending import all_searched
+from ability_search.querying.filling import deeper
+from ability_search.querying.further import LOOKS, REORDERINGS
+from ability_search.querying.fusing import blocks
+from ability_search.querying.meaning import embedded_texts, told, understood
 from ability_search.querying.model import (
-    Candidate,
     Degradation,
     Hit,
     Query,
     QueryAnswer,
     SimilarAnswer,
 )
-from ability_search.querying.stages import above, fused
+from ability_search.querying.packing import packed
+from ability_search.querying.planning import Vectors, needs_statistics, planned
+from ability_search.querying.reranking import rerank
+from ability_search.querying.showing import read_hits
+from ability_search.querying.stages import above, ordered, ranked
+from ability_search.querying.steps import Reach
+from ability_search.querying.temporal import time_signal
 from ability_search.querying.timings import Timings
+from ability_search.querying.usage import Usage
 from ability_search.querying.vectors import QueryVectors
-from ability_search.ranking.bm25 import QueryTerms, query_terms
+from ability_search.ranking.statistics import TermStatistics
 from ability_search.statements import Predicate
-from ability_search.vocabulary import Vocabulary
 
-_ATTEMPTS = 5
+_ATTEMPTS = 8
 """Times that a collection which changes under a query is searched at most."""
 _COLLECTIONS_AT_ONCE = 8
 """Of several collections, how many are searched at the same time."""
@@ -47,27 +62,19 @@ class Querying:
     """The query and similarity services.
 
     Args:
-        store: The database.
-        embedder: The models.
-        catalogue: Knows the collections.
-        vocabulary: Knows their terms.
-        settings: Defaults and limits.
+        reach: The database, the models, and what is known of the collections.
+        now: The time in epoch milliseconds.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        embedder: Embedder,
-        catalogue: Catalogue,
-        vocabulary: Vocabulary,
-        *,
-        settings: Settings,
-    ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._catalogue = catalogue
-        self._vocabulary = vocabulary
-        self._settings = settings
+    def __init__(self, reach: Reach, *, now: Callable[[], int]) -> None:
+        self._reach = reach
+        self._store = reach.store
+        self._embedder = reach.embedder
+        self._catalogue = reach.catalogue
+        self._vocabulary = reach.vocabulary
+        self._settings = reach.settings
+        self._now = now
+        self._usage = Usage(reach.catalogue, now=now)
 
     async def query(self, collection: str | Sequence[str], query: Query) -> QueryAnswer:
         """Search a collection, several, or all (``*``).
@@ -81,18 +88,35 @@ class Querying:
             EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
             DatabaseUnavailable: if the database does not answer.
         """
+        clock = Timings()
+        query = understood(query, now=self._now())
+        warnings: list[str] = []
+        if query.options.query_expansion is not None:
+            with clock.step(rewording.STAGE):
+                query, warnings = await rewording.reworded(
+                    query, query.options.query_expansion, self._reach
+                )
         vectors = QueryVectors(lambda model: self._embed(model, query))
         try:
             if isinstance(collection, str) and collection != "*":
-                return await self._search(collection, query, vectors)
-            names = (
-                [known.name for known in await self._catalogue.all()]
-                if collection == "*"
-                else list(dict.fromkeys(checked_name(name) for name in collection))
-            )
-            return await self._search_all(names, query, vectors)
+                answer = await self._search(collection, query, vectors, clock)
+            else:
+                names = await self._names(collection)
+                answer = await self._search_all(names, query, vectors, clock)
         finally:
             await vectors.close()
+        answer.warnings[:0] = warnings
+        if query.options.max_tokens is not None:
+            answer.hits, answer.budget = await asyncio.to_thread(
+                packed, answer.hits, query.options.max_tokens, self._reach.counter
+            )
+        if query.options.decay and query.options.decay.agent:
+            self._usage.count(query.options.decay.agent, answer.hits)
+        return answer
+
+    async def close(self) -> None:
+        """Wait until what was shown is counted."""
+        await self._usage.close()
 
     async def similar(
         self,
@@ -123,62 +147,82 @@ class Querying:
             raise NotFound("chunk", chunk_id)
         source = rows[0]
         query = Query("", limit=limit + 1, mode="semantic", predicate=predicate)
-        plan = self._plan(query, source["embedding"], None)
+        vectors = {"cosine": source["embedding"]}
+        plan = self._plan(collection, query, vectors, None, query.limit)
         pool = await find_candidates(self._store, self._catalogue, collection, plan)
         pool.candidates = [item for item in pool.candidates if item.chunk_id != chunk_id]
-        ranked = above(self._ranked(pool, plan, query), min_score, mode="semantic")
-        neighbours = [Found(pool.collection, item) for item in ranked]
-        hits = await self._hits(neighbours, replace(query, limit=limit))
+        context = Context(query, plan, self._settings.ranking, self._now())
+        nearest = above(ranked(pool, context), min_score, mode="semantic")
+        neighbours = [Found(pool.collection, item) for item in nearest]
+        answer = QueryAnswer([], query.mode)
+        hits = await read_hits(self._store, neighbours, replace(query, limit=limit), answer)
         own = Hit(collection.name, source, 1.0, {"semantic": 1.0}, ("semantic",))
         return SimilarAnswer(own, hits)
 
-    async def _search(self, name: str, query: Query, vectors: QueryVectors) -> QueryAnswer:
-        clock = Timings()
+    async def _names(self, collection: str | Sequence[str]) -> list[str]:
+        if collection == "*":
+            return [known.name for known in await self._catalogue.all()]
+        return list(dict.fromkeys(checked_name(name) for name in collection))
+
+    async def _search(
+        self, name: str, query: Query, vectors: QueryVectors, clock: Timings
+    ) -> QueryAnswer:
         for _ in range(_ATTEMPTS):
-            answer, found = await self._rank(name, query, vectors, clock)
+            listed = await self._rank(name, query, vectors, clock)
+            answer = listed.answer
+            await self._rerank([listed], query, answer, clock)
+            found = await self._reordered(listed)
             with clock.step("rows"):
-                answer.hits = await self._hits(found, query)
+                answer.hits = await read_hits(self._store, found, query, answer)
             if len(answer.hits) == len(found[query.offset : query.offset + query.limit]):
                 break
         answer.timings = clock.finished()
         return answer
 
     async def _search_all(
-        self, names: Sequence[str], query: Query, vectors: QueryVectors
+        self, names: Sequence[str], query: Query, vectors: QueryVectors, clock: Timings
     ) -> QueryAnswer:
-        clock = Timings()
         slots = asyncio.Semaphore(_COLLECTIONS_AT_ONCE)
 
-        async def rank(name: str) -> tuple[QueryAnswer, list[Found]]:
+        async def rank(name: str) -> Listed:
             async with slots:
                 return await self._rank(name, query, vectors, Timings())
 
+        async def reordered(listed: Listed) -> list[Found]:
+            async with slots:
+                return await self._reordered(listed)
+
+        merged = QueryAnswer([], query.mode, understood=told(query, None))
         outcomes = await asyncio.gather(*map(rank, names), return_exceptions=True)
-        merged = QueryAnswer([], query.mode)
-        found: list[Found] = []
-        failures: list[SearchError] = []
-        for name, outcome in zip(names, outcomes, strict=True):
-            if isinstance(outcome, SearchError):
-                failures.append(outcome)
-                merged.warnings.append(f"{name}: {outcome}")
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                merge(merged, name, outcome[0])
-                found += outcome[1]
-        if failures and len(failures) == len(names):
-            raise failures[0]
+        lists = survivors(dict(zip(names, outcomes, strict=True)), merged)
+        await self._rerank(list(lists.values()), query, merged, clock)
+        orders = await asyncio.gather(*map(reordered, lists.values()), return_exceptions=True)
+        kept = survivors(dict(zip(lists, orders, strict=True)), merged)
+        for name in kept:
+            merge(merged, name, lists[name].answer)
+        found = [each for own in kept.values() for each in own]
         found.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
-        clock.milliseconds |= merged.timings
+        clock.milliseconds = merged.timings | clock.milliseconds
         with clock.step("rows"):
-            merged.hits = await self._hits(found, query)
+            merged.hits = await read_hits(self._store, found, query, merged)
         merged.timings = clock.finished()
         return merged
 
-    async def _rank(
-        self, name: str, query: Query, vectors: QueryVectors, clock: Timings
-    ) -> tuple[QueryAnswer, list[Found]]:
+    async def _rank(self, name: str, query: Query, vectors: QueryVectors, clock: Timings) -> Listed:
         """All that was found in a collection, best first, and the answer as yet without hits.
+
+        Searches deeper where an option would leave places of the page empty.
+        """
+        depth: int | None = query.offset + query.limit
+        while depth is not None:
+            listed = await self._rank_settled(name, query, vectors, clock, depth)
+            depth = deeper(listed.found, listed.pool, listed.context)
+        return listed
+
+    async def _rank_settled(
+        self, name: str, query: Query, vectors: QueryVectors, clock: Timings, depth: int
+    ) -> Listed:
+        """As :meth:`_rank`, by asking each arm for at least ``depth`` candidates.
 
         Begins again where the collection turns out to be on another generation than the one that
         vector and terms were made for, and where nothing was found while it was being changed:
@@ -186,52 +230,114 @@ class Querying:
         """
         for _ in range(_ATTEMPTS):
             asked = await self._catalogue.get(name)
-            answer, pool, ranked = await self._rank_once(asked, query, vectors, clock)
+            listed = await self._rank_once(asked, query, vectors, clock, depth)
+            pool = listed.pool
             moved = pool.collection.revision != asked.revision
-            if pool.collection.type == asked.type and (pool.candidates or not moved):
+            same = pool.collection.type == asked.type and all_searched(query, asked, pool)
+            if same and (pool.candidates or not moved):
                 break
-        return answer, [Found(pool.collection, item) for item in ranked]
+        return listed
 
     async def _rank_once(
-        self, collection: Collection, query: Query, vectors: QueryVectors, clock: Timings
-    ) -> tuple[QueryAnswer, Pool, list[Candidate]]:
+        self,
+        collection: Collection,
+        query: Query,
+        vectors: QueryVectors,
+        clock: Timings,
+        depth: int,
+    ) -> Listed:
         name = collection.name
         if query.model and query.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=query.model)
         answer = QueryAnswer([], query.mode, collection.model, timings=clock.milliseconds)
         if query.mode != "keyword":
             vectors.ask(collection.model)
-        terms = await self._query_terms(collection, query, clock)
-        vector = await self._query_vector(collection, query, answer, vectors)
-        with clock.step("candidates"):
-            plan = self._plan(query, vector, terms)
-            pool = await find_candidates(self._store, self._catalogue, collection, plan)
+        pool, context = await self._candidates(collection, query, answer, vectors, clock, depth)
         note_failed_arms(pool, answer)
         searched = answer.degraded.mode if answer.degraded else query.mode
         answer.hyde = searched != "keyword" and query.hypothetical_answer is not None
+        answer.understood = told(query, context.time)
+        for look in LOOKS:
+            if look.wanted(query):
+                with clock.step(look.name):
+                    await look.look(pool, context, self._reach, answer)
         with clock.step("ranking"):
-            ranked = above(self._ranked(pool, plan, query), query.min_score, mode=searched)
+            scored = blocks(pool, context.plan, query, context.ranking)
+        if scored and feedback.wanted(pool, context):
+            with clock.step("feedback"):
+                await feedback.learn(self._store, pool, scored[0], context)
+        with clock.step("ranking"):
+            found = above(ordered(scored, context), query.min_score, mode=searched)
         if query.explain:
-            answer.explain = explanation(pool, plan, query)
-        return answer, pool, ranked
+            answer.explain = explanation(pool, context)
+        return Listed(answer, pool, context, found, clock)
+
+    async def _candidates(
+        self,
+        collection: Collection,
+        query: Query,
+        answer: QueryAnswer,
+        vectors: QueryVectors,
+        clock: Timings,
+        depth: int,
+    ) -> tuple[Pool, Context]:
+        """What the arms find, by the query as it is or as its first hits teach it."""
+        statistics = await self._statistics(collection, query, clock)
+        known = await self._query_vectors(collection, query, answer, vectors)
+        with clock.step("candidates"):
+            plan = self._plan(collection, query, known, statistics, depth)
+            pool = await find_candidates(self._store, self._catalogue, collection, plan)
+        context = self._context(pool, plan, query)
+        if plan.first and not pool.failed:
+            with clock.step(expanding.STAGE):
+                found = ranked(pool, context)
+                pool, plan = await expanding.search_again(
+                    found, pool, context, statistics, self._reach, answer
+                )
+            context = self._context(pool, plan, query)
+        return pool, context
+
+    def _context(self, pool: Pool, plan: Plan, query: Query) -> Context:
+        time = time_signal(pool, plan, query)
+        return Context(query, plan, self._settings.ranking, self._now(), time)
+
+    async def _rerank(
+        self, lists: Sequence[Listed], query: Query, answer: QueryAnswer, clock: Timings
+    ) -> None:
+        """Have a reranker read the first of all that was found, wherever it is from."""
+        if query.options.reranker is not None:
+            with clock.step("reranker"):
+                await rerank(lists, query, query.options.reranker, self._reach, answer)
+
+    async def _reordered(self, listed: Listed) -> list[Found]:
+        """What was found in a collection after the reorderings that the query asks for."""
+        found, pool, context = listed.found, listed.pool, listed.context
+        for step in REORDERINGS:
+            if step.wanted(context.query):
+                with listed.clock.step(step.name):
+                    found = await step.reorder(found, pool, context, self._reach, listed.answer)
+        return [Found(pool.collection, item) for item in found]
 
     async def _embed(self, model: str, query: Query) -> Vector:
         vectors: Vector = await self._embedder.embed(
-            model, [query.embedded_text], timeout=self._settings.embedding.query_timeout
+            model,
+            list(embedded_texts(query).values()),
+            timeout=self._settings.embedding.query_timeout,
         )
-        return vectors.reshape(-1)
+        return vectors
 
-    async def _query_vector(
+    async def _query_vectors(
         self, collection: Collection, query: Query, answer: QueryAnswer, vectors: QueryVectors
-    ) -> list[float] | None:
-        """The query's vector; ``None`` if it is not needed, or not to be had in hybrid mode."""
+    ) -> Vectors | None:
+        """The query's vectors; ``None`` if they are not needed, or not to be had in hybrid mode."""
         if query.mode == "keyword":
             return None
         try:
-            vector = await vectors.of(collection.model)
-            if len(vector) != collection.dimensions:
+            found = await vectors.of(collection.model)
+            received = found.shape[1]
+            if received != collection.dimensions:
                 raise DimensionMismatch(
-                    collection.name, recorded=collection.dimensions, received=len(vector)
+                    collection.name, recorded=collection.dimensions, received=received
                 )
         except (EmbeddingUnavailable, DimensionMismatch) as exc:
             if query.mode == "semantic":
@@ -240,67 +346,30 @@ class Querying:
             return None
         finally:
             answer.timings["embed"] = vectors.milliseconds(collection.model)
-        values: list[float] = vector.tolist()
-        return values
+        return dict(zip(embedded_texts(query), found.tolist(), strict=True))
 
-    async def _query_terms(
+    async def _statistics(
         self, collection: Collection, query: Query, clock: Timings
-    ) -> QueryTerms | None:
-        """The query's weighted terms; ``None`` if they are not needed."""
-        if query.mode == "semantic":
+    ) -> TermStatistics | None:
+        """What weighs the query's words; ``None`` if they are not weighed."""
+        if not needs_statistics(query):
             return None
         with clock.step("terms"):
-            statistics = await self._vocabulary.of(collection)
-            return query_terms(
-                analyzer_for(collection.language).query_terms(query.text),
-                statistics,
-                title_weight=self._settings.ranking.title_weight,
-            )
+            return await self._vocabulary.of(collection)
 
-    def _plan(self, query: Query, vector: list[float] | None, terms: QueryTerms | None) -> Plan:
-        ranking = self._settings.ranking
-        depths = [ranking.candidates]
-        while depths[-1] < query.offset + query.limit:
-            depths.append(2 * depths[-1])
-        return Plan(
-            vector=vector,
-            terms=terms,
-            depths=tuple(depths),
-            beam=max(ranking.ef_search, depths[-1]),
-            scan_below=ranking.scan_below,
-            predicate=query.predicate,
-        )
-
-    def _ranked(self, pool: Pool, plan: Plan, query: Query) -> list[Candidate]:
-        return fused(
-            pool.candidates,
-            terms=None if "keyword" in pool.failed else plan.terms,
-            semantic=plan.vector is not None and "semantic" not in pool.failed,
-            depths=plan.depths,
-            choice=query.fusion,
+    def _plan(
+        self,
+        collection: Collection,
+        query: Query,
+        vectors: Vectors | None,
+        statistics: TermStatistics | None,
+        depth: int,
+    ) -> Plan:
+        return planned(
+            query,
+            vectors,
+            statistics,
+            depth=depth,
+            language=collection.language,
             ranking=self._settings.ranking,
-            traced=query.explain,
         )
-
-    async def _hits(self, found: Sequence[Found], query: Query) -> list[Hit]:
-        """The page of hits that is wanted, with their texts.
-
-        A chunk that was replaced since it was found is left out.
-        """
-        part = found[query.offset : query.offset + query.limit]
-        rows = await self._rows(part) if part else {}
-        return [
-            hit(each, rows[each.candidate.chunk_id], query)
-            for each in part
-            if each.candidate.chunk_id in rows
-        ]
-
-    async def _rows(self, part: Sequence[Found]) -> dict[str, Mapping[str, Any]]:
-        """The rows of chunks of one collection or several, by chunkId."""
-        rids: dict[str, list[str]] = {}
-        for each in part:
-            rids.setdefault(each.collection.type, []).append(each.candidate.rid)
-        answers = await asyncio.gather(
-            *(self._store.read(*statements.hit_rows(*generation)) for generation in rids.items())
-        )
-        return {row["chunkId"]: row for rows in answers for row in rows}

@@ -16,12 +16,13 @@ class Timings:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure the block as step ``name``."""
+        """Measure the block as (a part of) step ``name``."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.milliseconds[name] = (time.perf_counter() - started) * 1e3
+            taken = (time.perf_counter() - started) * 1e3
+            self.milliseconds[name] = self.milliseconds.get(name, 0.0) + taken
 
     def finished(self) -> dict[str, float]:
         """All of them, with the ``total`` since the beginning."""

@@ -10,10 +10,10 @@ from ability_search.documents import Vector
 
 
 class QueryVectors:
-    """A query's vectors: one a model, asked for once however many collections share it.
+    """A query's vectors by each model, asked for once however many collections share it.
 
     Args:
-        embed: Gives the vector by a model, shape (d,).
+        embed: Gives the vectors by a model, shape (n, d).
     """
 
     def __init__(self, embed: Callable[[str], Awaitable[Vector]]) -> None:
@@ -27,7 +27,7 @@ class QueryVectors:
             self._asked[model] = asyncio.create_task(self._measured(model))
 
     async def of(self, model: str) -> Vector:
-        """The vector by ``model``, or what came of asking; shape (d,)."""
+        """The vectors by ``model``, or what came of asking; shape (n, d)."""
         self.ask(model)
         return await asyncio.shield(self._asked[model])
 

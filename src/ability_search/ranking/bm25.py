@@ -154,27 +154,48 @@ def query_terms(
     limit: int = QUERY_TERMS_LIMIT,
     k3: float = K3,
 ) -> QueryTerms:
-    """Weigh the terms of a query.
+    """Weigh the terms of a query in content and title, see :func:`terms_in_fields`.
 
-    A term of frequency ``q`` in the query weighs ``idf (k3 + 1) q / (k3 + q)``, in titles
-    ``title_weight`` times that. Its document frequency is the higher one of content and title,
-    so that a common word does not look rare where few chunks have a title.
+    Args:
+        terms: the analyzed query.
+        statistics: of the collection that is searched.
+        title_weight: weight of a match in the title; 0 searches the content only.
+        limit: number of distinct terms kept.
+        k3: saturation of a term's frequency in the query.
+    """
+    fields = {CONTENT: 1.0, TITLE: title_weight}
+    return terms_in_fields(terms, statistics, fields, limit=limit, k3=k3)
+
+
+def terms_in_fields(
+    terms: Sequence[str],
+    statistics: TermStatistics,
+    fields: Mapping[str, float],
+    *,
+    limit: int = QUERY_TERMS_LIMIT,
+    k3: float = K3,
+) -> QueryTerms:
+    """Weigh the terms of a query in the fields that are searched.
+
+    A term of frequency ``q`` in the query weighs ``idf (k3 + 1) q / (k3 + q)`` times the weight
+    of the field. Its document frequency is the highest one of the content and of these fields, so
+    that a common word does not look rare where few chunks have a title.
 
     Args:
         terms: the analyzed query in order, repetitions included; none gives an empty query.
         statistics: of the collection that is searched.
-        title_weight: weight of a match in the title; 0 searches the content only.
+        fields: weights >= 0 by the names of the fields; what weighs 0 is not searched.
         limit: number of distinct terms kept: those that weigh most, the first in the query of
             equal ones. A term that no chunk has never takes the place of another.
         k3: saturation of a term's frequency in the query.
     """
     counts = Counter(terms)
-    if not counts:
+    fields = {name: weight for name, weight in fields.items() if weight > 0}
+    if not counts or not fields:
         return QueryTerms((), (), 0.0)
-    fields = {CONTENT: 1.0} | ({TITLE: title_weight} if title_weight > 0 else {})
     ids = np.stack([term_ids(field, tuple(counts)) for field in fields])
-    by_field = np.stack([statistics.document_frequencies(row) for row in ids])
-    frequencies = by_field.max(axis=0)
+    counted = [*ids, term_ids(CONTENT, tuple(counts))]
+    frequencies = np.stack([statistics.document_frequencies(row) for row in counted]).max(axis=0)
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)
     weights *= (k3 + 1) * repeated / (k3 + repeated)
@@ -184,6 +205,30 @@ def query_terms(
     return QueryTerms(
         tuple(chosen.tolist()), tuple(chosen_weights.tolist()), float(weights[kept].sum())
     )
+
+
+def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms:
+    """Let further terms join a query whose own words decide however many they are.
+
+    Each keeps ``weight min(1, I / I')`` of its weight, I and I' being the information of both: all
+    together they weigh at most ``weight`` times what the query's own terms do. This is the
+    interpolation of RM3 (Abdul-Jaleel et al., UMass at TREC 2004), with weights for
+    probabilities.
+
+    Args:
+        own: the query; one without terms, or information, is joined by none.
+        further: terms that it has not.
+        weight: 0 (the query stays as it is) to 1.
+    """
+    share = weight * min(1.0, own.information / max(further.information, 1e-9))
+    if share <= 0 or not further.ids:
+        return own
+    ids, weights = _merged(
+        [np.array(each.ids, np.int32) for each in (own, further)],
+        [np.array(own.weights), share * np.array(further.weights)],
+    )
+    information = own.information + share * further.information
+    return QueryTerms(tuple(ids.tolist()), tuple(weights.tolist()), information)
 
 
 def _saturation(length: int | None, average: float, k1: float, b: float) -> float:

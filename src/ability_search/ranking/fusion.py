@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -25,26 +24,27 @@ from ability_search.errors import InvalidInput
 Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
+_FIRST: Final = 10
+"""Hits of the semantic arm that tell how peaked it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One ranked list. An arm that failed is left out; one that found nothing is given empty.
+    """What one arm says of n candidates. An arm that failed is left out.
 
     Attributes:
         name: of the signal, for ``explain`` and for errors.
-        ids: chunk ids, best first, unique.
-        scores: normalized, in [0, 1], aligned with ``ids``, shape (n,).
-        weight: >= 0; an arm of weight 0 is as good as absent, its candidates too.
+        scores: normalized, in [0, 1], shape (n,); not a number where the arm did not return the
+            candidate.
+        weight: >= 0; an arm of weight 0 is as good as absent.
         unseen: normalized score supposed of a candidate that the arm did not return.
 
     Raises:
         InvalidInput: if the weight is negative or not a number (``fusion.weights.<name>``).
-        ValueError: if ids and scores do not match, or a score is outside [0, 1].
+        ValueError: if a score is outside [0, 1].
     """
 
     name: str
-    ids: Sequence[str]
     scores: Floats
     weight: float = 1.0
     unseen: float = 0.0
@@ -52,34 +52,35 @@ class Arm:
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight >= 0):
             raise InvalidInput(f"fusion.weights.{self.name}", "must be a number of at least 0")
-        if self.scores.shape != (len(self.ids),) or len(set(self.ids)) != len(self.ids):
-            raise ValueError(f"arm {self.name}: ids must be unique and aligned with the scores")
-        if not ((self.scores >= 0) & (self.scores <= 1)).all():
+        if ((self.scores < 0) | (self.scores > 1)).any():
             raise ValueError(f"arm {self.name}: scores must be within [0, 1]")
 
+    @property
+    def ranks(self) -> Floats:
+        """Place of each candidate in the arm, from 1, equal scores in their order; shape (n,).
+
+        Not a number where the arm did not return the candidate.
+        """
+        order = np.argsort(-self.scores, kind="stable")
+        ranks = np.empty(len(order))
+        ranks[order] = np.arange(1.0, len(order) + 1)
+        ranks[np.isnan(self.scores)] = np.nan
+        return ranks
+
 
 @dataclass(frozen=True, slots=True)
-class Contribution:
-    """What one arm gave to a fused hit.
+class Fused:
+    """Fused scores of n candidates.
 
     Attributes:
-        rank: place in the arm, from 1; ``None`` if the arm did not return it.
-        normalized: the arm's normalized score, ``unseen`` if it did not return the hit.
-        share: the part of the fused score that came from this arm.
+        scores: in [0, 1], shape (n,); the sum of the shares.
+        shares: by the name of each arm that counts, what it gave to each score, shape (n,).
+        found: whether an arm that counts returned the candidate, shape (n,).
     """
 
-    rank: int | None
-    normalized: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class FusedHit:
-    """A candidate with its fused score, which is the sum of the shares of its arms."""
-
-    id: str
-    score: float
-    contributions: Mapping[str, Contribution]
+    scores: Floats
+    shares: Mapping[str, Floats]
+    found: npt.NDArray[np.bool_]
 
 
 def normalized_cosine(cosines: npt.ArrayLike) -> Floats:
@@ -96,16 +97,49 @@ def unseen_score(scores: Floats, depth: int) -> float:
     If the list is full, its true score lies between 0 and the last one returned: the middle
     is the guess with the least greatest error. If it is not full, the arm has no more: 0.
     """
-    return float(scores.min()) / 2 if len(scores) and len(scores) >= depth else 0.0
+    seen = scores[~np.isnan(scores)]
+    return float(seen.min()) / 2 if len(seen) and len(seen) >= depth else 0.0
 
 
-def convex(arms: Sequence[Arm]) -> list[FusedHit]:
-    """Fuse by the weighted mean of normalized scores, best first, equal scores by id.
+def peaked_share(
+    share: float, cosines: npt.ArrayLike, *, slope: float, usual: float = 0.25, reach: float = 0.2
+) -> float:
+    """Weigh the semantic arm by how much its first hit stands out.
+
+    ``share + slope (gap - usual)`` with ``gap = (c_1 - mean(c_1 .. c_10)) / c_1``, at most
+    ``reach`` from the share and within [0, 1]. A flat list of cosines says little of which chunk
+    is the right one: a predictor of query performance of the family of Shtok et al., Predicting
+    Query Performance by Query-Drift Estimation (2012).
+
+    Args:
+        share: weight of the semantic arm of both, 0 to 1; 0 and 1 stay as they are.
+        cosines: of the candidates, in any order, shape (n,); fewer than ten, or a best one that
+            is not positive, leave the share as it is.
+        slope: how much the gap counts; 0 leaves the share as it is.
+        usual: the gap that changes nothing.
+        reach: the greatest change.
+    """
+    found = np.asarray(cosines, dtype=np.float64)
+    if slope == 0 or share in (0.0, 1.0) or len(found) < _FIRST:
+        return share
+    first = np.partition(found, len(found) - _FIRST)[-_FIRST:]
+    best = first.max()
+    if not best > 0:
+        return share
+    change = np.clip(slope * ((best - first.mean()) / best - usual), -reach, reach)
+    return float(np.clip(share + change, 0.0, 1.0))
+
+
+def convex(arms: Sequence[Arm]) -> Fused:
+    """Fuse by the weighted mean of normalized scores.
 
     Convex combination with fixed normalization bounds: Bruch, Gai & Ingber, An Analysis of
     Fusion Functions for Hybrid Retrieval (2022). The weights are taken relative to their sum,
     arms without hits included, so that the score means the same whatever the arms found. With
-    one arm it is that arm's list and scores. No arms, or only empty ones, give ``[]``.
+    one arm it is that arm's scores.
+
+    Args:
+        arms: at least one, all of the same candidates.
 
     Raises:
         InvalidInput: if all weights are 0 (``fusion.weights``).
@@ -113,19 +147,23 @@ def convex(arms: Sequence[Arm]) -> list[FusedHit]:
     counted = _counted(arms)
     total = sum(arm.weight for arm in counted)
     return _fused(
+        counted,
         [
-            _Shares(arm, arm.weight / total * arm.scores, arm.weight / total * arm.unseen)
+            arm.weight / total * np.where(np.isnan(arm.scores), arm.unseen, arm.scores)
             for arm in counted
-        ]
+        ],
     )
 
 
-def reciprocal_rank(arms: Sequence[Arm], *, k: float = RRF_K) -> list[FusedHit]:
-    """Fuse by the weighted sum of ``1 / (k + rank)``, best first, equal scores by id.
+def reciprocal_rank(arms: Sequence[Arm], *, k: float = RRF_K) -> Fused:
+    """Fuse by the weighted sum of ``1 / (k + rank)``.
 
     Cormack, Clarke & Buettcher, Reciprocal Rank Fusion (2009); divided by its maximum, so that
-    1 is first in every arm. A candidate an arm did not return gets nothing from it. No arms,
-    or only empty ones, give ``[]``.
+    1 is first in every arm. A candidate an arm did not return gets nothing from it.
+
+    Args:
+        arms: at least one, all of the same candidates; equal scores rank in their order.
+        k: rank constant, >= 0.
 
     Raises:
         InvalidInput: if ``k`` is negative or not a number (``fusion.k``) or all weights are 0.
@@ -134,44 +172,19 @@ def reciprocal_rank(arms: Sequence[Arm], *, k: float = RRF_K) -> list[FusedHit]:
         raise InvalidInput("fusion.k", "must be a number of at least 0")
     counted = _counted(arms)
     best = sum(arm.weight / (k + 1) for arm in counted)
-    return _fused(
-        [
-            _Shares(arm, arm.weight / best / (k + np.arange(1.0, len(arm.ids) + 1)), 0.0)
-            for arm in counted
-        ]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Shares:
-    """What an arm adds to the score of each of its ids, and of the others."""
-
-    arm: Arm
-    seen: Floats
-    unseen: float
+    return _fused(counted, [np.nan_to_num(arm.weight / best / (k + arm.ranks)) for arm in counted])
 
 
 def _counted(arms: Sequence[Arm]) -> list[Arm]:
     counted = [arm for arm in arms if arm.weight > 0]
-    if arms and not counted:
+    if not counted:
         raise InvalidInput("fusion.weights", "at least one must be greater than 0")
     return counted
 
 
-def _fused(shares: Sequence[_Shares]) -> list[FusedHit]:
-    found: dict[str, dict[str, Contribution]] = {}
-    for each in shares:
-        for rank, (id_, normalized, share) in enumerate(
-            zip(each.arm.ids, each.arm.scores.tolist(), each.seen.tolist(), strict=True), start=1
-        ):
-            found.setdefault(id_, {})[each.arm.name] = Contribution(rank, normalized, share)
-    hits = []
-    for id_, seen in found.items():
-        contributions = {
-            each.arm.name: seen.get(each.arm.name)
-            or Contribution(None, each.arm.unseen, each.unseen)
-            for each in shares
-        }
-        score = min(1.0, sum(part.share for part in contributions.values()))
-        hits.append(FusedHit(id_, score, MappingProxyType(contributions)))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+def _fused(arms: Sequence[Arm], shares: Sequence[Floats]) -> Fused:
+    return Fused(
+        np.minimum(1.0, np.sum(shares, axis=0)),
+        {arm.name: share for arm, share in zip(arms, shares, strict=True)},
+        np.any([~np.isnan(arm.scores) for arm in arms], axis=0),
+    )

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from tenacity import (
 
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
+from ability_search.remote.breaker import CircuitBreaker
 
 log = logging.getLogger(__name__)
 
@@ -41,47 +42,6 @@ class Transport(Protocol):
                 cannot help, and ``retry_after`` where the server named a time.
             TextsRefused: if it is the texts that the server objects to.
         """
-
-
-class CircuitBreaker:
-    """Stops asking a server that keeps failing.
-
-    After ``failures`` failures in a row every request fails at once, until ``reset`` seconds have
-    passed; then one request is let through to try, and after as many seconds the next.
-    """
-
-    def __init__(
-        self, *, failures: int, reset: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limit = failures
-        self._reset = reset
-        self._clock = clock
-        self._failed = 0
-        self._closed_until = 0.0
-
-    def check(self) -> None:
-        """Let a request through.
-
-        Raises:
-            EmbeddingUnavailable: if the server is to be left alone, with the time left.
-        """
-        wait = self._closed_until - self._clock()
-        if self._failed >= self._limit and wait > 0:
-            raise BreakerOpen(
-                f"the embedder failed {self._failed} times in a row", retry_after=wait
-            )
-        if self._failed >= self._limit:
-            self._closed_until = self._clock() + self._reset
-
-    def succeeded(self) -> None:
-        """Note an answer."""
-        self._failed = 0
-
-    def failed(self) -> None:
-        """Note a failure."""
-        self._failed += 1
-        if self._failed >= self._limit:
-            self._closed_until = self._clock() + self._reset
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -127,7 +87,7 @@ class RemoteEmbedder:
         self._concurrency = concurrency
         self._timeout = timeout
         self._attempts = attempts
-        self._breaker = CircuitBreaker(failures=breaker_failures, reset=breaker_reset)
+        self._breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
         """Embed ``texts`` in as many requests as the limits call for, some at a time."""
@@ -162,21 +122,12 @@ class RemoteEmbedder:
         raise AssertionError("unreachable: the last attempt raises")
 
     async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
-        self._breaker.check()
         left = deadline - time.monotonic()
         if left <= 0:
             raise EmbeddingUnavailable(_TOO_LATE)
         started = time.perf_counter()
-        try:
+        with self._breaker.watching(EmbeddingUnavailable, "the embedder", held_back=BreakerOpen):
             answer = await self._ask(model, texts, min(left, self._timeout))
-        except EmbeddingUnavailable as exc:
-            # A server that objects to a model, a key or texts is there.
-            if exc.retryable:
-                self._breaker.failed()
-            else:
-                self._breaker.succeeded()
-            raise
-        self._breaker.succeeded()
         log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
         return unit_vectors(answer, expected=len(texts))
 

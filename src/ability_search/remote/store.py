@@ -41,6 +41,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3

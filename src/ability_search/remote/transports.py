@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
-import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,19 +10,16 @@ from pydantic import SecretStr
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.remote.embedder import Transport
+from ability_search.remote.refusals import (
+    error_text,
+    refusal_of_status,
+    refusal_of_text,
+    retry_after,
+)
 from ability_search.remote.store import Invoke
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
 
-_UNKNOWN_MODEL = re.compile(
-    r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|unknown model", re.I
-)
-_REFUSED_TEXTS = re.compile(
-    r"^input\b|too (large|long)\b|context length|exceeds the limit of \d+ bytes", re.I
-)
-_REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.I)
 _NOT_UNICODE = "a text is not Unicode: it holds half of a surrogate pair"
-_LONGEST_PAUSE = 24 * 3600.0
-_BUSY = frozenset({408, 425, 429})
 
 
 def over_broker(invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
@@ -46,7 +40,7 @@ def over_broker(invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
                 f"create-embedding did not answer: {type(exc).__name__}"
             ) from exc
         if isinstance(answer, Mapping) and "data" not in answer and answer.get("error"):
-            raise _told_failure(_error_text(answer["error"]), request["model"])
+            raise _told_failure(error_text(answer["error"]), request["model"])
         return answer
 
     return transport
@@ -90,33 +84,30 @@ def embeddings_address(url: str) -> str:
     return base if base.endswith("/v1/embeddings") else f"{base}/v1/embeddings"
 
 
-def _error_text(error: Any) -> str:
-    """The words of a returned error: a text, or OpenAI's object with a ``message``."""
-    return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
-
-
 def _told_failure(text: str, model: str) -> EmbeddingUnavailable:
     """What a model manager tells in words only."""
-    if _UNKNOWN_MODEL.search(text):
+    refusal = refusal_of_text(text)
+    if refusal == "model":
         return _not_served(model)
-    if _REFUSED_TEXTS.search(text):
+    if refusal == "texts":
         return TextsRefused("the model manager refused the texts: too long, or too many")
-    if _REFUSED_KEY.search(text):
+    if refusal == "key":
         return _misconfigured("the model manager refused the key")
     return EmbeddingUnavailable("the model manager could not embed")
 
 
 def _http_failure(answer: httpx.Response, model: str) -> EmbeddingUnavailable:
     status = answer.status_code
-    if status in _BUSY or status >= 500:
-        return EmbeddingUnavailable(
-            f"the embedding API answered {status}", retry_after=retry_after(answer.headers)
-        )
-    if status == 404 or _UNKNOWN_MODEL.search(answer.text[:2000]):
+    refusal = refusal_of_status(status, answer.text)
+    if refusal == "model":
         return _not_served(model)
-    if status in (400, 413, 422):
+    if refusal == "texts":
         return TextsRefused(f"the embedding API refused the texts with {status}")
-    return _misconfigured(f"the embedding API answered {status}")
+    if refusal == "key":
+        return _misconfigured(f"the embedding API answered {status}")
+    return EmbeddingUnavailable(
+        f"the embedding API answered {status}", retry_after=retry_after(answer.headers)
+    )
 
 
 def _misconfigured(problem: str) -> EmbeddingUnavailable:
@@ -132,18 +123,3 @@ def _not_served(model: str) -> EmbeddingUnavailable:
     )
     error.retryable = False
     return error
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110).
-
-    At most a day, at least 0; ``None`` without the header, or if it is neither.
-    """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), _LONGEST_PAUSE)
-    try:
-        left = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
-    return min(max(0.0, left), _LONGEST_PAUSE)

@@ -170,6 +170,11 @@ class Stack:
         if not served:
             return {}
         models: Mapping[str, Mapping[str, Any]] = served["models"]
+        if not models:
+            raise ConfigurationError(
+                "this stack serves no model that embeds",
+                hint="Have one served: `ability-search models --help`; or use `up --no-models`.",
+            )
         if self._model is None:
             self._model = next(iter(models))
         if self._model not in models:

@@ -26,7 +26,7 @@ def insert_collection(record: Mapping[str, Any]) -> Statement:
 
 
 def delete_collection(name: str, chunk_type: str) -> Statement:
-    """Forget a collection if it still is on this generation.
+    """Forget a collection, and who was shown what of it, if it still is on this generation.
 
     Returns one map: ``deleted`` collections (0 or 1).
     """
@@ -34,6 +34,7 @@ def delete_collection(name: str, chunk_type: str) -> Statement:
         """
         BEGIN;
         LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
+        IF ($d[0].count > 0) { DELETE FROM Usage WHERE collection = :name; }
         COMMIT;
         RETURN {'deleted': $d[0].count};
         """,
@@ -72,6 +73,26 @@ def switch_generation(
             "built": built,
             "record": dict(record),
         },
+    )
+
+
+def publish_generation(built: str, *, record: Mapping[str, Any]) -> Statement:
+    """Make what was built under a record of its own a collection; fails if its name is taken.
+
+    Args:
+        built: The record under which the generation was built.
+        record: What it becomes.
+
+    Returns one map: ``published`` collections (0 or 1).
+    """
+    return Statement(
+        """
+        BEGIN;
+        LET u = UPDATE Collection MERGE :record WHERE name = :built;
+        COMMIT;
+        RETURN {'published': $u[0].count};
+        """,
+        {"built": built, "record": dict(record)},
     )
 
 

@@ -49,3 +49,13 @@ def type_name(collection: str, token: str) -> str:
 def source_type(chunk_type: str) -> str:
     """The type that holds the Source records of a generation."""
     return "Source" + chunk_type.removeprefix("Chunk")
+
+
+def link_type(chunk_type: str) -> str:
+    """The type that holds the links between sources of a generation, where it has any."""
+    return "Link" + chunk_type.removeprefix("Chunk")
+
+
+def aspect_type(chunk_type: str) -> str:
+    """The type that holds the chunks of a generation's aspects, where it has any."""
+    return "Aspect" + chunk_type.removeprefix("Chunk")

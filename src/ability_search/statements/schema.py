@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from ability_search.statements.core import Statement, source_type
+from ability_search.statements.core import Statement, aspect_type, link_type, source_type
 
 
 def schema() -> Statement:
-    """Create the base types and their indexes; harmless where they exist."""
+    """Create the base types and their indexes; harmless where they exist.
+
+    A vector search with a filter is made exact: every embedding that fits is compared, however
+    many there are, which costs no more than to find them. The graph alone misses some, unless the
+    fewest fit (by default the engine compares up to a fifth of all).
+    """
     return Statement(
         """
+        ALTER DATABASE `arcadedb.vectorIndex.prefilterMaxSelectivity` 1.0;
         CREATE DOCUMENT TYPE Collection IF NOT EXISTS;
         CREATE PROPERTY Collection.name IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Collection (name) UNIQUE;
@@ -19,8 +25,20 @@ def schema() -> Statement:
         CREATE DOCUMENT TYPE Staging IF NOT EXISTS;
         CREATE PROPERTY Staging.token IF NOT EXISTS STRING;
         CREATE INDEX IF NOT EXISTS ON Staging (token) NOTUNIQUE;
+        CREATE DOCUMENT TYPE Usage IF NOT EXISTS;
+        CREATE PROPERTY Usage.collection IF NOT EXISTS STRING;
+        CREATE PROPERTY Usage.agent IF NOT EXISTS STRING;
+        CREATE PROPERTY Usage.chunkId IF NOT EXISTS STRING;
+        CREATE PROPERTY Usage.uses IF NOT EXISTS LONG;
+        CREATE PROPERTY Usage.lastAt IF NOT EXISTS LONG;
+        CREATE INDEX IF NOT EXISTS ON Usage (agent, chunkId) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON Usage (collection) NOTUNIQUE;
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
         CREATE PROPERTY Source.source IF NOT EXISTS STRING;
+        CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
+        CREATE DOCUMENT TYPE Link IF NOT EXISTS;
+        CREATE PROPERTY Link.source IF NOT EXISTS STRING;
+        CREATE PROPERTY Link.target IF NOT EXISTS STRING;
         CREATE VERTEX TYPE Chunk IF NOT EXISTS;
         CREATE PROPERTY Chunk.chunkId IF NOT EXISTS STRING;
         CREATE PROPERTY Chunk.collection IF NOT EXISTS STRING;
@@ -32,6 +50,7 @@ def schema() -> Statement:
         CREATE PROPERTY Chunk.metadata IF NOT EXISTS MAP;
         CREATE PROPERTY Chunk.chunkIndex IF NOT EXISTS INTEGER;
         CREATE PROPERTY Chunk.totalChunks IF NOT EXISTS INTEGER;
+        CREATE PROPERTY Chunk.page IF NOT EXISTS INTEGER;
         CREATE PROPERTY Chunk.createdAt IF NOT EXISTS LONG;
         CREATE PROPERTY Chunk.embedding IF NOT EXISTS ARRAY_OF_FLOATS;
         CREATE PROPERTY Chunk.terms IF NOT EXISTS ARRAY_OF_INTEGERS;
@@ -41,6 +60,7 @@ def schema() -> Statement:
         CREATE PROPERTY Chunk.spareTerms IF NOT EXISTS ARRAY_OF_INTEGERS;
         CREATE PROPERTY Chunk.spareWeights IF NOT EXISTS ARRAY_OF_FLOATS;
         CREATE PROPERTY Chunk.facets IF NOT EXISTS LIST OF STRING;
+        CREATE PROPERTY Chunk.dates IF NOT EXISTS ARRAY_OF_INTEGERS;
         """,
         {},
     )
@@ -57,11 +77,34 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (duplicateOf) NOTUNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
-            LSM_SPARSE_VECTOR METADATA {{"dimensions": 0}};
-        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (embedding)
-            LSM_VECTOR METADATA {{"dimensions": {dimensions:d}, "similarity": "COSINE"}};
+        {_searched(chunk_type, dimensions)}
+        """,
+        {},
+    )
+
+
+def create_links(chunk_type: str) -> Statement:
+    """Create the type of a generation's links; harmless where it exists."""
+    links = link_type(chunk_type)
+    return Statement(
+        f"""
+        CREATE DOCUMENT TYPE `{links}` IF NOT EXISTS EXTENDS Link BUCKETS 1;
+        CREATE INDEX IF NOT EXISTS ON `{links}` (source) NOTUNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{links}` (target) NOTUNIQUE;
+        """,
+        {},
+    )
+
+
+def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
+    """Create the type of a generation's aspects; harmless where it exists."""
+    aspects = aspect_type(chunk_type)
+    return Statement(
+        f"""
+        CREATE VERTEX TYPE `{aspects}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
+        CREATE INDEX IF NOT EXISTS ON `{aspects}` (chunkId) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{aspects}` (source) NOTUNIQUE;
+        {_searched(aspects, dimensions)}
         """,
         {},
     )
@@ -72,6 +115,8 @@ def drop_generation(chunk_type: str) -> Statement:
     return Statement(
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
+        DROP TYPE `{link_type(chunk_type)}` IF EXISTS UNSAFE;
+        DROP TYPE `{aspect_type(chunk_type)}` IF EXISTS UNSAFE;
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
         DELETE FROM TermStatistics WHERE type = :type;
@@ -79,3 +124,14 @@ def drop_generation(chunk_type: str) -> Statement:
         """,
         {"type": chunk_type},
     )
+
+
+def _searched(chunk_type: str, dimensions: int) -> str:
+    """The indexes of a type of chunks that searches and their filters ask."""
+    return f"""
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
+            LSM_SPARSE_VECTOR METADATA {{"dimensions": 0}};
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (embedding)
+            LSM_VECTOR METADATA {{"dimensions": {dimensions:d}, "similarity": "COSINE"}};
+        """

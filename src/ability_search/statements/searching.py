@@ -2,90 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ability_search.statements.core import Predicate, Statement
 
 HIT_COLUMNS = (
     "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"
-    " breadcrumb, startLine, endLine, createdAt"
+    " breadcrumb, page, startLine, endLine, createdAt, tokens"
 )
 
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
+@dataclass(frozen=True, slots=True)
+class VectorArm:
+    """Chunks nearest to a vector; their score is the cosine."""
+
+    name: str
+    """A name in code, never a user's."""
+    vector: Sequence[float]
+    limit: int
+    beam: int
+    """Width of the beam of the graph search."""
+    exact: bool
+    """Scan the embeddings instead of asking the graph."""
+    predicate: Predicate | None = None
+    """Which chunks count at all; applied inside the arm."""
+    chunk_type: str | None = None
+    """Another type than the generation's chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermsArm:
+    """Chunks that weigh most by their terms; their score is the dot product."""
+
+    name: str
+    """A name in code, never a user's."""
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]
+    limit: int
+    predicate: Predicate | None = None
+    chunk_type: str | None = None
+    """Another type than the generation's chunks."""
+
+
+Arm = VectorArm | TermsArm
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is wanted of chunks besides their ids."""
+
+    columns: Sequence[str] = ()
+    """Names in code."""
+    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Vectors by the column that holds a chunk's cosine to them, ``None`` without an embedding."""
+    dots: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)
+    """Ids and weights of terms by the column that holds a chunk's dot product with them."""
+
+    def value(self, column: str) -> str:
+        """What stands in this column."""
+        if column in self.cosines:
+            return f"vectorCosineSimilarity(embedding, :{column}_v)"
+        if column in self.dots:
+            return (
+                "vectorSparseDot(`vector.sparseCreate`(terms, weights),"
+                f" `vector.sparseCreate`(:{column}_di, :{column}_dw))"
+            )
+        return column
+
+    def text(self, *, but: Sequence[float] | None = None) -> str:
+        """The columns as they go on after others, without the cosine to the very vector ``but``."""
+        computed = [*self.dots, *(name for name, by in self.cosines.items() if by is not but)]
+        return "".join(
+            [
+                *(f", {column}" for column in self.columns),
+                *(f", {self.value(column)} AS {column}" for column in computed),
+            ]
+        )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the columns bind."""
+        bound: dict[str, Any] = {f"{name}_v": list(by) for name, by in self.cosines.items()}
+        for name, (ids, weights) in self.dots.items():
+            bound |= {f"{name}_di": list(ids), f"{name}_dw": list(weights)}
+        return bound
+
+
+NOTHING = Shown()
+
+
 def candidates(
     name: str,
     chunk_type: str,
+    arms: Sequence[Arm],
+    shown: Shown = NOTHING,
     *,
-    vector: Sequence[float] | None,
-    terms: tuple[Sequence[int], Sequence[float]] | None,
-    limit: int,
-    beam: int,
-    exact: bool,
-    predicate: Predicate | None = None,
+    first: int = 0,
 ) -> Statement:
-    """Both arms in one round trip: identifiers and scores only.
+    """All arms in one round trip: identifiers, scores and little else.
 
     Args:
         name: The collection.
         chunk_type: The generation to search.
-        vector: The query vector; ``None`` leaves the semantic arm out.
-        terms: Sorted term ids and their query weights; ``None`` leaves the keyword arm out.
-        limit: How many candidates each arm yields at most.
-        beam: Width of the beam of the graph search.
-        exact: Scan the embeddings instead of asking the graph.
-        predicate: Which chunks count at all; applied inside both arms.
+        arms: Each with a name of its own.
+        shown: What else is wanted of every row; those of an arm by a vector are without the
+            cosine to it, which is their score.
+        first: Of so many rows of each arm ``rid, terms, weights, embedding`` come too.
 
-    Returns one map: ``collection`` (its record as it is now), ``semantic`` (rows ``rid, chunkId,
-    cosine``) and ``keyword`` (rows ``rid, chunkId, bm25`` and, with a vector, ``cosine``).
+    Returns one map: ``collection`` (its record as it is now) and, by the name of each arm, its
+    rows ``rid, chunkId, score`` and what else was asked for, best first; by ``first_`` and that
+    name what comes too.
     """
     steps = ["LET c = SELECT FROM Collection WHERE name = :name;"]
     answer = ["'collection': $c"]
-    params: dict[str, Any] = {"name": name, **(predicate.params if predicate else {})}
-    allowed = f"SELECT @rid FROM `{chunk_type}` WHERE {predicate.text}" if predicate else None
-    if vector is not None:
-        params["vector"] = list(vector)
-        arm = (
-            _scan_arm(chunk_type, limit, predicate)
-            if exact
-            else _graph_arm(chunk_type, limit, beam, allowed)
-        )
-        steps.append(f"LET s = {arm};")
-        answer.append("'semantic': $s")
-    if terms is not None:
-        params["ids"], params["weights"] = (list(part) for part in terms)
-        steps.append(f"LET k = {_keyword_arm(chunk_type, limit, allowed, vector is not None)};")
-        answer.append("'keyword': $k")
+    params: dict[str, Any] = {"name": name, **shown.params}
+    allowed = _allowed(arms, chunk_type)
+    for (searched, text), rids in allowed.items():
+        steps.append(f"LET {rids} = SELECT @rid FROM `{searched}` WHERE {text};")
+    for arm in arms:
+        searched = arm.chunk_type or chunk_type
+        params |= arm.predicate.params if arm.predicate else {}
+        rids = allowed.get((searched, arm.predicate.text), "") if arm.predicate else ""
+        if isinstance(arm, VectorArm):
+            params[f"{arm.name}_v"] = list(arm.vector)
+            steps.append(_vector_arm(searched, arm, shown.text(but=arm.vector), rids))
+        else:
+            params |= {f"{arm.name}_i": list(arm.ids), f"{arm.name}_w": list(arm.weights)}
+            steps.append(_terms_arm(searched, arm, shown.text(), rids))
+        answer.append(f"'{arm.name}': ${arm.name}")
+        if first:
+            steps.append(
+                f"LET first_{arm.name} = SELECT @rid AS rid, terms, weights, embedding FROM"
+                f" (SELECT expand(rid) FROM (SELECT expand(${arm.name})) LIMIT {first:d});"
+            )
+            answer.append(f"'first_{arm.name}': $first_{arm.name}")
     return Statement(f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};", params)
 
 
-def _graph_arm(chunk_type: str, limit: int, beam: int, allowed: str | None) -> str:
-    options = f"efSearch: {max(beam, limit):d}" + (f", filter: ({allowed})" if allowed else "")
-    return (
-        "SELECT @rid AS rid, chunkId, 1 - distance AS cosine FROM (SELECT expand(vectorNeighbors("
-        f"'{chunk_type}[embedding]', :vector, {limit:d}, {{{options}}})))"
+def _allowed(arms: Sequence[Arm], chunk_type: str) -> dict[tuple[str, str], str]:
+    """A variable for the rows that an index is searched within, by type and predicate's text.
+
+    A predicate is evaluated once, however many arms it is for.
+    """
+    searched = [arm for arm in arms if isinstance(arm, TermsArm) or not arm.exact]
+    wanted = dict.fromkeys(
+        (arm.chunk_type or chunk_type, arm.predicate.text) for arm in searched if arm.predicate
     )
+    return {each: f"allowed{place}" for place, each in enumerate(wanted)}
 
 
-def _scan_arm(chunk_type: str, limit: int, predicate: Predicate | None) -> str:
-    where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
-    return (
-        "SELECT @rid AS rid, chunkId, vectorCosineSimilarity(embedding, :vector) AS cosine"
-        f" FROM `{chunk_type}` WHERE {where} ORDER BY cosine DESC LIMIT {limit:d}"
+def _vector_arm(chunk_type: str, arm: VectorArm, further: str, allowed: str) -> str:
+    columns = "@rid AS rid, chunkId"
+    if not arm.exact:
+        options = f"efSearch: {max(arm.beam, arm.limit):d}{_within(allowed)}"
+        return (
+            f"LET {arm.name} = SELECT {columns}, 1 - distance AS score{further} FROM (SELECT"
+            f" expand(vectorNeighbors('{chunk_type}[embedding]', :{arm.name}_v, {arm.limit:d},"
+            f" {{{options}}})));"
+        )
+    score = f"vectorCosineSimilarity(embedding, :{arm.name}_v) AS score"
+    where = _HAS_EMBEDDING + (f" AND ({arm.predicate.text})" if arm.predicate else "")
+    scan = (
+        f"SELECT {columns}, {score} FROM `{chunk_type}` WHERE {where}"
+        f" ORDER BY score DESC LIMIT {arm.limit:d}"
     )
+    if further:
+        # What is wanted of the chunks found is not computed for every one that is scanned.
+        scan = f"SELECT {columns}, {score}{further} FROM (SELECT expand(rid) FROM ({scan}))"
+    return f"LET {arm.name} = {scan};"
 
 
-def _keyword_arm(chunk_type: str, limit: int, allowed: str | None, with_cosine: bool) -> str:
-    options = f", {{filter: ({allowed})}}" if allowed else ""
-    cosine = ", vectorCosineSimilarity(embedding, :vector) AS cosine" if with_cosine else ""
-    return (
-        f"SELECT @rid AS rid, chunkId, score AS bm25{cosine} FROM (SELECT expand("
-        f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :ids, :weights, {limit:d}"
-        f"{options})))"
-    )
+def _terms_arm(chunk_type: str, arm: TermsArm, further: str, allowed: str) -> str:
+    def search(options: str) -> str:
+        return (
+            f"LET {arm.name} = SELECT @rid AS rid, chunkId, score{further} FROM (SELECT expand("
+            f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{arm.name}_i,"
+            f" :{arm.name}_w, {arm.limit:d}{options})));"
+        )
+
+    if not allowed:
+        return search("")
+    # The engine takes some times the limit from the whole index and leaves out what does not
+    # fit, which are all of them where few fit. In groups, here of one chunk each, it searches
+    # among those that fit; that costs more, and is not needed where the list is full.
+    narrow = search(f", {{groupBy: 'chunkId', groupSize: 1{_within(allowed)}}}")
+    wide = search(f", {{{_within(allowed).removeprefix(', ')}}}")
+    return f"{wide} IF (${arm.name}.size() < {arm.limit:d}) {{ {narrow} }}"
+
+
+def _within(allowed: str) -> str:
+    return f", filter: ${allowed}" if allowed else ""
 
 
 def nearest(
@@ -126,11 +238,33 @@ def nearest(
     )
 
 
-def hit_rows(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """The chunks with these record ids, in any order; those that are gone are left out."""
+def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = ()) -> Statement:
+    """The chunks with these record ids, in any order; those that are gone are left out.
+
+    Args:
+        chunk_type: Their generation.
+        rids: Which chunks.
+        compared: Further record ids: each row has its cosine to them in ``like0``, ``like1``, ...,
+            ``None`` if either has no embedding.
+
+    Returns the rows, or with ``compared`` a map with them under ``rows``.
+    """
+    if not compared:
+        text = f"SELECT @rid AS rid, {HIT_COLUMNS} FROM `{chunk_type}` WHERE @rid IN :rids"
+        return Statement(text, {"rids": list(rids)})
+    steps, likeness = [], []
+    for place in range(len(compared)):
+        steps.append(
+            f"LET e{place} = SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place};"
+        )
+        likeness.append(f"vectorCosineSimilarity(embedding, $e{place}[0].embedding) AS like{place}")
+    steps.append(
+        f"LET found = SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
+        f" FROM `{chunk_type}` WHERE @rid IN :rids;"
+    )
     return Statement(
-        f"SELECT @rid AS rid, {HIT_COLUMNS} FROM `{chunk_type}` WHERE @rid IN :rids",
-        {"rids": list(rids)},
+        f"{' '.join(steps)} RETURN {{'rows': $found}};",
+        {"rids": list(rids), **{f"compared{place}": rid for place, rid in enumerate(compared)}},
     )
 
 
@@ -145,6 +279,14 @@ def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
         RETURN {{'collection': $c, 'chunk': $e}};
         """,
         {"name": name, "chunkId": chunk_id},
+    )
+
+
+def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
+    """The vectors of the chunks with these record ids: rows ``rid, embedding``, in any order."""
+    return Statement(
+        f"SELECT @rid AS rid, embedding FROM `{chunk_type}` WHERE @rid IN :rids",
+        {"rids": list(rids)},
     )
 
 

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ability_search.statements.core import Statement, source_type
+from ability_search.statements.core import Statement, aspect_type, link_type, source_type
 
 CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
-    " chunkIndex, totalChunks, breadcrumb, startLine, endLine, startOffset, endOffset, createdAt,"
+    " dates, chunkIndex, totalChunks, breadcrumb, section, page, startLine, endLine,"
+    " startOffset, endOffset, createdAt, aspectOf,"
     " embedding, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding, spareTerms,"
     " spareWeights"
 )
 """Everything a chunk consists of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Chunks to store, whole or staged earlier by :func:`stage_rows`."""
+
+    rows: Sequence[Mapping[str, Any]] = ()
+    staged: Sequence[str] = ()
+    """Tokens."""
+    staged_rows: int = 0
+    """How many chunks those are; if they are not all there, nothing is changed."""
+
+    @property
+    def count(self) -> int:
+        """Chunks altogether."""
+        return len(self.rows) + self.staged_rows
+
+
+NO_ROWS = Rows()
 
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
@@ -68,15 +89,23 @@ def source_passages(chunk_type: str, source: str) -> Statement:
     )
 
 
+def aspect_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
+    """The sources that are an aspect of one of these."""
+    return Statement(
+        f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
+        {"sources": list(sources)},
+    )
+
+
 def replace_sources(
     name: str,
     chunk_type: str,
     *,
     sources: Sequence[str],
-    rows: Sequence[Mapping[str, Any]] = (),
-    staged: Sequence[str] = (),
-    staged_rows: int = 0,
+    chunks: Rows = NO_ROWS,
+    aspects: Rows = NO_ROWS,
     records: Sequence[Mapping[str, Any]] = (),
+    links: Sequence[Mapping[str, Any]] = (),
     added: str | None = None,
     duplicates: int = 0,
     stand_ins: Mapping[str, int] | None = None,
@@ -91,10 +120,10 @@ def replace_sources(
         name: The collection.
         chunk_type: The generation the rows belong to.
         sources: All sources concerned.
-        rows: Chunks to store.
-        staged: Tokens of chunks staged earlier by :func:`stage_rows`.
-        staged_rows: How many chunks those are; if they are not all there, nothing is changed.
+        chunks: To store.
+        aspects: Chunks of aspects to store; the type for them exists then.
         records: One Source record for each source that has chunks.
+        links: Of these sources to others; the type for them exists then.
         added: Term statistics of the new chunks, encoded.
         duplicates: How many of the new chunks are duplicates.
         stand_ins: Chunks of other sources that stand for new duplicates, with their ``createdAt``;
@@ -105,19 +134,14 @@ def replace_sources(
     what was staged or stands in is not there; nothing was changed then), ``deleted`` and
     ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record as it is now).
     """
-    source_t = source_type(chunk_type)
-    insert_rows = f"LET i = INSERT INTO `{chunk_type}` CONTENT :rows RETURN @rid;" if rows else ""
-    insert_staged = (
-        f"LET j = INSERT INTO `{chunk_type}` FROM (SELECT {CHUNK_COLUMNS} FROM Staging"
-        " WHERE token IN :staged); DELETE FROM Staging WHERE token IN :staged;"
-        if staged
-        else ""
-    )
+    source_t, link_t = source_type(chunk_type), link_type(chunk_type)
+    aspect_t = aspect_type(chunk_type)
     insert_records = f"INSERT INTO `{source_t}` CONTENT :records;" if records else ""
+    insert_links = f"INSERT INTO `{link_t}` CONTENT :links;" if links else ""
     check_staged = (
         "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
         " IF ($t[0].n <> :stagedRows) { ROLLBACK; RETURN {'revision': null}; }"
-        if staged
+        if chunks.staged or aspects.staged
         else ""
     )
     check_stand_ins = (
@@ -149,11 +173,20 @@ def replace_sources(
             UPDATE Collection SET duplicates = duplicates - $left[0].n - $back[0].count
                 WHERE name = :name;
         }}
-        LET d = DELETE FROM `{chunk_type}` WHERE source IN :sources;
+        DELETE FROM `{chunk_type}` WHERE source IN :sources;
+        IF ($c[0].aspects > 0) {{
+            LET da = DELETE FROM `{aspect_t}` WHERE source IN :sources;
+            UPDATE Collection SET aspects = aspects - $da[0].count WHERE name = :name;
+        }}
+        IF ($c[0].links > 0) {{
+            LET dl = DELETE FROM `{link_t}` WHERE source IN :sources;
+            UPDATE Collection SET links = links - $dl[0].count WHERE name = :name;
+        }}
         DELETE FROM `{source_t}` WHERE source IN :sources;
-        {insert_rows}
-        {insert_staged}
+        {_insert(chunk_type, chunks, "chunks")}
+        {_insert(aspect_t, aspects, "aspects")}
         {insert_records}
+        {insert_links}
         LET new = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
             min(tokensMin) AS lo, max(tokensMax) AS hi
             FROM `{source_t}` WHERE source IN :sources;
@@ -161,6 +194,8 @@ def replace_sources(
             chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
             sources = sources - $old[0].sources + $new[0].sources,
             duplicates = ifnull(duplicates, 0) + :duplicates,
+            aspects = ifnull(aspects, 0) + :aspectCount,
+            links = ifnull(links, 0) + :linkCount,
             tokens = tokens - ifnull($old[0].tokens, 0) + ifnull($new[0].tokens, 0),
             tokensMin = min(ifnull(tokensMin, $new[0].lo), ifnull($new[0].lo, tokensMin)),
             tokensMax = max(ifnull(tokensMax, $new[0].hi), ifnull($new[0].hi, tokensMax))
@@ -174,7 +209,7 @@ def replace_sources(
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
         LET now = SELECT FROM Collection WHERE name = :name;
         COMMIT;
-        RETURN {{'revision': $c[0].revision, 'deleted': $d[0].count,
+        RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
                  'inserted': $new[0].chunks, 'replaced': $old[0].sources, 'collection': $now}};
         """
     return Statement(
@@ -184,16 +219,34 @@ def replace_sources(
             "type": chunk_type,
             "now": now,
             "sources": list(sources),
-            "rows": list(rows),
-            "staged": list(staged),
-            "stagedRows": staged_rows,
+            "chunks": list(chunks.rows),
+            "stagedChunks": list(chunks.staged),
+            "aspects": list(aspects.rows),
+            "stagedAspects": list(aspects.staged),
+            "staged": [*chunks.staged, *aspects.staged],
+            "stagedRows": chunks.staged_rows + aspects.staged_rows,
+            "aspectCount": aspects.count,
             "records": list(records),
+            "links": list(links),
+            "linkCount": len(links),
             "added": added,
             "duplicates": duplicates,
             "standIns": list(stand_ins or {}),
             "standInTimes": list(set((stand_ins or {}).values())),
             "standInCount": len(stand_ins or {}),
         },
+    )
+
+
+def _insert(chunk_type: str, rows: Rows, name: str) -> str:
+    """Store rows given as the parameter ``name``, and take over those that are staged."""
+    inline = f"INSERT INTO `{chunk_type}` CONTENT :{name};" if rows.rows else ""
+    if not rows.staged:
+        return inline
+    parameter = f":staged{name.capitalize()}"
+    return (
+        f"{inline} INSERT INTO `{chunk_type}` FROM (SELECT {CHUNK_COLUMNS} FROM Staging"
+        f" WHERE token IN {parameter}); DELETE FROM Staging WHERE token IN {parameter};"
     )
 
 

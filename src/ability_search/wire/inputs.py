@@ -4,47 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    WithJsonSchema,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import AliasChoices, Field, StringConstraints
+
+from ability_search.wire import options
+from ability_search.wire.base import Count, Input, NonBlank, Share
 
 Mode = Literal["semantic", "keyword", "hybrid"]
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
+FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
 Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be blank")
-    return text
-
-
-NonBlank = Annotated[
-    str,
-    AfterValidator(_not_blank),
-    WithJsonSchema({"type": "string", "minLength": 1, "pattern": r"\S"}),
-]
-Count = Annotated[int, Field(strict=True)]
-
-
-class Input(BaseModel):
-    """Base: camelCase names, unknown fields refused by name."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-    )
 
 
 CollectionName = Annotated[
@@ -85,9 +53,15 @@ JobId = Annotated[
 class Link(Input):
     """An edge to another document."""
 
-    target: NonBlank = Field(description="Source of the other document.", examples=["intro.md"])
-    kind: NonBlank = Field("references", description="Kind of the edge.", examples=["derives_from"])
-    weight: float = Field(1.0, ge=0, le=1, description="Strength of the edge.")
+    target: NonBlank = Field(
+        max_length=1024, description="Source of the other document.", examples=["intro.md"]
+    )
+    kind: NonBlank = Field(
+        "references", max_length=64, description="Kind of the edge.", examples=["derives_from"]
+    )
+    weight: Share = Field(
+        1.0, description="Strength of the edge: stronger ones are walked first, 0 not at all."
+    )
 
 
 class DocumentInput(Input):
@@ -99,7 +73,10 @@ class DocumentInput(Input):
         examples=["guide/install.md"],
     )
     title: str = Field(max_length=4096, description="Title for people.", examples=["Installation"])
-    content: str = Field(description="The whole text.", examples=["# Installation\n\nRun ..."])
+    content: str = Field(
+        description="The whole text. A form feed in it ends a page.",
+        examples=["# Installation\n\nRun ..."],
+    )
     metadata: dict[str, Any] = Field(
         default_factory=dict,
         description="Anything to filter by or to get back with hits.",
@@ -109,6 +86,14 @@ class DocumentInput(Input):
         "document",
         pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
         description="Kind of chunk: document, title, summary, keywords, propositions.",
+    )
+    of: NonBlank | None = Field(
+        None,
+        max_length=1024,
+        description="Source of the document that this one is the title, summary, keywords or"
+        " propositions (kind) of. It is searched where the option extended of search-query asks"
+        " for its kind, and the other document is found in its stead; it is deleted with it.",
+        examples=["guide/install.md"],
     )
     format: Format | None = Field(
         None, description="Format of the content. Left out: by looking at it."
@@ -157,8 +142,8 @@ class IndexFileInput(Input):
         description="File or directory on the worker's machine, inside an allowed root.",
         examples=["docs/"],
     )
-    format: Format | None = Field(
-        None, description="Format of the files. Left out: by their names."
+    format: FileFormat | None = Field(
+        None, description="Format of the files. Left out: by their names, else by how they begin."
     )
     include: list[NonBlank] = Field(
         default_factory=list,
@@ -169,6 +154,7 @@ class IndexFileInput(Input):
     exclude: list[NonBlank] = Field(
         default_factory=list, max_length=256, description="Patterns of files to leave out."
     )
+    gitignore: bool = Field(False, description="Leave out what .gitignore files name, too.")
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     overlap: Overlap = None
@@ -178,18 +164,6 @@ class IndexFileInput(Input):
         False, description="Remove sources under this directory whose files are gone."
     )
     job_id: JobId = None
-
-
-class Fusion(Input):
-    """How the lists of the arms become one."""
-
-    method: Literal["convex", "rrf"] = Field(description="Convex combination, or rank fusion.")
-    k: float | None = Field(None, ge=0, le=10_000, description="Rank constant of rrf.")
-    weights: dict[Literal["semantic", "keyword"], Annotated[float, Field(ge=0, le=100)]] = Field(
-        default_factory=dict,
-        description="Weights of the arms.",
-        examples=[{"semantic": 0.7, "keyword": 0.3}],
-    )
 
 
 class QueryInput(Input):
@@ -235,7 +209,95 @@ class QueryInput(Input):
     hypothetical_answer: NonBlank | None = Field(
         None, description="An answer as you imagine it, embedded instead of the query (HyDE)."
     )
-    fusion: Fusion | None = Field(None, description="How the arms are fused. Left out: measured.")
+    fusion: options.Fusion | None = Field(
+        None, description="How the arms are fused. Left out: measured."
+    )
+    full_text: options.FullText | None = Field(
+        None,
+        description="Words in chosen fields count by a share of the score.",
+        examples=[{"weight": 0.3, "fields": ["title", "metadata.tags"]}],
+    )
+    rerank: dict[options.FieldName, options.FieldRule] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Rules on fields that raise scores.",
+        examples=[
+            {
+                "metadata.category": {"weight": 0.5, "rules": {"contains": "security"}},
+                "createdAt": {"weight": 0.3, "rules": {"sort": "desc"}},
+            }
+        ],
+    )
+    reranker: options.Reranker | None = Field(
+        None, description="A model reads the first hits again.", examples=[{"top": 20}]
+    )
+    extended: list[options.Kind] = Field(
+        default_factory=list,
+        description="Kinds to search: a hit on a title, summary, ... that was indexed as one of a"
+        " document returns the document, by its best kind; documents are the chunks themselves.",
+        examples=[["title", "summary", "documents"]],
+    )
+    prf: options.Feedback | bool | None = Field(
+        None,
+        description="Pseudo-relevance feedback: true lets the query search again with the words"
+        " and vectors of its first hits, false learns nothing. Left out: a hybrid query weighs its"
+        " first hits anew by what they have in common.",
+    )
+    understand: bool = Field(
+        True,
+        description="Understand times (last March, before the outage) and exclusions (without X)"
+        " in an English query; false takes it literally.",
+    )
+    temporal: options.Temporal | None = Field(
+        None, description="How much dates count where the query, or timeRange, names a time."
+    )
+    time_range: options.TimeRange | None = Field(
+        None,
+        description="Prefer chunks that speak of this period, whatever the query says; those"
+        " without any date count half by when they were indexed.",
+        examples=[{"from": "2026-01-01", "to": "2026-03-31"}],
+    )
+    exclude: list[Annotated[NonBlank, Field(max_length=1024)]] = Field(
+        default_factory=list,
+        max_length=16,
+        description="What the hits should not be about, besides what the query excludes; such"
+        " hits are pushed down, not left out (see excludeSources for that).",
+        examples=[["pagination"]],
+    )
+    decay: options.Decay | None = Field(
+        None, description="Age lowers scores, use raises them.", examples=[{"halfLifeDays": 90}]
+    )
+    graph: options.Graph | None = Field(
+        None,
+        description="Neighbours of the first hits join, and move a little towards these.",
+        examples=[{"hops": 1}],
+    )
+    diversity: Share | None = Field(
+        None,
+        description="Lambda of maximal marginal relevance: 1 is relevance alone, 0 variety alone.",
+        examples=[0.7],
+    )
+    max_per_source: Count | None = Field(
+        None,
+        ge=1,
+        description="Most hits of one source of a collection; others take their places.",
+        examples=[2],
+    )
+    expand: options.Expand | Literal["neighbors", "section"] | None = Field(
+        None,
+        description="Text around each hit comes along; adjacent hits are merged.",
+        examples=["neighbors", {"mode": "neighbors", "window": 2}],
+    )
+    max_result_tokens: Count | None = Field(
+        None,
+        ge=1,
+        le=10_000_000,
+        description="Tokens that the texts of all hits may have; what does not fit is cut.",
+        examples=[2000],
+    )
+    expand_query: options.ExpandQuery | bool = Field(
+        False, description="Ask a language model for further words."
+    )
     highlights: bool = Field(False, description="Mark what matched in each hit.")
     explain: bool = Field(False, description="Say how each score came about.")
 

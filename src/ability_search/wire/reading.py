@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
-from ability_search.errors import InvalidInput, TooLarge
+from ability_search.errors import TooLarge
 from ability_search.filters import combine, parse_filter, source_filter, to_sql
 from ability_search.indexing import IndexOptions
-from ability_search.querying.model import Arm, FusionChoice, Query
+from ability_search.querying.model import Query
 from ability_search.statements import Predicate
-from ability_search.wire import inputs
+from ability_search.wire import choosing, inputs
 
 
 def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
@@ -45,6 +45,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             format=item.format,
             language=item.language,
             links=tuple(link.model_dump() for link in item.links),
+            aspect_of=item.of,
         )
         for item in value.documents
     ]
@@ -87,7 +88,8 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
         predicate=predicate(value.filter, value.sources, value.exclude_sources, limits),
         min_score=value.min_score,
         hypothetical_answer=value.hypothetical_answer,
-        fusion=_fusion(value.fusion),
+        fusion=choosing.fusion(value.fusion),
+        options=choosing.options(value),
         highlights=value.highlights,
         explain=value.explain,
     )
@@ -128,15 +130,6 @@ def predicate(
     if not parts:
         return None
     return Predicate(*to_sql(combine(*parts)))
-
-
-def _fusion(value: inputs.Fusion | None) -> FusionChoice | None:
-    if value is None:
-        return None
-    weights = value.weights
-    if len(weights) == len(get_args(Arm)) and not any(weights.values()):
-        raise InvalidInput("fusion.weights", "at least one must be greater than 0")
-    return FusionChoice(value.method, value.k, weights.get("semantic"), weights.get("keyword"))
 
 
 def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:

@@ -65,6 +65,15 @@ class Highlight(Result):
     text: str
 
 
+class HitContext(Result):
+    """A part of a document with a hit in it."""
+
+    content: str
+    start_line: int | None = None
+    end_line: int | None = None
+    chunks: list[str] = Field(description="ChunkIds, in the order of the text.")
+
+
 class Hit(Result):
     """A chunk that was found."""
 
@@ -79,12 +88,22 @@ class Hit(Result):
     total_chunks: int
     kind: str | None = None
     breadcrumb: str | None = None
+    page: int | None = Field(None, description="Where a text has pages: that it begins on, from 1.")
     start_line: int | None = None
     end_line: int | None = None
     created_at: str | None = None
-    scores: dict[str, float] = Field(description="Raw score of each arm: cosine, BM25.")
+    scores: dict[str, float] = Field(description="Raw scores: cosine, BM25, the reranker's.")
     matched_via: list[str]
     highlights: list[Highlight] | None = None
+    context: HitContext | None = Field(
+        None, description="Its content and what is around, see expand."
+    )
+    merged: list[str] | None = Field(
+        None, description="ChunkIds of further hits, which the context holds."
+    )
+    truncated: Literal[True] | None = Field(
+        None, description="Where only the beginning of the content is there, see maxResultTokens."
+    )
     explain: dict[str, Any] | None = None
 
 
@@ -94,6 +113,35 @@ class Degraded(Result):
     reason: str
     code: str
     mode: str = Field(description="What was searched instead.")
+
+
+class Understood(Result):
+    """What counted of a query besides its topic."""
+
+    excluded: list[str] | None = Field(None, description="Hits about this are pushed down.")
+    start: str | None = Field(
+        None, alias="from", description="First of the days that hits should speak of."
+    )
+    end: str | None = Field(None, alias="to", description="Last of these days.")
+
+
+class Cut(Result):
+    """What did not fit."""
+
+    chunk_id: str
+    tokens: int = Field(description="Tokens that were left out.")
+    what: Literal["hit", "context", "end"] = Field(
+        description="The whole hit, its context, or the end of its content."
+    )
+
+
+class Budget(Result):
+    """What became of maxResultTokens."""
+
+    max_tokens: int
+    tokens: int = Field(description="Tokens of the contents and contexts of the results.")
+    cut: list[Cut] = Field(description="In the order of the hits.")
+    truncated: bool = Field(description="Whether the first hit is cut short.")
 
 
 class QueryResult(Result):
@@ -106,7 +154,11 @@ class QueryResult(Result):
     mode: str
     model: str | None = None
     hyde: Literal[True] | None = None
+    understood: Understood | None = Field(
+        None, description="Exclusions and times, of the query and of its options."
+    )
     degraded: Degraded | None = None
+    budget: Budget | None = None
     warnings: list[str] | None = None
     timings: dict[str, float] = Field(description="Milliseconds of each step.")
     explain: dict[str, Any] | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from ability_search.catalogue import Collection
+from ability_search.documents import instant
 from ability_search.filing import FileReport
 from ability_search.indexing import Failure, IndexReport
 from ability_search.listing import SourcePage
-from ability_search.querying import Hit, QueryAnswer, SimilarAnswer
+from ability_search.querying import Budget, Hit, QueryAnswer, SimilarAnswer, Understood
+from ability_search.understanding import iso_day
 from ability_search.wire import inputs, results
 
 
@@ -82,11 +83,13 @@ def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.Query
         mode=answer.mode,
         model=answer.model,
         hyde=True if answer.hyde else None,
+        understood=_understood(answer.understood) if answer.understood else None,
         degraded=results.Degraded(
             reason=answer.degraded.reason, code=answer.degraded.code, mode=answer.degraded.mode
         )
         if answer.degraded
         else None,
+        budget=_budget(answer.budget) if answer.budget else None,
         warnings=answer.warnings or None,
         timings={step: round(value, 3) for step, value in answer.timings.items()},
         explain=answer.explain or None,
@@ -117,9 +120,10 @@ def hit(item: Hit, *, named: bool) -> results.Hit:
         total_chunks=row["totalChunks"],
         kind=row.get("kind"),
         breadcrumb=row.get("breadcrumb") or None,
+        page=row.get("page"),
         start_line=row.get("startLine"),
         end_line=row.get("endLine"),
-        created_at=_instant(row["createdAt"]) if row.get("createdAt") is not None else None,
+        created_at=instant(row["createdAt"]) if row.get("createdAt") is not None else None,
         scores=dict(item.scores),
         matched_via=list(item.matched_via),
         highlights=[
@@ -128,6 +132,16 @@ def hit(item: Hit, *, named: bool) -> results.Hit:
         ]
         if item.highlights is not None
         else None,
+        context=results.HitContext(
+            content=item.context.content,
+            start_line=item.context.start_line,
+            end_line=item.context.end_line,
+            chunks=list(item.context.chunks),
+        )
+        if item.context is not None
+        else None,
+        merged=list(item.merged) or None,
+        truncated=True if item.truncated else None,
         explain=dict(item.trace) if item.trace is not None else None,
     )
 
@@ -143,7 +157,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
         avg_tokens=round(collection.average_tokens, 2),
         model=collection.model,
         dimensions=collection.dimensions,
-        updated_at=_instant(collection.updated_at),
+        updated_at=instant(collection.updated_at),
     )
 
 
@@ -167,8 +181,29 @@ def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionI
         generation=collection.generation,
         state="building" if waiting else "ready",
         embedded_percent=round(100 * collection.embedded_share, 2),
-        created_at=_instant(collection.created_at),
-        updated_at=_instant(collection.updated_at),
+        created_at=instant(collection.created_at),
+        updated_at=instant(collection.updated_at),
+    )
+
+
+def _understood(told: Understood) -> results.Understood:
+    first, last = (told.period.first, told.period.last) if told.period else (None, None)
+    return results.Understood(
+        excluded=list(told.excluded) or None,
+        start=None if first is None else iso_day(first),
+        end=None if last is None else iso_day(last),
+    )
+
+
+def _budget(budget: Budget) -> results.Budget:
+    return results.Budget(
+        max_tokens=budget.most,
+        tokens=budget.tokens,
+        cut=[
+            results.Cut(chunk_id=item.chunk_id, tokens=item.tokens, what=item.what)
+            for item in budget.cut
+        ],
+        truncated=any(item.what == "end" for item in budget.cut),
     )
 
 
@@ -177,9 +212,3 @@ def _failed(failures: Sequence[Failure]) -> list[results.FailedDocument]:
         results.FailedDocument(source=item.source, error=str(item.error), code=item.error.code)
         for item in failures
     ]
-
-
-def _instant(milliseconds: int) -> str:
-    """RFC 3339 in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

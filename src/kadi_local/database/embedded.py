@@ -70,8 +70,9 @@ class _Engine:
 class EmbeddedDatabases:
     """The :class:`~kadi_local.database.backend.Backend` over a directory of this machine.
 
-    Databases are opened at their first use. The vector indexes of an opened database are then
-    loaded in the background (``warm_up``), because the first search would otherwise wait for it.
+    With ``warm_up``, the databases there are at the start are opened in the background and their
+    vector indexes loaded, as the first call would otherwise wait for it; any other database is
+    opened at its first use.
 
     ``heap_mb`` is the ceiling of the Java heap in MiB, a quarter of the memory up to 2 GiB unless
     given; the first instance of a process decides. At most ``workers`` calls run at a time and
@@ -100,14 +101,21 @@ class EmbeddedDatabases:
         self._closing = threading.Event()
         self._warmers: list[threading.Thread] = []
 
+    @property
+    def opened(self) -> list[str]:
+        """Names of the databases that are open, sorted."""
+        return sorted(self._engine.open) if self._engine else []
+
     async def start(self) -> None:
-        """Start the engine.
+        """Start the engine, and open the databases there are in the background.
 
         Raises:
             DatabaseError: if the engine does not start or is too old, or the directory cannot be
                 written.
         """
         await asyncio.wrap_future(self._pool.submit(self._start))
+        if self._warm_up:
+            self._pool.submit(self._open_existing)
 
     async def __aenter__(self) -> EmbeddedDatabases:
         await self.start()
@@ -165,7 +173,10 @@ class EmbeddedDatabases:
                 f"no answer within {timeout:g} s: the statement was stopped, and a write rolled"
                 " back unless it was being committed already"
             ) from None
-        except Stopped:
+        except (Stopped, asyncio.CancelledError) as exc:
+            task = asyncio.current_task()
+            if isinstance(exc, asyncio.CancelledError) and task and task.cancelling():
+                raise  # unlike that of a call which still waited when the pool was shut down
             raise DatabaseError("the database ability is shutting down") from None
         finally:
             ticket.stop()
@@ -188,6 +199,15 @@ class EmbeddedDatabases:
             need_retry=jpype.JClass("com.arcadedb.exception.NeedRetryException"),
             transaction=jpype.JClass("com.arcadedb.database.TransactionContext"),
         )
+
+    def _open_existing(self) -> None:
+        """Open what is there, so that the first call of each does not wait for it."""
+        engine = self._running_engine()
+        for name in self._names():
+            try:
+                self._open(engine, name)
+            except DatabaseError as exc:
+                log.warning("%s", exc)
 
     def _read(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
         engine, database = self._ready(name, ticket)

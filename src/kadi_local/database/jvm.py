@@ -13,8 +13,9 @@ from arcadedb_embedded.jvm import start_jvm
 
 from kadi_local.database.backend import DatabaseError
 
-MINIMUM_VERSION = (26, 9, 1)
-"""Earlier engines could bring deleted postings of a sparse vector index back to life."""
+MINIMUM_VERSION = (26, 10, 2)
+"""Earlier engines have no registry of running queries, by which a call is ended at its deadline;
+those before 26.10.1 take no rows as the filter of a sparse vector search."""
 
 MIB = 1024 * 1024
 _SMALLEST_HEAP = 256

@@ -19,8 +19,10 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """A directory with an ONNX sentence encoder and its ``tokenizer.json``.
+    """A directory with an ONNX sentence encoder, or a reranker, and its ``tokenizer.json``.
 
+    It is a reranker (a cross-encoder) if its ``config.json`` names an architecture that ends in
+    ``ForSequenceClassification``; pooling and normalization do not concern it.
     What is ``None`` is read from the directory: ``pooling`` and ``normalize`` from the files of
     sentence-transformers (mean and ``True`` without them), ``max_tokens`` from the model's own
     configuration. ``pooling="none"`` takes an output that is the embedding already.
@@ -56,7 +58,11 @@ class ModelDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """An OpenAI-compatible server (Ollama, vLLM, OpenAI) that serves ``models``."""
+    """A server that serves ``models``.
+
+    For embeddings one that is compatible with OpenAI (Ollama, vLLM, OpenAI itself), for reranking
+    one that answers ``POST /v1/rerank`` (Jina, Cohere, vLLM, llama.cpp).
+    """
 
     base_url: str
     models: tuple[str, ...]
@@ -82,6 +88,9 @@ class ModelsConfig:
     """Of all-MiniLM-L6-v2; ``auto`` is what :data:`kadi_local.models.minilm.AUTO` says."""
     directories: tuple[ModelDirectory, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
+    """Servers that embed."""
+    rerank_upstreams: tuple[Upstream, ...] = ()
+    """Servers that rerank."""
     cache_dir: Path | None = None
     """Where built graphs are kept; ``None`` for :func:`default_cache_dir`."""
     threads: int | None = None

@@ -7,13 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from kadi_local.models.config import ModelDirectory, Pooling
+from kadi_local.models.crossencoder import CrossEncoderFiles
 from kadi_local.models.encoder import EncoderFiles
 from kadi_local.models.errors import ModelSetupError
 
 _GRAPHS = ("model.onnx", "onnx/model.onnx")
 _DEFAULT_TOKENS = 512
+_CLASSIFIER = "ForSequenceClassification"
 # Tokenizers without a limit of their own say 10^30.
 _NO_LIMIT = 1_000_000
+
+
+def is_reranker(directory: ModelDirectory) -> bool:
+    """Whether the model scores pairs of texts: its ``config.json`` calls it a classifier of them.
+
+    Raises:
+        ModelSetupError: if that file cannot be read.
+    """
+    names = _read(directory.path / "config.json").get("architectures")
+    return isinstance(names, list) and any(str(name).endswith(_CLASSIFIER) for name in names)
 
 
 def find_files(directory: ModelDirectory) -> EncoderFiles:
@@ -23,18 +35,37 @@ def find_files(directory: ModelDirectory) -> EncoderFiles:
         ModelSetupError: if there is no graph or tokenizer, or more than one graph to choose from.
     """
     root = directory.path
-    tokenizer = root / "tokenizer.json"
-    if not tokenizer.is_file():
-        raise ModelSetupError(f"model directory {root.name!r} has no tokenizer.json")
     normalize = directory.normalize
     return EncoderFiles(
+        tokenizer=_tokenizer(root),
         graph=_graph(root),
-        tokenizer=tokenizer,
         max_tokens=directory.max_tokens or _max_tokens(root),
         pooling=directory.pooling or _pooling(root),
         normalize=True if normalize is None else normalize,
-        pad_id=_integer(_read(root / "config.json").get("pad_token_id")) or 0,
+        pad_id=_pad_id(root),
     )
+
+
+def find_reranker_files(directory: ModelDirectory) -> CrossEncoderFiles:
+    """Locate the files of a reranker; settings and errors as for :func:`find_files`."""
+    root = directory.path
+    return CrossEncoderFiles(
+        tokenizer=_tokenizer(root),
+        graph=_graph(root),
+        max_tokens=directory.max_tokens or _max_tokens(root),
+        pad_id=_pad_id(root),
+    )
+
+
+def _tokenizer(root: Path) -> Path:
+    path = root / "tokenizer.json"
+    if not path.is_file():
+        raise ModelSetupError(f"model directory {root.name!r} has no tokenizer.json")
+    return path
+
+
+def _pad_id(root: Path) -> int:
+    return _integer(_read(root / "config.json").get("pad_token_id")) or 0
 
 
 def _graph(root: Path) -> Path:

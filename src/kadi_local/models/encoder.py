@@ -7,25 +7,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from tokenizers import Tokenizer
 
 from kadi_local.models.config import Pooling
 from kadi_local.models.errors import ModelSetupError
-from kadi_local.models.runtime import ort
+from kadi_local.models.graphs import Ids, TokenGraph
+from kadi_local.models.requests import Vectors
 
 log = logging.getLogger(__name__)
 
-Vectors = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
-
 _SENTENCE_OUTPUT = "sentence_embedding"
 _TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
-_ATTENDED = "attention_mask"
-_INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
 # Two vectors of one text, alone and beside another, differ by rounding or by something else.
 _ROUNDING = 1e-4
 
@@ -45,12 +38,10 @@ class EncoderFiles:
 class Encoder:
     """Loaded model and tokenizer; safe to call from several threads at once."""
 
-    def __init__(self, files: EncoderFiles, session: Any, tokenizer: Any) -> None:
+    def __init__(self, files: EncoderFiles, graph: TokenGraph) -> None:
         self.files = files
-        self._session = session
-        self._tokenizer = tokenizer
-        self._inputs = {item.name: item.type for item in session.get_inputs()}
-        self._output, self._pooling = _choose_output(session.get_outputs(), files.pooling)
+        self._graph = graph
+        self._output, self._pooling = _choose_output(graph.ranks, files.pooling)
         self.dimensions = 0
         self.independent = True
         """Whether a text's vector does not depend on what it is batched with. Models with
@@ -66,21 +57,10 @@ class Encoder:
                 and types, has no output that can be pooled, or embeds to something unusable.
         """
         started = time.perf_counter()
-        try:
-            tokenizer = Tokenizer.from_file(str(files.tokenizer))
-            session = ort.InferenceSession(
-                str(files.graph), _session_options(), providers=["CPUExecutionProvider"]
-            )
-        except Exception as exc:  # both libraries raise bare Exceptions
-            raise ModelSetupError(f"cannot load {files.graph.name}: {exc}") from exc
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(files.max_tokens)
-        encoder = cls(files, session, tokenizer)
-        unknown = sorted(set(encoder._inputs) - _INPUTS)
-        if unknown or "input_ids" not in encoder._inputs:
-            raise ModelSetupError(
-                f"{files.graph.name} is not a sentence encoder: inputs {sorted(encoder._inputs)}"
-            )
+        graph = TokenGraph.load(
+            files.graph, files.tokenizer, max_tokens=files.max_tokens, pad_id=files.pad_id
+        )
+        encoder = cls(files, graph)
         encoder._probe()
         log.info(
             "loaded %s: %d dimensions, %d tokens, %.2f s",
@@ -92,31 +72,12 @@ class Encoder:
         return encoder
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
-        """Token ids of each text, special tokens included, cut at the model's maximum.
-
-        Lone surrogates become U+FFFD. An empty text gives the special tokens alone.
-        """
-        # One text a call: a batch would start as many threads as there are cores, a plain
-        # encode() holds the interpreter lock for as long as it takes.
-        return [
-            np.asarray(self._tokenizer.encode_batch_fast([_encodable(text)])[0].ids, np.int64)
-            for text in texts
-        ]
+        """Token ids of each text, special tokens included, cut at the model's maximum."""
+        return [np.asarray(self._graph.encode(text).ids, np.int64) for text in texts]
 
     def infer(self, batch: Sequence[Ids]) -> Vectors:
         """Embed tokenized texts in one run: float32 of shape (len(batch), dimensions)."""
-        length = max(1, max(len(ids) for ids in batch))
-        ids = np.full((len(batch), length), self.files.pad_id, np.int64)
-        mask = np.zeros_like(ids)
-        for row, tokens in enumerate(batch):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        given = {"input_ids": ids, _ATTENDED: mask, "token_type_ids": np.zeros_like(ids)}
-        feed = {
-            name: given[name].astype(np.int32) if kind == "tensor(int32)" else given[name]
-            for name, kind in self._inputs.items()
-        }
-        raw = self._session.run([self._output], feed)[0].astype(np.float32, copy=False)
+        raw, mask = self._graph.run(self._output, batch)
         vectors = pool(raw, mask, self._pooling)
         return normalized(vectors) if self.files.normalize else vectors
 
@@ -160,21 +121,7 @@ def normalized(vectors: Vectors) -> Vectors:
     return vectors / norms
 
 
-def _session_options() -> Any:
-    options = ort.SessionOptions()
-    # Every lane is a thread that runs alone: pools inside the session would only compete with it.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Lengths differ from run to run: remembered layouts and a growing arena are memory for nothing.
-    options.enable_mem_pattern = False
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 3
-    return options
-
-
-def _choose_output(outputs: Sequence[Any], wanted: Pooling) -> tuple[str, Pooling]:
-    ranks: Mapping[str, int] = {item.name: len(item.shape) for item in outputs}
+def _choose_output(ranks: Mapping[str, int], wanted: Pooling) -> tuple[str, Pooling]:
     if _SENTENCE_OUTPUT in ranks and ranks[_SENTENCE_OUTPUT] == 2:
         return _SENTENCE_OUTPUT, "none"
     if wanted == "none":
@@ -186,11 +133,3 @@ def _choose_output(outputs: Sequence[Any], wanted: Pooling) -> tuple[str, Poolin
         if ranks.get(name) == 3:
             return name, wanted
     raise ModelSetupError(f"no output of token vectors to pool; outputs: {sorted(ranks)}")
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -105,16 +105,14 @@ class UpstreamFailed(ModelsError):
 
 
 class DeadlinePassed(ModelsError):
-    """The vectors were not ready in time."""
+    """The answer was not ready in time."""
 
     status = 504
     kind = "timeout_error"
     code = "timeout"
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(
-            f"not embedded within {timeout:.3g} s; send fewer texts or allow more time"
-        )
+        super().__init__(f"not done within {timeout:.3g} s; send fewer texts or allow more time")
 
 
 class ModelSetupError(ModelsError):

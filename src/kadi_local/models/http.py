@@ -1,4 +1,4 @@
-"""The model manager over HTTP, as clients of OpenAI's API expect it."""
+"""The model manager over HTTP, as clients of OpenAI's API expect it, and those of rerankers."""
 
 from __future__ import annotations
 
@@ -38,23 +38,28 @@ _CLIENT_CLOSED_REQUEST = 499
 _GRACE = 5
 
 
-class Embedder(Protocol):
+class Service(Protocol):
     """What the door opens to."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The served models."""
 
+    @property
+    def rerankers(self) -> tuple[str, ...]:
+        """The served rerankers."""
+
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer one request."""
+        """Answer one embedding request."""
+
+    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one rerank request."""
 
 
-def application(
-    models: Embedder, *, token: str | None, max_bytes: int, timeout: float
-) -> Starlette:
+def application(models: Service, *, token: str | None, max_bytes: int, timeout: float) -> Starlette:
     """The ASGI application; with a ``token`` everything but ``/health`` asks for it.
 
-    A body has at most ``max_bytes`` bytes; reading and embedding it take ``timeout`` seconds each
+    A body has at most ``max_bytes`` bytes; reading and answering it take ``timeout`` seconds each
     at most. The work for a client that hangs up is dropped.
     """
 
@@ -62,10 +67,14 @@ def application(
         raw = await _read_json(request, max_bytes, timeout)
         return _json(await _while_connected(request, models.create_embedding(raw, timeout=timeout)))
 
+    async def reranking(request: Request) -> Response:
+        raw = await _read_json(request, max_bytes, timeout)
+        return _json(await _while_connected(request, models.rerank(raw, timeout=timeout)))
+
     async def listing(_: Request) -> Response:
         rows = [
             {"id": name, "object": "model", "created": 0, "owned_by": "ability-search"}
-            for name in models.names
+            for name in (*models.names, *models.rerankers)
         ]
         return _json({"object": "list", "data": rows})
 
@@ -75,6 +84,8 @@ def application(
     return Starlette(
         routes=[
             Route("/v1/embeddings", _guarded(embeddings, token), methods=["POST"]),
+            Route("/v1/rerank", _guarded(reranking, token), methods=["POST"]),
+            Route("/rerank", _guarded(reranking, token), methods=["POST"]),
             Route("/v1/models", _guarded(listing, token), methods=["GET"]),
             Route("/health", _guarded(health, None), methods=["GET"]),
         ],

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
-from kadi_local.models.encoder import Encoder, Ids
-from kadi_local.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
-from kadi_local.models.lanes import Lanes, LanesClosed
+from kadi_local.models.admission import Admission
+from kadi_local.models.crossencoder import CrossEncoder
+from kadi_local.models.encoder import Encoder
+from kadi_local.models.errors import InvalidRequest
+from kadi_local.models.lanes import Lanes
 from kadi_local.models.requests import Embedded
+from kadi_local.models.reranking import Reranked
+
+T = TypeVar("T")
 
 # Characters that one unit of tokenizing takes: some tens of milliseconds.
 _TOKENIZED_AT_ONCE = 100_000
@@ -40,8 +44,8 @@ class LocalModel:
         self._lanes = lanes
         # Without this the vector of a text would depend on its neighbours.
         self._batch_tokens = batch_tokens if encoder.independent else 1
-        self._max_queued = max_queued_texts
-        self._queued = {"query": 0, "bulk": 0}
+        self._queries = Admission(name, most=max_queued_texts)
+        self._documents = Admission(name, most=max_queued_texts)
 
     async def embed(
         self,
@@ -65,16 +69,11 @@ class LocalModel:
                 f"dimensions: {self.name} has {self.encoder.dimensions} and cannot be shortened",
                 param="dimensions",
             )
-        with self._admitted(len(texts)):
-            try:
-                async with asyncio.timeout(timeout):
-                    if len(texts) == 1:
-                        return await self._query(texts)
-                    return await self._bulk(texts)
-            except TimeoutError:
-                raise DeadlinePassed(timeout) from None
-            except LanesClosed as exc:
-                raise ModelsError(str(exc)) from exc
+        if len(texts) == 1:
+            async with self._queries.admit(1, timeout=timeout):
+                return await self._query(texts)
+        async with self._documents.admit(len(texts), timeout=timeout):
+            return await self._bulk(texts)
 
     async def _query(self, texts: Sequence[str]) -> Embedded:
         [(vectors, tokens)] = await self._lanes.run(
@@ -92,20 +91,55 @@ class LocalModel:
             vectors[batch] = rows
         return Embedded(vectors, sum(len(tokens) for tokens in ids))
 
-    @contextmanager
-    def _admitted(self, count: int) -> Iterator[None]:
-        lane = "query" if count == 1 else "bulk"
-        # An idle model takes any request that is within the limits of one.
-        if self._queued[lane] and self._queued[lane] + count > self._max_queued:
-            raise Overloaded(
-                f"{self._queued[lane]} texts are queued for {self.name}; call again shortly",
-                retry_after=1.0,
-            )
-        self._queued[lane] += count
-        try:
-            yield
-        finally:
-            self._queued[lane] -= count
+
+class LocalReranker:
+    """A cross-encoder on shared lanes.
+
+    Somebody waits for the order of what was found, so it goes before bulk requests and takes
+    turns with queries. Batches are made as those of :class:`LocalModel`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: CrossEncoder,
+        lanes: Lanes,
+        *,
+        batch_tokens: int,
+        max_queued_texts: int,
+    ) -> None:
+        self.name = name
+        self._encoder = encoder
+        self._lanes = lanes
+        self._batch_tokens = batch_tokens if encoder.independent else 1
+        self._admission = Admission(name, most=max_queued_texts)
+
+    async def rerank(
+        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
+    ) -> Reranked:
+        """Score ``texts`` by how well they answer ``query``; what is too long for both is cut.
+
+        ``api_key`` is not needed here.
+
+        Raises:
+            Overloaded: if more texts are queued than allowed.
+            DeadlinePassed: after ``timeout`` seconds; what had not begun is dropped.
+        """
+        async with self._admission.admit(len(texts), timeout=timeout):
+            return await self._scored(query, texts)
+
+    async def _scored(self, query: str, texts: Sequence[str]) -> Reranked:
+        parts = [
+            partial(self._encoder.tokenize, query, part)
+            for part in _portions(texts, beside=len(query))
+        ]
+        pairs = list(chain.from_iterable(await self._lanes.run(parts, urgent=True)))
+        batches = plan_batches([len(pair.ids) for pair in pairs], budget=self._batch_tokens)
+        runs = [partial(self._encoder.infer, _pick(pairs, batch)) for batch in batches]
+        scores = np.empty(len(texts))
+        for batch, rows in zip(batches, await self._lanes.run(runs, urgent=True), strict=True):
+            scores[batch] = rows
+        return Reranked(scores.tolist(), sum(len(pair.ids) for pair in pairs))
 
 
 def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
@@ -125,15 +159,16 @@ def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
     return batches
 
 
-def _pick(ids: Sequence[Ids], positions: Sequence[int]) -> list[Ids]:
-    return [ids[position] for position in positions]
+def _pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
+    return [items[position] for position in positions]
 
 
-def _portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def _portions(texts: Sequence[str], *, beside: int = 0) -> Iterator[Sequence[str]]:
+    """Cut into runs of about ``_TOKENIZED_AT_ONCE`` characters, ``beside`` more with each text."""
     start = size = 0
     for position, text in enumerate(texts):
-        if position > start and size + len(text) > _TOKENIZED_AT_ONCE:
+        if position > start and size + len(text) + beside > _TOKENIZED_AT_ONCE:
             yield texts[start:position]
             start, size = position, 0
-        size += len(text)
+        size += len(text) + beside
     yield texts[start:]

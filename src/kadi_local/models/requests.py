@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from kadi.tools import validation_text
 from kadi_local.models.config import ModelsConfig
 from kadi_local.models.errors import InvalidRequest, RequestTooLarge
+
+R = TypeVar("R", bound=BaseModel)
 
 Vectors = npt.NDArray[np.float32]
 
@@ -74,37 +76,64 @@ def read_request(raw: Any, config: ModelsConfig) -> EmbeddingRequest:
         InvalidRequest: naming the field and what was expected of it.
         RequestTooLarge: naming the limit.
     """
-    try:
-        request = EmbeddingRequest.model_validate(raw)
-    except ValidationError as exc:
-        where = exc.errors(include_input=False, include_context=False)[0]["loc"]
-        raise InvalidRequest(validation_text(exc), param=str(where[0]) if where else None) from None
-    check_limits(request.input, config)
+    request = validated(EmbeddingRequest, raw)
+    check_texts(request.input, config, where="input")
     return request
 
 
-def check_limits(texts: Sequence[str], config: ModelsConfig) -> None:
-    """Require at most ``max_texts`` texts of at most ``max_text_bytes`` bytes of UTF-8.
+def validated(shape: type[R], raw: Any) -> R:
+    """Validate an input against a shape.
+
+    Raises:
+        InvalidRequest: naming the field and what was expected of it.
+    """
+    try:
+        return shape.model_validate(raw)
+    except ValidationError as exc:
+        where = exc.errors(include_input=False, include_context=False)[0]["loc"]
+        raise InvalidRequest(validation_text(exc), param=str(where[0]) if where else None) from None
+
+
+def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:
+    """Require at most ``max_texts`` texts in the field ``where``, none of them too long.
 
     Raises:
         RequestTooLarge: naming the limit.
     """
     if len(texts) > config.max_texts:
         raise RequestTooLarge(
-            f"input: {len(texts)} texts, at most {config.max_texts} are taken; send them in parts",
-            param="input",
+            f"{where}: {len(texts)} texts, at most {config.max_texts} are taken;"
+            " send them in parts",
+            param=where,
         )
     for index, text in enumerate(texts):
-        # Four bytes a character at most: only a text that may be too long is encoded to know.
-        if len(text) * 4 <= config.max_text_bytes:
-            continue
-        size = len(text.encode("utf-8", "surrogatepass"))
-        if size > config.max_text_bytes:
-            raise RequestTooLarge(
-                f"input.{index}: {size} bytes, at most {config.max_text_bytes} are taken;"
-                " split the text",
-                param="input",
-            )
+        check_text(text, config, where=f"{where}.{index}")
+
+
+def check_text(text: str, config: ModelsConfig, *, where: str) -> None:
+    """Require at most ``max_text_bytes`` bytes of UTF-8.
+
+    Raises:
+        RequestTooLarge: naming the limit.
+    """
+    # Four bytes a character at most: only a text that may be too long is encoded to know.
+    if len(text) * 4 <= config.max_text_bytes:
+        return
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > config.max_text_bytes:
+        raise RequestTooLarge(
+            f"{where}: {size} bytes, at most {config.max_text_bytes} are taken; split the text",
+            param=where.partition(".")[0],
+        )
+
+
+def encodable(text: str) -> str:
+    """``text`` with U+FFFD for each lone surrogate, which UTF-8 has no bytes for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def answer(request: EmbeddingRequest, embedded: Embedded) -> dict[str, Any]:

@@ -24,6 +24,14 @@ PIECES = st.sampled_from(
             "\u2028",
             "\u2029",
             "\x00",
+            "\f",
+        ),
+        *(
+            "\n\f\n",
+            "Title\n=====\n",
+            "====\nOver\n====\n",
+            ".. note::\n\n   x\n\n",
+            "a::\n\n  b\n",
         ),
         *('{"a": [1, {"b": "c"}]}', "[", "}", ",", '"', "def f():\n    return 1\n", "class A:\n"),
         *("\ufeff", "\ud83d", "\ude00", "https://example.com/a?b=c&d=1", "x" * 130, " " * 40),
@@ -35,7 +43,9 @@ TEXTS = st.one_of(
     st.text(max_size=300),
     st.text(alphabet=st.characters(exclude_categories=[]), max_size=80),
 )
-FORMATS = st.sampled_from([None, "markdown", "text", "code", "python", "json", "html", "yaml"])
+FORMATS = st.sampled_from(
+    [None, "markdown", "text", "code", "python", "json", "html", "yaml", "rst", "csv"]
+)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -151,13 +161,16 @@ def test_auto_slides_over_minified_text_and_not_over_prose() -> None:
 def test_time_grows_with_the_length_and_not_with_its_square(strategy: str, unit: str) -> None:
     def seconds(size: int) -> float:
         text = (unit * (size // len(unit) + 1))[:size]
-        begin = time.process_time()
-        chunk(text, strategy=strategy)
-        return time.process_time() - begin
+        taken = []
+        for _ in range(3):  # the least of them is the least disturbed by what else is running
+            begin = time.process_time()
+            chunk(text, strategy=strategy)
+            taken.append(time.process_time() - begin)
+        return min(taken)
 
     seconds(1_000)
     # Sixteen times the text: a quadratic step would cost 256 times as much.
-    assert seconds(160_000) < 64 * max(seconds(10_000), 0.002)
+    assert seconds(160_000) < 128 * max(seconds(10_000), 0.002)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

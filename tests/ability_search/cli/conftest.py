@@ -36,7 +36,7 @@ class Network:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """All search tools are there; a test sets ``answers`` before it calls."""
+    """All search tools are there, and a reranker; a test sets ``answers`` before it calls."""
     ready: Future[tuple[Network, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
@@ -45,6 +45,7 @@ def network() -> Iterator[Network]:
             names = ["index", "query", "similar", "reindex", "delete", "collections"]
             tools = [_tool(network, f"search-{name}") for name in names]
             tools += [_tool(network, "search-collection-info"), _tool(network, "search-index-file")]
+            tools.append(_tool(network, "rerank"))
             async with Connection(broker.url, role="ability", tools=tools, grace=0):
                 leave = asyncio.Event()
                 ready.set_result((network, asyncio.get_running_loop(), leave))

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from ability_search.wire.results import (
     CollectionInfoResult,
     CollectionsResult,
@@ -160,6 +162,23 @@ def test_doctor_names_what_fails_and_the_remedy(network, run) -> None:
     assert "ability-search database" in checks["database"]["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("scores", "state", "text"),
+    [([0.9, 0.1], "ok", "the server's own model"), ([1.0, 1.0], "warn", "the same score")],
+)
+def test_doctor_tries_a_reranker_that_is_there(network, run, scores, state, text) -> None:
+    network.answers["search-collections"] = lambda _: {"collections": []}
+    network.answers["rerank"] = lambda _: {
+        "results": [
+            {"index": index, "relevance_score": score} for index, score in enumerate(scores)
+        ]
+    }
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    [check] = [check for check in checks if check["name"] == "reranker"]
+    assert check["state"] == state
+    assert text in check["text"]
+
+
 def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:
     done = run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi")
     assert done.exit_code == 1
@@ -185,5 +204,25 @@ def test_a_broker_on_a_taken_port_says_which_and_what_to_do(network, run) -> Non
 
 
 def test_models_list_as_json(run) -> None:
-    names = [model["name"] for model in json.loads(run("models", "list", "--json").stdout)]
-    assert "all-MiniLM-L6-v2" in names
+    listed = json.loads(run("models", "list", "--json").stdout)
+    tasks = {model["name"]: model["task"] for model in listed}
+    assert tasks["all-MiniLM-L6-v2"] == "embed"
+
+
+def test_models_list_tells_rerankers_from_encoders(run, monkeypatch, tmp_path) -> None:
+    directory = tmp_path / "judge"
+    directory.mkdir()
+    settings = '{"architectures": ["BertForSequenceClassification"]}'
+    (directory / "config.json").write_text(settings)
+    monkeypatch.setenv("SEARCH_MODEL_DIRS", str(directory))
+    monkeypatch.setenv("SEARCH_MODEL_RERANKER_URL", "http://localhost:9000")
+    monkeypatch.setenv("SEARCH_MODEL_RERANKER_NAMES", "bge")
+    listed = json.loads(run("models", "list", "--json").stdout)
+    assert [model for model in listed if model["task"] == "rerank"] == [
+        {"name": "judge", "task": "rerank", "kind": "directory", "place": str(directory)},
+        {"name": "bge", "task": "rerank", "kind": "upstream", "place": "http://localhost:9000"},
+    ]
+    (directory / "config.json").write_text("{")
+    broken = run("models", "list")
+    assert broken.exit_code == 1
+    assert "config.json of 'judge'" in broken.stderr

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import typer
 
-from ability_search.cli.selecting import batches, collection_name, sweepable, trees
+from ability_search.cli.selecting import Batch, Tree, batches, collection_name, sweepable, trees
 from ability_search.configuration.schema import Limits
+from ability_search.extraction import Extractor
+from ability_search.formats import Bounds
 from ability_search.wire.results import FailedDocument, IndexResult
 
 
@@ -16,6 +18,12 @@ def write(*names: str, text: str = "Some words.") -> None:
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
+
+
+def sent(chosen: list[Tree], limits: Limits) -> list[Batch]:
+    bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
+    with Extractor(bounds, timeout=60) as extractor:
+        return [batch for batch in batches(chosen, limits, extractor) if batch.documents]
 
 
 def answered(tool_input: dict[str, Any]) -> Any:
@@ -135,7 +143,7 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
     outside = tmp_path / "outside"
     write(str(outside / "a.md"))
     (tree,) = trees([outside], None)
-    (batch,) = batches([tree], Limits())
+    (batch,) = sent([tree], Limits())
     assert [d["source"] for d in batch.documents] == ["outside/a.md"]
     with pytest.raises(typer.BadParameter, match="lies outside"):
         trees([outside], Path("."))
@@ -143,21 +151,17 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
 
 def test_a_file_named_twice_is_sent_once(run) -> None:
     write("d/a.md", "d/b.md")
-    sent = [
-        d["source"]
-        for b in batches(trees([Path("d/b.md"), Path("d")], None), Limits())
-        for d in b.documents
-    ]
-    assert sent == ["d/b.md", "d/a.md"]
+    found = sent(trees([Path("d/b.md"), Path("d")], None), Limits())
+    assert [d["source"] for batch in found for d in batch.documents] == ["d/b.md", "d/a.md"]
 
 
 def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
     write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
     limits = Limits(batch_bytes=2048, document_bytes=1024)
-    sizes = [len(batch.documents) for batch in batches(trees([Path("d")], None), limits)]
+    sizes = [len(batch.documents) for batch in sent(trees([Path("d")], None), limits)]
     assert sizes == [2, 2, 1]
     limits = Limits(batch_documents=3)
-    sizes = [len(batch.documents) for batch in batches(trees([Path("d")], None), limits)]
+    sizes = [len(batch.documents) for batch in sent(trees([Path("d")], None), limits)]
     assert sizes == [3, 2]
 
 

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ability_search.wire.results import Degraded, Highlight, Hit, QueryResult, SimilarResult
+from ability_search.wire.results import (
+    Degraded,
+    Highlight,
+    Hit,
+    QueryResult,
+    SimilarResult,
+    Understood,
+)
 
 
 def hit(**changes: Any) -> Hit:
@@ -71,6 +79,26 @@ def test_all_options_reach_the_tool_under_their_wire_names(network, run) -> None
             "explain": True,
         }
     ]
+
+
+def test_times_and_exclusions_can_be_said_and_left_unread(network, run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit())
+    options = ["--exclude", "x", "--exclude", "y", "--from", "2026-01-01", "--to", "2026-02-01"]
+    assert run("search", "q", *options, "--literal", broker=network.url).exit_code == 0
+    assert run("search", "q", "--to", "2026-02-01", broker=network.url).exit_code == 0
+    both, one = network.inputs("search-query")
+    assert both["exclude"] == ["x", "y"]
+    assert both["timeRange"] == {"from": "2026-01-01", "to": "2026-02-01"}
+    assert both["understand"] is False
+    assert one["timeRange"] == {"to": "2026-02-01"}
+    assert "understand" not in one
+
+
+def test_debug_says_what_was_understood(network, run) -> None:
+    understood = Understood(excluded=["outage"], start="2026-03-01")
+    network.answers["search-query"] = lambda _: answer(hit(), understood=understood)
+    shown = run("search", "q", "--debug", broker=network.url).stdout
+    assert '{"excluded": ["outage"], "from": "2026-03-01"}' in shown
 
 
 @pytest.mark.parametrize(
@@ -174,3 +202,31 @@ def test_similar_takes_the_collection_from_the_chunk_id(network, run) -> None:
     assert done.exit_code == 0
     expected = {"collection": "docs", "chunkId": "docs:a:b.md:0", "limit": 2}
     assert network.inputs("search-similar") == [expected]
+
+
+def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
+    network, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def answering(*given: Any, **_: Any) -> tuple[str, list[str]]:
+        asked.append(given)
+        return "skills.0123456789ab", ["the index in own does not answer: it is damaged"]
+
+    monkeypatch.setattr("ability_search.cli.search._answering", answering)
+    network.answers["search-query"] = lambda _: answer(hit(), warnings=["slow"])
+    options = ("search", "q", "--artifact", "hub", "--own", "own")
+    shown = run(*options, broker=network.url)
+    assert asked == [(network.url, Path("hub"), Path("own"))]
+    assert network.inputs("search-query")[0]["collection"] == "skills.0123456789ab"
+    assert "warning: the index in own does not answer: it is damaged" in shown.stderr
+    told = json.loads(run(*options, "--json", broker=network.url).stdout)
+    assert told["warnings"] == ["the index in own does not answer: it is damaged", "slow"]
+
+
+@pytest.mark.parametrize("options", [("--own", "own"), ("--artifact", "hub", "-c", "docs")])
+def test_options_of_artifacts_that_do_not_go_together(network, run, options: Any) -> None:
+    done = run("search", "q", *options, broker=network.url)
+    assert done.exit_code == 2
+    assert options[0] in done.stderr
+    assert network.asked == []

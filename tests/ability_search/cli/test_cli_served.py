@@ -74,12 +74,33 @@ def test_built_in_configured_and_pulled_models_are_served(tmp_path: Path) -> Non
     assert names == {*minilm, "e5", "o/small"}
 
 
+def test_rerankers_are_served_but_do_not_embed(tmp_path: Path) -> None:
+    model_directory(tmp_path / "cache" / "models" / "o" / "judge", "o/judge")
+    config = tmp_path / "cache" / "models" / "o" / "judge" / "config.json"
+    config.write_text(json.dumps({"architectures": ["XLMRobertaForSequenceClassification"]}))
+    given = settings(
+        tmp_path,
+        SEARCH_MODEL_RERANKER_URL="http://jina:8080",
+        SEARCH_MODEL_RERANKER_NAMES="jina-reranker",
+        SEARCH_MODEL_RERANKER_API_KEY="sk-hidden",
+    )
+    served = models_config(given)
+    assert [directory.name for directory in served.directories] == ["o/judge"]
+    [upstream] = served.rerank_upstreams
+    assert (upstream.base_url, upstream.models) == ("http://jina:8080", ("jina-reranker",))
+    assert upstream.api_key == "sk-hidden"
+    assert "o/judge" not in served_names(given)
+    assert "jina-reranker" not in served_names(given)
+
+
 def test_a_pulled_model_gives_way_where_its_name_is_taken(tmp_path: Path) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     model_directory(tmp_path / "cache" / "models" / name, name)
     assert models_config(settings(tmp_path)).directories == ()
 
 
-def test_upstream_models_without_an_address_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="model_upstream_url"):
-        models_config(settings(tmp_path, SEARCH_MODEL_UPSTREAM_NAMES="x"))
+@pytest.mark.parametrize("kind", ["upstream", "reranker"])
+def test_upstream_models_without_an_address_are_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"model_{kind}_url") as caught:
+        models_config(settings(tmp_path, **{f"SEARCH_MODEL_{kind.upper()}_NAMES": "x"}))
+    assert f"SEARCH_MODEL_{kind.upper()}_URL" in caught.value.hint

@@ -141,8 +141,13 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+def start(data_dir: Path, tmp_path: Path) -> Start:
     """Start a network with a database of its own; settings as environment variables."""
+    return starting(data_dir, tmp_path)
+
+
+def starting(data_dir: Path, home: Path) -> Start:
+    """What starts networks: their databases are in ``data_dir``, ``home`` is the worker's."""
 
     @asynccontextmanager
     async def started(*, database: str | None = None, **environ: str) -> AsyncIterator[Network]:
@@ -168,16 +173,16 @@ def start(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
             )
             settings = load_settings(
                 {
-                    "HOME": str(tmp_path),
+                    "HOME": str(home),
                     "BROKER_URL": broker.url,
                     "BROKER_NETWORKS": "global",
                     "SEARCH_DATABASE": name,
                     "SEARCH_EMBEDDING_MODEL": MODEL,
                     **environ,
                 },
-                tmp_path,
+                home,
             )
-            worker = await stack.enter_async_context(open_worker(settings, base=tmp_path))
+            worker = await stack.enter_async_context(open_worker(settings, base=home))
             client = await stack.enter_async_context(Connection(broker.url, name="test"))
             outputs = {
                 tool["name"]: tool["outputSchema"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ class Oracle:
     collection: str
     documents: Sequence[dict[str, Any]]
     average_length: float
+    within: Collection[str] | None = None
+    """ChunkIds that a filter leaves; ``None`` leaves all."""
+    depth: int | None = None
+    """Candidates that each arm contributes to a hybrid query; ``None`` takes all."""
 
     @classmethod
     async def of(
@@ -82,25 +87,26 @@ class Oracle:
     def id(self, document: dict[str, Any]) -> str:
         return f"{self.collection}:{document['source']}:0"
 
+    def vectors(self) -> dict[str, Any]:
+        """Of unit length, by chunkId."""
+        return {
+            self.id(document): _document_vector(document["title"], document["content"])
+            for document in self._allowed()
+        }
+
     def cosines(self, text: str) -> Scores:
-        query = word_vector(text)
-        scores = {}
-        for document in self.documents:
-            title, content = document["title"], document["content"]
-            # A title that the text begins with is not said twice.
-            vector = word_vector(content if content.startswith(title) else f"{title} {content}")
-            norm = np.linalg.norm(query) * np.linalg.norm(vector)
-            scores[self.id(document)] = float(query @ vector / norm)
-        return scores
+        query = _unit_vector(text)
+        return {id_: float(query @ vector) for id_, vector in self.vectors().items()}
 
     def bm25(self, text: str) -> Scores:
         """Of the chunks that have one of the query's terms."""
-        weights = self._query_weights(text)
+        return self._bm25(self._query_weights(text))
+
+    def _bm25(self, weights: Mapping[str, float]) -> Scores:
         scores = {}
-        for document in self.documents:
-            title = Counter(analyzer_for().terms(document["title"]))
-            content = Counter(analyzer_for().terms(document["content"]))
-            length = sum(content.values())
+        for document in self._allowed():
+            title, content = _counted(document["title"]), _counted(document["content"])
+            length = content.total()
             saturation = K1 * (1 - B + B * length / self.average_length)
             score = 0.0
             for term, weight in weights.items():
@@ -114,42 +120,101 @@ class Oracle:
 
     def keyword(self, text: str) -> Scores:
         """Normalized to [0, 1]."""
-        information = sum(self._query_weights(text).values())
-        return {id_: 1 - math.exp(-raw / information) for id_, raw in self.bm25(text).items()}
+        weights = self._query_weights(text)
+        information = sum(weights.values())
+        return {id_: 1 - math.exp(-raw / information) for id_, raw in self._bm25(weights).items()}
 
     def semantic(self, text: str) -> Scores:
         """Normalized to [0, 1]."""
         return {id_: min(1.0, max(0.0, cosine)) for id_, cosine in self.cosines(text).items()}
 
     def hybrid(self, text: str, *, semantic: float = 0.7, keyword: float = 0.3) -> Scores:
-        """Convex; every chunk has a cosine, and one without the words has a BM25 of 0."""
-        by_words = self.keyword(text)
+        """Convex; every candidate has a cosine."""
+        cosines, by_words = self._candidates(text)
         total = semantic + keyword
         return {
-            id_: (semantic * score + keyword * by_words.get(id_, 0.0)) / total
-            for id_, score in self.semantic(text).items()
+            id_: (semantic * min(1.0, max(0.0, cosine)) + keyword * by_words[id_]) / total
+            for id_, cosine in cosines.items()
         }
+
+    def default(self, text: str, *, meant: str | None = None) -> Scores:
+        """What a hybrid query gives without further options.
+
+        The weights follow the peak of the cosines, and the first hits pull the query's vector.
+        ``meant`` is embedded in place of ``text``.
+        """
+        cosines, by_words = self._candidates(text, meant=meant)
+        if not cosines:
+            return {}
+        first = sorted(cosines.values(), reverse=True)[:10]
+        gap = (first[0] - sum(first) / 10) / first[0]
+        share = 0.7 + min(0.2, max(-0.2, 0.8 * (gap - 0.25))) if len(first) == 10 else 0.7
+        words = {id_: (1 - share) * by_words[id_] for id_ in cosines}
+        fused = {id_: share * max(0.0, cosine) + words[id_] for id_, cosine in cosines.items()}
+        ordered = best(fused)
+        vectors = self.vectors()
+        pull = [math.exp((fused[id_] - fused[ordered[0]]) / 0.1) for id_ in ordered[:3]]
+        query = _unit_vector(meant or text)
+        for weight, id_ in zip(pull, ordered, strict=False):
+            query = query + 0.5 * weight / sum(pull) * vectors[id_]
+        query = query / np.linalg.norm(query)
+        scores = {
+            id_: share * max(0.0, float(query @ vectors[id_])) + words[id_] for id_ in ordered[:20]
+        }
+        rest = ordered[20:]
+        scale = min(1.0, min(scores.values()) / (fused[rest[0]] or 1.0)) if rest else 1.0
+        return scores | {id_: scale * fused[id_] for id_ in rest}
 
     def reciprocal(
         self, text: str, *, k: float = 60, semantic: float = 0.7, keyword: float = 0.3
     ) -> Scores:
         """Weighted reciprocal ranks over their greatest possible sum."""
         scores: Scores = {}
-        best = (semantic + keyword) / (k + 1)
+        greatest = (semantic + keyword) / (k + 1)
         for weight, arm in ((semantic, self.cosines(text)), (keyword, self.bm25(text))):
-            for rank, id_ in enumerate(sorted(arm, key=lambda id_: (-arm[id_], id_)), start=1):
-                scores[id_] = scores.get(id_, 0.0) + weight / (k + rank) / best
+            for rank, id_ in enumerate(best(arm), start=1):
+                scores[id_] = scores.get(id_, 0.0) + weight / (k + rank) / greatest
         return scores
 
     def where(self, fits: Callable[[dict[str, Any]], bool]) -> set[str]:
         """The chunkIds of the documents that fit."""
         return {self.id(document) for document in self.documents if fits(document)}
 
+    def _allowed(self) -> list[dict[str, Any]]:
+        return [
+            document
+            for document in self.documents
+            if self.within is None or self.id(document) in self.within
+        ]
+
+    def _candidates(self, text: str, *, meant: str | None = None) -> tuple[Scores, Scores]:
+        """Cosine and normalized BM25 of what the arms of a hybrid query find.
+
+        Where the keyword arm has more than its depth, what it did not return has half the score
+        of the last one that it did; a chunk without the words has 0.
+        """
+        cosines, by_words = self.cosines(meant or text), self.keyword(text)
+        worded = best(by_words, self.depth)
+        full = len(worded) == self.depth
+        unseen = by_words[worded[-1]] / 2 if worded and full else 0.0
+        listed = dict.fromkeys(worded) | dict.fromkeys(best(cosines, self.depth))
+        seen = {id_: by_words[id_] for id_ in worded}
+        return {id_: cosines[id_] for id_ in listed}, {id_: seen.get(id_, unseen) for id_ in listed}
+
+    def tied(self, text: str) -> bool:
+        """Whether it takes the engine's own order of equal scores to say what an arm finds."""
+        arms = [sorted(arm.values(), reverse=True) for arm in (self.cosines(text), self.bm25(text))]
+        depth = self.depth
+        return depth is not None and any(
+            len(arm) > depth and math.isclose(arm[depth - 1], arm[depth], rel_tol=1e-5)
+            for arm in arms
+        )
+
     def _query_weights(self, text: str) -> dict[str, float]:
         terms = Counter(analyzer_for().query_terms(text))
         count = len(self.documents)
-        titles = [set(analyzer_for().terms(document["title"])) for document in self.documents]
-        contents = [set(analyzer_for().terms(document["content"])) for document in self.documents]
+        titles = [_counted(document["title"]) for document in self.documents]
+        contents = [_counted(document["content"]) for document in self.documents]
         weights = {}
         for term, repeated in terms.items():
             frequency = max(
@@ -160,7 +225,31 @@ class Oracle:
         return weights
 
 
-def assert_ranked(results: Sequence[dict[str, Any]], scores: Scores, *, count: int) -> None:
+def best(scores: Scores, count: int | None = None) -> list[str]:
+    """The first chunkIds by score, equal ones in their order."""
+    return sorted(scores, key=lambda id_: (-scores[id_], id_))[:count]
+
+
+@cache
+def _counted(text: str) -> Counter[str]:
+    return Counter(analyzer_for().terms(text))
+
+
+@cache
+def _document_vector(title: str, content: str) -> Any:
+    # A title that the text begins with is not said twice.
+    return _unit_vector(content if content.startswith(title) else f"{title} {content}")
+
+
+@cache
+def _unit_vector(text: str) -> Any:
+    vector = word_vector(text)
+    return vector / np.linalg.norm(vector)
+
+
+def assert_ranked(
+    results: Sequence[dict[str, Any]], scores: Scores, *, count: int, tolerance: float = 1e-4
+) -> None:
     """The results are the best ``count`` by ``scores``, in order, with these scores.
 
     The engine calculates in 32 bits: what is closer than that may change places.
@@ -170,6 +259,6 @@ def assert_ranked(results: Sequence[dict[str, Any]], scores: Scores, *, count: i
     assert found == [
         hit["chunkId"] for hit in sorted(results, key=lambda hit: (-hit["score"], hit["chunkId"]))
     ]
-    for hit, best in zip(results, sorted(scores.values(), reverse=True), strict=False):
-        assert math.isclose(hit["score"], scores[hit["chunkId"]], abs_tol=1e-4)
-        assert math.isclose(scores[hit["chunkId"]], best, abs_tol=1e-5)
+    for hit, expected in zip(results, sorted(scores.values(), reverse=True), strict=False):
+        assert math.isclose(hit["score"], scores[hit["chunkId"]], abs_tol=tolerance)
+        assert math.isclose(scores[hit["chunkId"]], expected, abs_tol=1e-5)

@@ -14,7 +14,7 @@ from tests.ability_search.flows.conftest import Network
 from ability_search.catalogue import Collection, from_record
 from ability_search.ranking.statistics import TermStatistics
 from ability_search.remote import BrokerStore, RemoteEmbedder, over_broker
-from ability_search.statements import source_type
+from ability_search.statements import aspect_type, link_type, source_type
 from ability_search.tools import Services
 from ability_search.vocabulary import EMPTY, advanced
 from ability_search.worker import build_services, open_worker
@@ -49,15 +49,49 @@ async def chunks(network: Network, name: str) -> list[Any]:
 
 
 async def types(network: Network) -> set[str]:
-    """The names of all chunk and source types of generations."""
-    found = await rows(network, "SELECT name FROM schema:types")
-    return {row["name"] for row in found if row["name"].startswith(("Chunk_", "Source_"))}
+    """The names of all types of generations."""
+    found: list[Any] | None = None
+    async with asyncio.timeout(PATIENCE):
+        while found is None:  # the engine may stumble over a type that is being dropped
+            answer = await network.client.invoke(
+                "arcade-query",
+                {
+                    "database": network.settings.database.name,
+                    "query": "SELECT name FROM schema:types",
+                },
+                timeout=PATIENCE,
+            )
+            found = answer.get("result")
+    prefixes = ("Chunk_", "Source_", "Link_", "Aspect_")
+    return {row["name"] for row in found if row["name"].startswith(prefixes)}
+
+
+async def links(network: Network, name: str) -> list[tuple[str, str, str, float]]:
+    """All links of a collection: source, target, kind, weight."""
+    kind = link_type((await record(network, name)).type)
+    if kind not in await types(network):
+        return []
+    found = await rows(network, f"SELECT FROM `{kind}` ORDER BY source, target, kind")
+    return [(row["source"], row["target"], row["kind"], row["weight"]) for row in found]
+
+
+async def aspects(network: Network, name: str) -> list[Any]:
+    """All chunks of a collection's aspects, by chunkId."""
+    kind = aspect_type((await record(network, name)).type)
+    if kind not in await types(network):
+        return []
+    return await rows(network, f"SELECT FROM `{kind}` ORDER BY chunkId")
 
 
 async def assert_consistent(network: Network, name: str) -> Collection:
     """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
     collection = await record(network, name)
-    stored = await rows(network, f"SELECT FROM `{collection.type}`")
+    ordinary = await rows(network, f"SELECT FROM `{collection.type}`")
+    covering = await aspects(network, name)
+    assert collection.aspects == len(covering)
+    assert all(row.get("aspectOf") for row in covering)
+    assert not any(row.get("aspectOf") for row in ordinary)
+    stored = [*ordinary, *covering]
     sources = await rows(network, f"SELECT FROM `{source_type(collection.type)}`")
     by_source: dict[str, list[Any]] = {row["source"]: [] for row in sources}
     assert len(by_source) == len(sources) == collection.sources
@@ -85,7 +119,10 @@ async def assert_consistent(network: Network, name: str) -> Collection:
         spared = [row.get(f"spare{name}") is not None for name in ("Embedding", "Terms", "Weights")]
         assert (indexed, spared) in (([True] * 3, [False] * 3), ([False] * 3, [True] * 3))
         assert spared[0] == (row["chunkId"] in duplicates)
-    await _assert_statistics(network, collection, stored)
+    await _assert_statistics(network, collection, ordinary)
+    found = await links(network, name)
+    assert collection.links == len(found) == len(set(found))
+    assert {source for source, *_ in found} <= by_source.keys()
     return collection
 
 
@@ -127,7 +164,8 @@ def services_of(network: Network, base: Path) -> Services:
         breaker_failures=embedding.breaker_failures,
         breaker_reset=embedding.breaker_reset,
     )
-    return build_services(settings, store, embedder, base=base)
+    nobody: Any = None  # reranks or chats: no query is asked for that here
+    return build_services(settings, store, embedder, nobody, nobody, base=base)
 
 
 async def on(network: Network, worker: Connection, tool: str, /, **tool_input: Any) -> Any:

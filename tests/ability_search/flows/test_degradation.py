@@ -176,7 +176,7 @@ def rejecting(part: str) -> Callable[[str, Mapping[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("part", "lost", "kept"),
     [
-        ("vectorCosineSimilarity(embedding, :vector) AS cosine FROM `", "semantic", "keyword"),
+        ("ORDER BY score DESC", "semantic", "keyword"),
         ("sparseNeighbors", "keyword", "semantic"),
     ],
 )

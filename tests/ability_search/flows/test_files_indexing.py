@@ -67,6 +67,13 @@ async def test_patterns_choose_files_as_gitignore_does(network: Network, tmp_pat
     assert await sources(network) == {"d/a.md", "d/sub/c.md"}
 
 
+async def test_gitignore_files_are_followed_where_asked(network: Network, tmp_path: Path) -> None:
+    write(tmp_path, d__a_DOT_md="a", d__b_DOT_log="b", d___DOT_gitignore="*.log\n.gitignore\n")
+    options = {"collection": "docs", "path": "d"}
+    await network.call("search-index-file", **options, gitignore=True)
+    assert await sources(network) == {"d/a.md"}
+
+
 async def test_paths_outside_the_allowed_roots_are_forbidden(start: Start, tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     write(inside, a_DOT_md="alpha")

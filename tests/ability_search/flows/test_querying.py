@@ -66,17 +66,31 @@ async def test_keyword_is_exact_bm25(library: tuple[Network, Oracle]) -> None:
             assert hit["matchedVia"] == ["keyword"]
 
 
-async def test_hybrid_is_the_documented_mean_of_both(library: tuple[Network, Oracle]) -> None:
+async def test_hybrid_is_what_is_documented(library: tuple[Network, Oracle]) -> None:
     network, oracle = library
     for query in queries(oracle):
         hits = await search(network, query, limit=25)
-        assert_ranked(hits, oracle.hybrid(query), count=25)
+        assert_ranked(hits, oracle.default(query), count=25)
         cosines, raw = oracle.cosines(query), oracle.bm25(query)
         for hit in hits:
             assert hit["scores"]["semantic"] == pytest.approx(cosines[hit["chunkId"]], abs=1e-4)
             assert hit["scores"].get("keyword", 0) == pytest.approx(
                 raw.get(hit["chunkId"], 0), abs=1e-3
             )
+
+
+async def test_without_feedback_the_first_hits_stay_as_they_are_fused(start: Start) -> None:
+    documents = corpus(100)
+    async with start(SEARCH_FUSION_PEAK="0") as network:
+        await network.call("search-index", collection="docs", documents=documents)
+        oracle = await Oracle.of(network, "docs", documents)
+        for query in queries(oracle)[:2]:
+            hits = await search(network, query, limit=25, prf=False)
+            assert_ranked(hits, oracle.hybrid(query), count=25)
+    async with start(SEARCH_FUSION_PEAK="0", SEARCH_FEEDBACK="0") as network:
+        await network.call("search-index", collection="docs", documents=documents)
+        again = await search(network, query, limit=25)
+        assert [hit["chunkId"] for hit in again] == [hit["chunkId"] for hit in hits]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +229,7 @@ async def test_an_imagined_answer_is_embedded_instead(library: tuple[Network, Or
     assert network.model.texts == [imagined]
     assert answer["hyde"] is True
     assert answer["query"] == query
-    by_meaning, by_words = oracle.semantic(imagined), oracle.keyword(query)
-    mixed = {id_: 0.7 * s + 0.3 * by_words.get(id_, 0) for id_, s in by_meaning.items()}
-    assert_ranked(answer["results"], mixed, count=20)
+    assert_ranked(answer["results"], oracle.default(query, meant=imagined), count=20)
 
 
 async def test_an_imagined_answer_is_nothing_to_keyword_search(
@@ -246,10 +258,11 @@ async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
     assert answer["explain"]["arms"] == ["semantic", "keyword"]
     assert answer["explain"]["vectorSearch"] == "scan"
     for hit in answer["results"]:
-        fusion = hit["explain"]["fusion"]
-        assert fusion["score"] == hit["score"]
+        fusion, learned = hit["explain"]["fusion"], hit["explain"]["feedback"]
         shares = sum(arm["share"] for arm in fusion["arms"].values())
-        assert math.isclose(shares, hit["score"], abs_tol=1e-9)
+        assert math.isclose(shares, fusion["score"], abs_tol=1e-9)
+        assert learned["before"] == fusion["score"]
+        assert learned["after"] == hit["score"]
         assert fusion["arms"]["semantic"]["normalized"] == pytest.approx(
             hit["scores"]["semantic"], abs=1e-6
         )

@@ -25,7 +25,7 @@ async def test_hits_of_several_collections_are_merged_by_score(network: Network)
     scores = {}
     for name, part in (("odd", documents[1::2]), ("even", documents[::2])):
         oracle = await Oracle.of(network, name, part)
-        scores |= oracle.hybrid(query)
+        scores |= oracle.default(query)
     for asked in (["odd", "even"], ["even", "odd", "even"], "*"):
         answer = await network.call("search-query", collection=asked, query=query, limit=20)
         assert answer["collection"] == asked

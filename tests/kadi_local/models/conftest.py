@@ -113,12 +113,89 @@ def tiny(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture
+def tiny_reranker(tmp_path: Path) -> Callable[..., Path]:
+    """A directory with a cross-encoder whose logit is ``scale`` times the words in common, less 1.
+
+    The query's words are those of type 0, the text's those of type 1. ``beside`` is taken away
+    for each token in the batch; ``labels`` repeats the logit.
+    """
+
+    def write(
+        name: str = "judge",
+        *,
+        scale: float = 1.0,
+        beside: float = 0.0,
+        labels: int = 1,
+        output: str = "logits",
+        **config: object,
+    ) -> Path:
+        root = tmp_path / name
+        root.mkdir()
+        _write_tokenizer(root / "tokenizer.json")
+        words = np.eye(len(WORDS), dtype=np.float32)
+        words[: WORDS.index("red")] = 0
+        constants = {
+            "words": words,
+            "tokens": np.array([1], np.int64),
+            "last": np.array([-1], np.int64),
+            "one": np.float32(1),
+            "scale": np.float32(scale),
+            "beside": np.float32(beside),
+            "labels": np.ones((1, labels), np.float32),
+        }
+        nodes = [
+            helper.make_node("Gather", ["words", "input_ids"], ["each"]),
+            *_counted("text", "token_type_ids"),
+            helper.make_node("Sub", ["attention_mask", "token_type_ids"], ["asked"]),
+            *_counted("query", "asked"),
+            helper.make_node("Mul", ["query", "text"], ["common"]),
+            helper.make_node("ReduceSum", ["common", "last"], ["shared"], keepdims=1),
+            helper.make_node("Mul", ["shared", "scale"], ["scaled"]),
+            helper.make_node("Sub", ["scaled", "one"], ["alone"]),
+            helper.make_node("ReduceSum", ["attention_mask"], ["all"], keepdims=0),
+            helper.make_node("Cast", ["all"], ["size"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["size", "beside"], ["off"]),
+            helper.make_node("Sub", ["alone", "off"], ["logit"]),
+            helper.make_node("Mul", ["logit", "labels"], [output]),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "judge",
+            [
+                helper.make_tensor_value_info(each, TensorProto.INT64, ["batch", "sequence"])
+                for each in ("input_ids", "attention_mask", "token_type_ids")
+            ],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", labels])],
+            [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        onnx.save(model, str(root / "model.onnx"))
+        config = {"architectures": ["TinyForSequenceClassification"], **config}
+        (root / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        return root
+
+    return write
+
+
+def _counted(name: str, where: str) -> list[onnx.NodeProto]:
+    """How often each word occurs where ``where`` is 1: shape (batch, words)."""
+    return [
+        helper.make_node("Cast", [where], [f"{name}-places"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", [f"{name}-places", "last"], [f"{name}-column"]),
+        helper.make_node("Mul", ["each", f"{name}-column"], [f"{name}-words"]),
+        helper.make_node("ReduceSum", [f"{name}-words", "tokens"], [name], keepdims=0),
+    ]
+
+
 def _write_tokenizer(path: Path) -> None:
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     tokenizer.enable_padding(length=16)
     tokenizer.save(str(path))

@@ -21,6 +21,7 @@ class Echo:
     """Answers with what it was asked."""
 
     names = ("one", "two")
+    rerankers = ("judge",)
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -39,6 +40,9 @@ class Echo:
                 self.dropped.set()
         return {"echo": raw}
 
+    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        return {"reranked": (await self.create_embedding(raw, timeout=timeout))["echo"]}
+
 
 @asynccontextmanager
 async def opened(
@@ -52,12 +56,15 @@ async def opened(
         yield client
 
 
-async def test_embeddings_models_and_health_are_served() -> None:
+async def test_embeddings_reranking_models_and_health_are_served() -> None:
     async with opened(Echo()) as client:
         answer = await client.post("/v1/embeddings", json={"model": "one", "input": "x"})
         assert answer.json() == {"echo": {"model": "one", "input": "x"}}
+        for path in ("/v1/rerank", "/rerank"):
+            answer = await client.post(path, json={"query": "x"})
+            assert answer.json() == {"reranked": {"query": "x"}}
         listing = (await client.get("/v1/models")).json()
-        assert [row["id"] for row in listing["data"]] == ["one", "two"]
+        assert [row["id"] for row in listing["data"]] == ["one", "two", "judge"]
         assert {row["object"] for row in listing["data"]} == {"model"}
         assert (await client.get("/health")).json() == {"status": "ok"}
 
@@ -71,8 +78,9 @@ async def test_a_token_is_asked_for_everywhere_but_at_health() -> None:
             assert refused.headers["www-authenticate"] == "Bearer"
         right = {"Authorization": f"Bearer {TOKEN}"}
         assert (await client.get("/v1/models", headers=right)).status_code == 200
-        posted = await client.post("/v1/embeddings", json={}, headers=right)
-        assert posted.status_code == 200
+        for path in ("/v1/embeddings", "/v1/rerank"):
+            assert (await client.post(path, json={})).status_code == 401
+            assert (await client.post(path, json={}, headers=right)).status_code == 200
         assert (await client.get("/health")).status_code == 200
 
 

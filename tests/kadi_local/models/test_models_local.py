@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadi_local.models.encoder import Encoder, EncoderFiles, Ids, Vectors
+from kadi_local.models.encoder import Encoder, EncoderFiles
 from kadi_local.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
+from kadi_local.models.graphs import Ids
 from kadi_local.models.lanes import Lanes
 from kadi_local.models.local import LocalModel, plan_batches
+from kadi_local.models.requests import Vectors
 
 LIMIT = 10
 

@@ -1,0 +1,189 @@
+"""What ``index_manifest.json`` says of an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from ability_search.catalogue import Collection
+from ability_search.errors import InvalidInput
+from ability_search.indexing.preparing import LAYOUT
+from ability_search.statements import is_collection_name
+from kadi.tools import validation_text
+
+MANIFEST = "index_manifest.json"
+CHUNKS = "chunks.jsonl"
+SOURCES = "sources.jsonl"
+USAGE = "usage.jsonl"
+VECTORS = "vectors.f32"
+SKILLS = "skills.jsonl"
+
+VERSION = 1
+"""Of the layout; an artifact of any other one is not read."""
+
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+"""A plain name: an artifact never leads out of its directory."""
+
+Count = Annotated[int, Field(ge=0)]
+Text = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class Damaged(InvalidInput):
+    """Something of an artifact is missing, or is not what it should be."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(place, problem, hint="Get the artifact anew; nothing was changed.")
+
+
+def _collection_name(name: str) -> str:
+    if not is_collection_name(name):
+        raise ValueError("not a collection name")
+    return name
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, extra="ignore")
+
+
+class FileDigest(_Record):
+    """What a file must be."""
+
+    bytes: Count
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Counts(_Record):
+    """How much of each there is."""
+
+    chunks: Count
+    sources: Count
+    tokens: Count
+    aspects: Count = 0
+    duplicates: Count = 0
+    links: Count = 0
+    usage: Count = 0
+
+
+class Origin(_Record):
+    """The collection that was exported, and how its texts became chunks."""
+
+    name: Annotated[str, AfterValidator(_collection_name)]
+    language: Text
+    chunk_strategy: Text
+    chunk_size: int = Field(ge=1)
+    chunk_overlap: Count
+    token_counter: Text
+    average_length: float = Field(gt=0)
+    layout: Text
+    """Version of everything that decides what is stored of a text."""
+    created_at: Count
+    """Epoch milliseconds."""
+
+
+class Manifest(_Record):
+    """What all artifacts have."""
+
+    index_version: int
+    created_at: Text
+    revision: Text = Field(validation_alias=AliasChoices("revision", "hub_revision"))
+    """Of the sources: equal for artifacts that were made of the same ones."""
+    model_id: Text
+    dim: int = Field(ge=1, le=65_536)
+    normalize: bool
+    vector_file: FileName
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names."""
+        return (self.vector_file,)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Manifest:
+        names = (MANIFEST, *self.files)
+        if len(set(names)) < len(names):
+            raise ValueError("one file has two parts")
+        return self
+
+
+class ChunksManifest(Manifest):
+    """An artifact of a collection."""
+
+    chunks_file: FileName
+    sources_file: FileName
+    usage_file: FileName | None = None
+    """Who was shown what; in backups only."""
+    collection: Origin
+    counts: Counts
+    digests: Mapping[str, FileDigest]
+    """Of each file by its name."""
+    generator: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names."""
+        names = (self.vector_file, self.chunks_file, self.sources_file, self.usage_file)
+        return tuple(name for name in names if name is not None)
+
+    @model_validator(mode="after")
+    def _every_file_has_a_digest(self) -> ChunksManifest:
+        if self.digests.keys() != set(self.files):
+            raise ValueError("digests must name the artifact's files and no others")
+        return self
+
+
+class SkillsManifest(Manifest):
+    """An artifact of a folder of skills, as other tools write it."""
+
+    skills_file: FileName
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names."""
+        return (self.vector_file, self.skills_file)
+
+
+def origin_of(collection: Collection, counter: str) -> Origin:
+    """What an artifact tells of a collection.
+
+    Args:
+        collection: The collection.
+        counter: Names the way in which its tokens were counted.
+    """
+    return Origin(
+        name=collection.public_name,
+        language=collection.language,
+        chunk_strategy=collection.chunk_strategy,
+        chunk_size=collection.chunk_size,
+        chunk_overlap=collection.chunk_overlap,
+        token_counter=counter,
+        average_length=collection.average_length,
+        layout=LAYOUT,
+        created_at=collection.created_at,
+    )
+
+
+def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManifest:
+    """Read a manifest.
+
+    Raises:
+        Damaged: if it is of another version, or not as it should be.
+    """
+    version = content.get("index_version")
+    if version != VERSION or isinstance(version, bool):
+        raise Damaged(MANIFEST, f"has index_version {version!r}, this program reads {VERSION}")
+    skills = "skills_file" in content and "chunks_file" not in content
+    try:
+        kind = SkillsManifest if skills else ChunksManifest
+        return kind.model_validate(content)
+    except ValidationError as exc:
+        raise Damaged(MANIFEST, validation_text(exc)) from exc

@@ -1,0 +1,96 @@
+"""`build`: files of this machine as an artifact, without a collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import BrokerOption, JsonOption, given
+from ability_search.cli.failures import FAILED
+from ability_search.cli.selecting import collection_name, trees
+from ability_search.cli.sending import Outcome, show_problems
+
+if TYPE_CHECKING:
+    from ability_search.artifacts.building import Built
+    from ability_search.tools import Services
+
+# What does the work is imported by the command: a search need not wait for it.
+
+
+@command(app, "build")
+def build(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory, or file.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the artifact goes.")],
+    base: Annotated[
+        Path | None,
+        typer.Option(help="Artifact whose vectors are used again.  [default: the one in DIR]"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Embed everything anew.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the collection it becomes.  [default: the directory's name]"),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Sources are paths relative to it, as for `index`.")
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Revision of the sources.  [default: a hash over their texts]"),
+    ] = None,
+    broker: BrokerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an artifact of files, as `export` does of a collection.
+
+    Files that are as they were in the artifact before keep its vectors, if it was
+    made with the same model and settings. DIR is replaced when all is complete.
+    Exit code 1 means that a document failed.
+
+    Example:
+        ability-search build skills search --include SKILL.md
+        ability-search build skills own --base search --revision "$(git rev-parse HEAD)"
+    """
+    from ability_search.cli.transferring import built, with_services
+
+    chosen = trees([path], root, **given(include=include, exclude=exclude))
+    outcome = Outcome()
+    wanted = name or collection_name(path)
+
+    async def work(services: Services) -> Built:
+        return await built(
+            services,
+            wanted,
+            directory,
+            chosen,
+            outcome,
+            base=None if force else base or directory,
+            model=model,
+            revision=revision,
+            hidden=as_json,
+        )
+
+    manifest = with_services(broker, work).manifest
+    if as_json:
+        told = {"directory": str(directory), "revision": manifest.revision}
+        output.print_json(outcome.document(wanted) | told)
+    else:
+        output.stdout().print(
+            f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
+            f" {outcome.told}",
+            soft_wrap=True,
+        )
+        show_problems(outcome)
+    if outcome.failed:
+        raise typer.Exit(FAILED)

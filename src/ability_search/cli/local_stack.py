@@ -1,0 +1,138 @@
+"""A stack on this machine: what it is made of, and one that lasts as long as a command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ability_search.cli import output
+from ability_search.cli.client import Client, client_settings, find_target, open_client
+from ability_search.cli.served import require_installed, served_names
+from ability_search.configuration import Settings
+from ability_search.stack.directory import RunningStack, hold, is_abandoned, released
+from ability_search.stack.supervisor import Plan, Stack
+from kadi import NotConnected
+
+_ABANDONED_SECONDS = 40.0
+
+
+def make_plan(
+    settings: Settings,
+    *,
+    data_dir: Path,
+    port: int | None,
+    models_port: int,
+    log_level: str,
+    workers: int = 1,
+    database: bool = True,
+    models: bool = True,
+) -> Plan:
+    """What a stack is made of, by the settings; ports as in :class:`Plan`.
+
+    Raises:
+        ConfigurationError: if what the parts need is not installed.
+    """
+    models = models and settings.embedding.transport == "broker"
+    require_installed(settings, database=database, models=models)
+    model = _chosen_model(settings) if models else settings.embedding.model
+    return Plan(
+        data_dir=data_dir.absolute(),
+        url=settings.broker.url.get_secret_value(),
+        networks=settings.broker.networks,
+        port=port,
+        database=database,
+        models_port=models_port if models else None,
+        workers=workers,
+        model=model,
+        log_level=log_level,
+        own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
+        own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
+    )
+
+
+def _chosen_model(settings: Settings) -> str | None:
+    """The model that the environment names; of config.yml only one that the stack serves."""
+    if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
+        return settings.embedding.model
+    model = settings.embedding.model
+    return model if model in served_names(settings) else None
+
+
+def _is_own(value: object, variable: str, model: str | None) -> bool:
+    """Whether a setting about the model was made for the model that is going to be used."""
+    return value is not None and (model is not None or variable in os.environ)
+
+
+@asynccontextmanager
+async def new_stack(plan: Plan) -> AsyncIterator[Stack]:
+    """A stack that is yet to be started, over a data directory that is held meanwhile.
+
+    Raises:
+        ConfigurationError: if another process holds the directory.
+    """
+    if is_abandoned(plan.data_dir):
+        output.stderr().print("waiting for the parts of a killed stack to end")
+        await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
+    with hold(plan.data_dir) as lock:
+        yield Stack(plan, lock=lock, tell=output.warn)
+
+
+@asynccontextmanager
+async def any_client(
+    broker: str | None, *, data_dir: Path | None, temporary: bool
+) -> AsyncIterator[Client]:
+    """Connect as every command does, or else to a stack that lasts as long as the block.
+
+    Args:
+        broker: As for :func:`find_target`.
+        data_dir: Where a stack that is started keeps its data; below ``cache_dir`` if ``None``.
+        temporary: Start one in any case; otherwise only if nothing names a broker, no stack runs
+            and nobody listens where the local broker is expected.
+
+    Raises:
+        ConfigurationError: if the settings cannot be used, or the stack cannot be started.
+        KadiError: if the broker that is named cannot be reached.
+    """
+    async with AsyncExitStack() as stack:
+        client = None if temporary else await _present(stack, broker)
+        if client is None:
+            settings = client_settings()
+            directory = data_dir or settings.files.cache_dir / "eval"
+            running = await stack.enter_async_context(_temporary(settings, directory))
+            client = await stack.enter_async_context(open_client(running.url))
+            client = replace(client, target=replace(client.target, stack=running))
+        yield client
+
+
+async def _present(stack: AsyncExitStack, broker: str | None) -> Client | None:
+    """A client of what is there already; ``None`` if nothing is, nor said to be."""
+    assumed = find_target(client_settings(), os.environ, broker).assumed
+    try:
+        return await stack.enter_async_context(open_client(broker))
+    except NotConnected:
+        if not assumed:
+            raise
+        return None
+
+
+@asynccontextmanager
+async def _temporary(settings: Settings, data_dir: Path) -> AsyncIterator[RunningStack]:
+    told = "SEARCH_LOG_LEVEL" in os.environ
+    plan = make_plan(
+        settings,
+        data_dir=data_dir,
+        port=0,
+        models_port=0,
+        log_level=settings.logging.level if told else "warning",
+    )
+    async with new_stack(plan) as stack:
+        output.stderr().print(
+            f"starting a stack over {output.plain(plan.data_dir)}", soft_wrap=True
+        )
+        try:
+            yield await stack.start()
+        finally:
+            await stack.stop()

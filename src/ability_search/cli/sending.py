@@ -1,0 +1,162 @@
+"""Files of this machine to the tools, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ability_search.cli import output
+from ability_search.cli.client import Client, given
+from ability_search.cli.progress import Advance, following, progress_bar
+from ability_search.cli.selecting import Batch, Tree, batches
+from ability_search.files import Skipped
+from ability_search.loading import open_extractor
+
+_COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated")
+_PAGE = 10_000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the files, over all calls."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[dict[str, str]] = field(default_factory=list)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    removed: int = 0
+    model: str | None = None
+
+    def add(self, answer: dict[str, Any]) -> None:
+        """Take in the answer of a call."""
+        self.counts.update({name: answer[name] for name in _COUNTED})
+        self.failed += answer["failed"]
+        self.skipped += answer.get("skipped", ())
+        self.removed += answer.get("removed", 0)
+        self.model = answer["model"]
+
+    def skip(self, files: Iterable[Skipped]) -> None:
+        """Note files that were left out before anything was sent."""
+        self.skipped += [{"path": file.path, "reason": file.reason} for file in files]
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there was more than unchanged documents."""
+        changes = self.counts["added"] + self.counts["updated"] + self.removed
+        return bool(changes or self.failed or self.skipped)
+
+    @property
+    def told(self) -> str:
+        """The counts in words."""
+        counts = self.counts
+        told = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
+        further = {
+            "deduplicated": counts["deduplicated"],
+            "removed": self.removed,
+            "skipped": len(self.skipped),
+            "failed": len(self.failed),
+        }
+        told += "".join(f", {count:,} {name}" for name, count in further.items() if count)
+        return f"{told}; {counts['chunks']:,} chunks stored"
+
+    def document(self, collection: str) -> dict[str, Any]:
+        """All of it for programs."""
+        return {
+            "collection": collection,
+            **{name: self.counts[name] for name in _COUNTED},
+            "removed": self.removed,
+            "model": self.model,
+            "failed": self.failed,
+            "skipped": self.skipped,
+        }
+
+
+async def send_files(
+    client: Client,
+    chosen: list[Tree],
+    options: dict[str, Any],
+    outcome: Outcome,
+    timeout: float,
+    *,
+    hidden: bool,
+) -> None:
+    """Read the files here and send them, in calls of bounded size; adds to the outcome."""
+    total = sum(len(tree.selection.files) for tree in chosen)
+    done = 0
+    for tree in chosen:
+        outcome.skip(tree.selection.skipped)
+    with (
+        progress_bar(options["collection"], total=total, hidden=hidden) as advance,
+        open_extractor(client.settings) as extractor,
+    ):
+        sent = batches(chosen, client.settings.limits, extractor)
+        while (batch := await asyncio.to_thread(next, sent, None)) is not None:
+            outcome.skip(batch.skipped)
+            if batch.documents:
+                outcome.add(await _send(client, batch, options, timeout, advance, done))
+            done += len(batch.documents) + len(batch.skipped)
+            advance(done, total, "")
+
+
+async def _send(
+    client: Client,
+    batch: Batch,
+    options: dict[str, Any],
+    timeout: float,
+    advance: Advance,
+    done: int,
+) -> dict[str, Any]:
+    job = secrets.token_hex(8)
+    async with following(client.connection, job, advance, before=done):
+        return await client.call(
+            "search-index", {**options, "documents": batch.documents, "jobId": job}, timeout=timeout
+        )
+
+
+async def remove_vanished(client: Client, collection: str, tree: Tree, timeout: float) -> int:
+    """Delete the sources below a directory that has no such file any more."""
+    gone: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await client.call(
+            "search-collection-info",
+            given(collection=collection, limit=_PAGE, cursor=cursor),
+            timeout=timeout,
+        )
+        gone += [s for s in page["sources"] if tree.lacks(s)]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    return await remove_sources(client, collection, gone, timeout)
+
+
+async def remove_sources(
+    client: Client, collection: str, sources: Sequence[str], timeout: float
+) -> int:
+    """Delete sources, one call each; returns how many."""
+    for source in sources:
+        wanted = {"collection": collection, "source": source}
+        await client.call("search-delete", wanted, timeout=timeout)
+    return len(sources)
+
+
+def show(collection: str, outcome: Outcome, *, as_json: bool) -> None:
+    """Print what became of the files."""
+    if as_json:
+        output.print_json(outcome.document(collection))
+        return
+    output.stdout().print(f"[bold]{output.plain(collection)}[/bold]: {outcome.told}")
+    show_problems(outcome)
+
+
+def show_problems(outcome: Outcome) -> None:
+    """Print which files were left out or failed."""
+    for item in outcome.skipped:
+        output.stderr().print(
+            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}", soft_wrap=True
+        )
+    for item in outcome.failed:
+        output.warn(f"{item['source']} failed: {item['error']}")

@@ -1,0 +1,266 @@
+"""Exporting and importing from the command line, with the services of a worker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from ability_search.artifacts.building import Building, Built
+from ability_search.artifacts.exporting import Exporting
+from ability_search.artifacts.importing import Importable, Importing, holds
+from ability_search.artifacts.manifest import MANIFEST, ChunksManifest, Damaged, SkillsManifest
+from ability_search.artifacts.reading import Artifact, digest, read_manifest
+from ability_search.artifacts.skills import read_skills
+from ability_search.artifacts.tiers import choose
+from ability_search.cli import output
+from ability_search.cli.client import client_settings, find_target, joining, new_connection
+from ability_search.cli.progress import Advance, progress_bar
+from ability_search.cli.selecting import Tree, read_trees
+from ability_search.cli.sending import Outcome
+from ability_search.configuration import Settings, load_settings
+from ability_search.documents import Document
+from ability_search.errors import NotFound
+from ability_search.indexing import IndexOptions, Progress
+from ability_search.indexing.preparing import LAYOUT
+from ability_search.loading import Reading, open_extractor
+from ability_search.tools import Services
+from ability_search.wire.writing import index_result
+from ability_search.worker import open_services, token_counter
+
+_DIGITS = 12
+_LONGEST = 50
+"""Of a name, so that its digits have room."""
+
+T = TypeVar("T")
+
+
+def with_services(broker: str | None, work: Callable[[Services], Awaitable[T]]) -> T:
+    """Do some work with the services of a worker, in this process."""
+
+    async def run() -> T:
+        async with services_here(broker) as services:
+            return await work(services)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def services_here(broker: str | None) -> AsyncIterator[Services]:
+    """The services of a worker in this process, over the broker that a client uses.
+
+    Raises:
+        ConfigurationError: if the settings cannot be used.
+        KadiError: if the broker cannot be reached.
+    """
+    settings = client_settings()
+    target = find_target(settings, os.environ, broker)
+    if target.stack is not None:
+        settings = load_settings(joining(settings, os.environ), Path.cwd())
+    connection = new_connection(settings, target)
+    async with open_services(settings, connection, base=Path.cwd()) as services:
+        yield services
+
+
+async def exported(
+    services: Services,
+    name: str,
+    directory: Path,
+    *,
+    revision: str | None = None,
+    usage: bool = False,
+    hidden: bool,
+) -> ChunksManifest:
+    """Export a collection, with a progress bar; raises as :meth:`Exporting.export`."""
+    with progress_bar(name, total=None, hidden=hidden) as advance:
+        return await _exporting(services).export(
+            name, directory, _reporting(advance), revision=revision, usage=usage
+        )
+
+
+async def imported(
+    services: Services,
+    artifact: Importable,
+    name: str,
+    *,
+    model: str | None = None,
+    replace: bool,
+    hidden: bool,
+) -> None:
+    """Import an artifact, with a progress bar; raises as :meth:`Importing.import_artifact`."""
+    if artifact.origin.layout != LAYOUT:
+        output.warn(
+            f"another version has made it (layout {artifact.origin.layout}, this one makes"
+            f" {LAYOUT}): words may be missed until its documents are indexed again"
+        )
+    with progress_bar(name, total=None, hidden=hidden) as advance:
+        await _importing(services).import_artifact(
+            artifact, name, _reporting(advance), model=model, replacing=replace
+        )
+
+
+async def built(
+    services: Services,
+    name: str,
+    directory: Path,
+    chosen: Sequence[Tree],
+    outcome: Outcome,
+    *,
+    base: Path | None,
+    model: str | None,
+    revision: str | None,
+    hidden: bool,
+) -> Built:
+    """Build an artifact of files, with a progress bar; raises as :meth:`Building.build`."""
+    building = Building(
+        services.store,
+        services.catalogue,
+        services.indexing,
+        _importing(services),
+        _exporting(services),
+    )
+    wanted = model or services.settings.embedding.model
+    for tree in chosen:
+        outcome.skip(tree.selection.skipped)
+    with (
+        progress_bar(name, total=None, hidden=hidden) as advance,
+        open_extractor(services.settings) as extractor,
+    ):
+        found = await building.build(
+            name,
+            directory,
+            _documents(read_trees(chosen, services.settings.limits, extractor), outcome),
+            IndexOptions(model=wanted),
+            _reporting(advance),
+            base=None if base is None else await _base(base, wanted),
+            revision=revision,
+        )
+    for report in found.reports:
+        outcome.add(index_result(report, "").model_dump(mode="json", by_alias=True))
+    outcome.removed = found.removed
+    return found
+
+
+async def answering(
+    services: Services, shared: Path, own: Path | None, *, hidden: bool
+) -> tuple[str, list[str]]:
+    """The collection that answers for a shared artifact and a user's own, imported if need be.
+
+    Returns:
+        Its name, and what the user is to be told of the choice.
+
+    Raises:
+        Damaged: if the shared one is needed and is not as it should be.
+    """
+    choice = choose(shared, own, model=services.settings.embedding.model)
+    said = list(choice.reasons)
+    try:
+        name, earlier = await _at_hand(services, choice.directory, hidden=hidden)
+    except Damaged as exc:
+        if choice.directory == shared:
+            raise
+        said.append(f"the index in {own} does not answer: {exc}")
+        name, earlier = await _at_hand(services, shared, hidden=hidden)
+    if earlier:
+        said.append(
+            f"other artifacts of that name are still there as {', '.join(earlier)};"
+            " `ability-search delete` removes what is not needed any more"
+        )
+    return name, said
+
+
+async def _at_hand(services: Services, directory: Path, *, hidden: bool) -> tuple[str, list[str]]:
+    """The collection that an artifact is, under a name that no other artifact has.
+
+    If it had to be imported, those of other artifacts of the same collection too.
+    """
+    artifact = open_artifact(directory, services.settings)
+    stem = artifact.origin.name[:_LONGEST]
+    name = f"{stem}.{digest(directory)[:_DIGITS]}"
+    known = await services.catalogue.reload(name)
+    if known is not None and holds(known, artifact.counts):
+        return name, []
+    await imported(services, artifact, name, replace=True, hidden=hidden)
+    alike = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{{_DIGITS}}}")
+    names = [each.name for each in await services.catalogue.all()]
+    return name, [each for each in names if each != name and alike.fullmatch(each)]
+
+
+async def _documents(
+    readings: Iterator[Reading], outcome: Outcome
+) -> AsyncIterator[list[Document]]:
+    """What was read of files, as it would be sent to a worker."""
+    while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+        outcome.skip(reading.skipped)
+        yield [replace(each, file=False, file_hash=None) for each in reading.documents]
+
+
+async def _base(directory: Path, model: str) -> Artifact | None:
+    """The artifact to build upon, if there is one that can be used; else it is said why not."""
+    if not (directory / MANIFEST).exists():
+        return None
+    try:
+        manifest = read_manifest(directory)
+        if not isinstance(manifest, ChunksManifest):
+            problem = "it is of another kind"
+        elif manifest.model_id != model:
+            problem = f"it was made with the model {manifest.model_id!r}, not {model!r}"
+        else:
+            artifact = Artifact(directory, manifest)
+            await asyncio.to_thread(artifact.check)
+            return artifact
+    except Damaged as exc:
+        problem = str(exc)
+    output.warn(f"{directory} is not built upon: {problem}")
+    return None
+
+
+def _exporting(services: Services) -> Exporting:
+    count, counter = token_counter(services.settings)
+    return Exporting(services.store, services.catalogue, count=count, counter=counter)
+
+
+def _importing(services: Services) -> Importing:
+    return Importing(
+        services.store, services.catalogue, services.maintenance, settings=services.settings
+    )
+
+
+def _reporting(advance: Advance) -> Callable[[Progress], Awaitable[None]]:
+    async def report(progress: Progress) -> None:
+        advance(progress.done, progress.total, progress.stage)
+
+    return report
+
+
+def open_artifact(directory: Path, settings: Settings) -> Importable:
+    """An artifact of either kind.
+
+    Raises:
+        Damaged: if it is not as it should be.
+    """
+    manifest = read_manifest(directory)
+    if isinstance(manifest, SkillsManifest):
+        count, counter = token_counter(settings)
+        return read_skills(directory, manifest, settings=settings, count=count, counter=counter)
+    return Artifact(directory, manifest)
+
+
+def saved(directory: Path, names: Sequence[str] | None) -> list[Path]:
+    """The artifacts of a backup, all or those of some collections.
+
+    Raises:
+        NotFound: if there is none, or not one of those that are named.
+    """
+    found = {path.parent.name: path.parent for path in sorted(directory.glob(f"*/{MANIFEST}"))}
+    for name in names or ():
+        if name not in found:
+            raise NotFound("collection in the backup", name, nearest=list(found)[:5])
+    if not found:
+        raise NotFound("backup", str(directory))
+    return [found[name] for name in (names or found)]

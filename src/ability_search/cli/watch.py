@@ -1,0 +1,91 @@
+"""`watch`: a collection that follows the files of directories."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import (
+    LONG_SECONDS,
+    BrokerOption,
+    JsonOption,
+    TimeoutOption,
+    given,
+    open_client,
+)
+from ability_search.cli.selecting import Tree, collection_name, trees
+from ability_search.cli.serving import run_until_stopped
+from ability_search.cli.watching import EDITORS, Watcher, changes_of
+
+
+@command(app, "watch")
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
+    collection: Annotated[
+        str | None,
+        typer.Option("--collection", "-c", help="Collection.  [default: the directory's name]"),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sources are paths relative to it.  [default: the working directory, or the"
+            " parent of a DIRECTORY outside of it]"
+        ),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
+    ] = None,
+    no_gitignore: Annotated[
+        bool, typer.Option("--no-gitignore", help="Also what .gitignore files name.")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
+    broker: BrokerOption = None,
+    timeout: TimeoutOption = LONG_SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Index directories and keep the collection like their files until Ctrl-C.
+
+    Begins like `index --sweep`, then follows changes: new, changed, renamed and
+    deleted files, a line for each burst of them. While the broker or the worker
+    is away it waits and tries again. With --json each line is one object.
+
+    Example:
+        ability-search watch docs
+        ability-search watch src docs -c project --include '*.py' --include '*.md' --json
+    """
+    directories = [path.resolve() for path in paths]
+    for path, directory in zip(paths, directories, strict=True):
+        if not directory.is_dir():
+            raise typer.BadParameter(f"{path}: no such directory", param_hint="DIRECTORY")
+
+    def find() -> list[Tree]:
+        return trees(
+            paths,
+            root,
+            include=include or (),
+            exclude=[*EDITORS, *(exclude or ())],
+            gitignore=not no_gitignore,
+        )
+
+    if any(not tree.selection.prefix for tree in find()):
+        output.warn(
+            "files that were deleted before now stay in the collection, as the directory is the"
+            " root itself; give its parent as --root to remove them"
+        )
+    options = given(collection=collection or collection_name(paths[0]), model=model)
+
+    async def work() -> None:
+        async with open_client(broker) as client:
+            watcher = Watcher(client, find, options, timeout, as_json)
+            await watcher.follow(changes_of(directories))
+
+    asyncio.run(run_until_stopped(work()))

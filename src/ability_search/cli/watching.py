@@ -1,0 +1,242 @@
+"""Keeping a collection like the files of directories, change by change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ability_search.cli import output
+from ability_search.cli.client import Client
+from ability_search.cli.failures import ToolFailure, explain
+from ability_search.cli.selecting import Tree
+from ability_search.cli.sending import (
+    Outcome,
+    remove_sources,
+    remove_vanished,
+    send_files,
+    show_problems,
+)
+from ability_search.errors import SearchError
+from ability_search.files import left_out, vanished
+from kadi import KadiError
+from kadi.errors import AuthenticationError, FrameTooLarge
+
+EDITORS = (
+    "*~",
+    r"\#*#",
+    ".#*",
+    "~$*",
+    ".*.sw?",
+    "*.tmp",
+    "*.part",
+    "*.crdownload",
+    ".~lock.*#",
+    ".goutputstream-*",
+    "*___jb_???___",
+)
+"""Files that programs write beside the one that is edited."""
+
+INSTALL_WATCH = "pip install 'ability-search[watch]'"
+
+_LONGEST_PAUSE = 30.0
+_QUIET_MS = 300
+"""Changes wait so long for others, so that what an editor does in several steps is one."""
+_LONGEST_MS = 3000
+_TICK_MS = 500
+
+Stamp = tuple[int, int, int]
+"""Time of change in nanoseconds, size, and number of the file in its file system."""
+Changes = AsyncIterator[set[Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was when it was stored last."""
+
+    path: Path
+    stamp: Stamp
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Sends what differs from what it sent last.
+
+    Events say when to look and which files to look at again. What has changed is found by looking
+    at all files, so that renamed directories, missed events and bursts need no care; a file that
+    was touched is sent, and its hash tells the worker that it is unchanged.
+
+    Args:
+        client: The connection.
+        find: The files as they are now.
+        options: For search-index.
+        timeout: Seconds for a call.
+        as_json: Whether to speak to a program.
+    """
+
+    client: Client
+    find: Callable[[], list[Tree]]
+    options: dict[str, Any]
+    timeout: float
+    as_json: bool
+    _known: dict[str, Known] = field(default_factory=dict)
+    _named: set[Path] = field(default_factory=set)
+    _swept: bool = False
+    _failures: int = 0
+    _not_before: float = 0.0
+
+    async def follow(self, changes: Changes) -> None:
+        """Keep up with changes until there are no more; an empty set is a moment to try again.
+
+        Raises:
+            SearchError, KadiError: if something failed that will not pass.
+        """
+        async for named in changes:
+            self._named |= named
+            due = not self._swept or bool(self._named)
+            if due and time.monotonic() >= self._not_before:
+                await self._try()
+
+    async def _try(self) -> None:
+        named, self._named = self._named, set()
+        outcome = Outcome()
+        started = time.monotonic()
+        first = not self._swept
+        try:
+            await self._catch_up(named, outcome)
+        except (KadiError, ToolFailure) as exc:
+            if not _passes(exc):
+                raise
+            self._named |= named
+            self._pause(exc)
+            return
+        self._failures = 0
+        if first or outcome.says_something:
+            self._tell(outcome, time.monotonic() - started)
+
+    async def _catch_up(self, named: set[Path], outcome: Outcome) -> None:
+        trees = await asyncio.to_thread(self.find)
+        current = await asyncio.to_thread(_stamps, trees)
+        changed = {
+            file.path
+            for source, file in current.items()
+            if self._known.get(source) != file or file.path in named
+        }
+        chosen = [tree.only(changed) for tree in trees]
+        if changed:
+            hidden = self.as_json or self._swept
+            await send_files(
+                self.client, chosen, self.options, outcome, self.timeout, hidden=hidden
+            )
+        collection = self.options["collection"]
+        lost = {source: file for source, file in self._known.items() if source not in current}
+        gone = await asyncio.to_thread(_gone, lost)
+        outcome.removed += await _there(remove_sources(self.client, collection, gone, self.timeout))
+        if not self._swept:
+            for tree in trees:
+                # At the root itself every source would count as a file of the tree.
+                if tree.selection.prefix:
+                    outcome.removed += await _there(
+                        remove_vanished(self.client, collection, tree, self.timeout)
+                    )
+            self._swept = True
+        self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
+
+    def _pause(self, exc: Exception) -> None:
+        """Say that something failed, and when it is tried again."""
+        self._failures += 1
+        seconds = min(_LONGEST_PAUSE, 2.0 ** (self._failures - 1))
+        self._not_before = time.monotonic() + seconds
+        problem = explain(exc).text
+        if self.as_json:
+            _print_line({"error": problem, "retryInSeconds": seconds})
+        else:
+            output.warn(f"{problem}; trying again in {seconds:g} s")
+
+    def _tell(self, outcome: Outcome, seconds: float) -> None:
+        """One line for what was done."""
+        collection = self.options["collection"]
+        if self.as_json:
+            took = round(seconds * 1e3, 1)
+            _print_line({**outcome.document(collection), "tookMs": took})
+            return
+        now = f"{datetime.now():%H:%M:%S}"
+        output.stdout().print(
+            f"[dim]{now}[/dim] [bold]{output.plain(collection)}[/bold]: {outcome.told}"
+            f" ({seconds:.1f} s)",
+            soft_wrap=True,
+        )
+        show_problems(outcome)
+
+
+async def changes_of(directories: list[Path]) -> Changes:
+    """Paths that changed, a burst of changes at a time; an empty set every now and then.
+
+    Raises:
+        SearchError: if the library for it is not installed.
+    """
+    try:
+        from watchfiles import awatch
+    except ImportError as exc:
+        raise SearchError("watchfiles is not installed", hint=f"Run: {INSTALL_WATCH}") from exc
+
+    def wanted(_change: object, path: str) -> bool:
+        places = (each for each in directories if Path(path).is_relative_to(each))
+        return not any(left_out(Path(path).relative_to(each).as_posix()) for each in places)
+
+    async for found in awatch(
+        *directories,
+        watch_filter=wanted,
+        debounce=_LONGEST_MS,
+        step=_QUIET_MS,
+        rust_timeout=_TICK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    ):
+        yield {Path(path) for _, path in found}
+
+
+def _stamps(trees: list[Tree]) -> dict[str, Known]:
+    """The files as they are now, by source."""
+    found: dict[str, Known] = {}
+    for tree in trees:
+        for path in tree.selection.files:
+            with suppress(OSError):
+                about = path.stat()
+                source = path.relative_to(tree.selection.root).as_posix()
+                found[source] = Known(path, (about.st_mtime_ns, about.st_size, about.st_ino))
+    return found
+
+
+def _gone(lost: Mapping[str, Known]) -> list[str]:
+    """Sources whose files are gone; others are only left out by now, or cannot be read."""
+    return [source for source, file in lost.items() if vanished(file.path)]
+
+
+async def _there(removing: Awaitable[int]) -> int:
+    """How many sources were removed: none of a collection that is not there."""
+    try:
+        return await removing
+    except ToolFailure as exc:
+        if exc.wire_code != "not_found":
+            raise
+        return 0
+
+
+def _passes(exc: Exception) -> bool:
+    """Whether a failure may pass by itself."""
+    if isinstance(exc, ToolFailure):
+        return bool(exc.answer.get("retryable"))
+    return not isinstance(exc, AuthenticationError | FrameTooLarge)
+
+
+def _print_line(report: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **report}))

@@ -1,0 +1,93 @@
+"""The corpus of a set as a collection, which is kept and found again by its content."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from ability_search.errors import SearchError
+from ability_search.evaluation.dataset import Dataset
+from ability_search.evaluation.runs import Indexing
+from ability_search.indexing.preparing import LAYOUT
+
+Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Calls a tool; what the tool refuses is raised."""
+
+Send = Callable[[Sequence[Mapping[str, Any]], int], Awaitable[dict[str, Any]]]
+"""Indexes a batch of documents, so many having been sent before; what ``search-index`` answers."""
+
+_PAGE = 10_000
+_DIGITS = 12
+_LONGEST_SLUG = 40
+
+
+def collection_name(slug: str, dataset: Dataset, recipe: Mapping[str, Any]) -> str:
+    """The name of the corpus as ``recipe`` indexes it: another one where either differs.
+
+    Args:
+        slug: Name of the directory, made of the characters of a collection's name.
+        dataset: The set.
+        recipe: Everything else that decides what is stored, as JSON values.
+    """
+    parts = (LAYOUT, dataset.corpus_digest, recipe)
+    digest = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return f"eval-{slug[:_LONGEST_SLUG]}-{digest[:_DIGITS]}"
+
+
+async def stored_sources(call: Call, collection: str) -> set[str]:
+    """The sources of a collection; none if there is no such collection."""
+    known = (await call("search-collections", {}))["collections"]
+    if all(item["name"] != collection for item in known):
+        return set()
+    stored: set[str] = set()
+    page: dict[str, Any] = {"nextCursor": None}
+    while "nextCursor" in page:
+        cursor = {} if page["nextCursor"] is None else {"cursor": page["nextCursor"]}
+        wanted = {"collection": collection, "limit": _PAGE, **cursor}
+        page = await call("search-collection-info", wanted)
+        stored.update(page["sources"])
+    return stored
+
+
+async def index_missing(
+    dataset: Dataset, stored: set[str], send: Send, *, most: int, most_bytes: int
+) -> Indexing:
+    """Index the documents that are not stored yet, in batches of bounded size.
+
+    Raises:
+        SearchError: if there is nothing to search, as none could be indexed.
+    """
+    started = time.perf_counter()
+    result = Indexing(seconds=0.0, added=0, failed=[])
+    if not dataset.sources <= stored:
+        missing = (item for item in dataset.documents() if item["source"] not in stored)
+        done = 0
+        for batch in batches(missing, most=most, most_bytes=most_bytes):
+            answer = await send(batch, done)
+            done += len(batch)
+            result.added += answer["added"]
+            result.failed += answer["failed"]
+        if not stored and not result.added:
+            raise SearchError(f"no document could be indexed: {result.failed[0]['error']}")
+    result.seconds = round(time.perf_counter() - started, 2)
+    return result
+
+
+def batches(
+    documents: Iterator[dict[str, Any]], *, most: int, most_bytes: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Cut documents into batches; one that is larger than ``most_bytes`` is a batch of its own."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for document in documents:
+        length = len(document["content"].encode())
+        if batch and (len(batch) == most or size + length > most_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(document)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,237 @@
+"""Rows -> the database, a group of sources in one transaction each."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from ability_search import statements
+from ability_search.catalogue import Catalogue, Collection
+from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.ports import Store
+from ability_search.ranking.statistics import TermStatistics
+
+Row = dict[str, Any]
+
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What takes the place of some sources."""
+
+    records: Sequence[Row]
+    """The Source record of each."""
+    rows: Sequence[Sequence[Row]]
+    """The chunks of each, duplicates set aside."""
+    links: Sequence[Row]
+    """Of all of them."""
+    stand_ins: Mapping[str, int] = field(default_factory=dict)
+    """Chunks of other sources that stand for duplicates, with their ``createdAt``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one transaction did."""
+
+    sources: int
+    chunks: int
+    replaced: int
+    deduplicated: int
+
+
+class Storage:
+    """One collection as a place to write to.
+
+    Args:
+        store: The database.
+        catalogue: Knows the collections.
+        name: The collection's record.
+        collection: The collection, if it exists.
+        message_bytes: Most bytes in one statement; more of one source is staged in parts.
+        now: The time in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        *,
+        name: str,
+        collection: Collection | None,
+        message_bytes: int,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._name = name
+        self.collection = collection
+        self._message_bytes = message_bytes
+        self._now = now
+
+    async def put(self, collection: Collection, contents: Contents) -> Written | None:
+        """Replace sources in one transaction; ``None`` if what it builds on is not there any more.
+
+        Raises:
+            DatabaseUnavailable: if the database stays away; the transaction then happened or not.
+        """
+        every = [row for rows in contents.rows for row in rows]
+        duplicates = sum(bool(row.get("duplicateOf")) for row in every)
+        chunks, aspects = await self._parts(contents.rows)
+        await self._catalogue.prepare(
+            collection, links=bool(contents.links), aspects=aspects.count > 0
+        )
+        answer = await self._transact(
+            statements.replace_sources(
+                collection.name,
+                collection.type,
+                sources=[record["source"] for record in contents.records],
+                chunks=chunks,
+                aspects=aspects,
+                records=contents.records,
+                links=contents.links,
+                added=await asyncio.to_thread(_statistics, every),
+                duplicates=duplicates,
+                stand_ins=contents.stand_ins,
+                now=self._now(),
+            )
+        )
+        if answer is None:
+            return None
+        stored = chunks.count + aspects.count
+        if int(answer["inserted"] or 0) != stored:
+            raise StatementRefused("other", f"{answer['inserted']} of {stored} chunks were stored")
+        return Written(len(contents.records), stored, int(answer["replaced"] or 0), duplicates)
+
+    async def remove(
+        self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
+    ) -> int | None:
+        """Remove sources and, in a transaction after theirs, what are aspects of them.
+
+        An aspect that a crash leaves is never found, as its document is gone.
+
+        Returns:
+            How many chunks were deleted; ``None`` if the generation is gone.
+        """
+        answer = await self._transact(
+            statements.replace_sources(
+                collection.name, collection.type, sources=sources, now=self._now()
+            )
+        )
+        if answer is None:
+            return None
+        deleted = int(answer["deleted"] or 0)
+        if not aspects or self.collection is None or not self.collection.aspects:
+            return deleted
+        rows = await self._store.read(*statements.aspect_sources(collection.type, sources))
+        if not rows:
+            return deleted
+        names = [row["source"] for row in rows]
+        return deleted + (await self.remove(collection, names, aspects=False) or 0)
+
+    async def _parts(
+        self, per_source: Sequence[Sequence[Row]]
+    ) -> tuple[statements.Rows, statements.Rows]:
+        """Chunks and chunks of aspects; what has no room in the statement itself is staged."""
+        inline: dict[bool, list[Row]] = {False: [], True: []}
+        tokens: dict[bool, list[str]] = {False: [], True: []}
+        staged = {False: 0, True: 0}
+        room = self._message_bytes
+        for rows in per_source:
+            size = sum(row_bytes(row) for row in rows)
+            aspect = bool(rows and rows[0]["aspectOf"])
+            if size <= room:
+                inline[aspect] += rows
+                room -= size
+            else:
+                tokens[aspect].append(await self._stage(rows))
+                staged[aspect] += len(rows)
+        chunks, aspects = (
+            statements.Rows(inline[aspect], tokens[aspect], staged[aspect])
+            for aspect in (False, True)
+        )
+        return chunks, aspects
+
+    async def _stage(self, rows: Sequence[Row]) -> str:
+        token = secrets.token_hex(8)
+        part: list[Row] = []
+        room = self._message_bytes
+        for row in rows:
+            if part and row_bytes(row) > room:
+                await self._run(statements.stage_rows(token, part))
+                part, room = [], self._message_bytes
+            part.append(row)
+            room -= row_bytes(row)
+        await self._run(statements.stage_rows(token, part))
+        return token
+
+    async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
+        """Replace sources; ``None`` if nothing was done because the generation is gone."""
+        try:
+            answer: dict[str, Any] = await self._run(statement)
+        except StatementRefused:
+            if await self._is_on(statement.params["type"]):
+                raise
+            return None
+        if answer["revision"] is None:
+            return None
+        # The next group is to know what this one stored.
+        self.collection = self._catalogue.learn(self._name, answer["collection"])
+        return answer
+
+    async def _is_on(self, chunk_type: str) -> bool:
+        """Whether a refusal has nothing to do with the generation being gone.
+
+        What is said of types that are being dropped varies, so the record decides.
+        """
+        current = await self._catalogue.reload(self._name)
+        return current is not None and current.type == chunk_type
+
+    async def _run(self, statement: statements.Statement) -> Any:
+        """Run a statement that may safely run twice, through restarts of the database."""
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.25, max=8),
+            retry=retry_if_exception(_passing),
+            reraise=True,
+        ):
+            with attempt:
+                answer = await self._store.write(*statement)
+        return answer
+
+
+def row_bytes(row: Row) -> int:
+    """About how many bytes a row takes in a statement, seldom less."""
+    text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
+    text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])
+    vector = row["embedding"] or row.get("spareEmbedding") or ()
+    terms = row["terms"] or row.get("spareTerms") or ()
+    return 600 + text + 11 * len(vector) + 18 * len(terms) + 8 * len(row["dates"])
+
+
+def _statistics(rows: Sequence[Row]) -> str:
+    """The term statistics of chunks, aspects aside, encoded."""
+    counted = [row for row in rows if not row["aspectOf"]]
+    statistics = TermStatistics.of_chunks(
+        [row["terms"] or row.get("spareTerms") or () for row in counted],
+        [row["lengths"] for row in counted],
+    )
+    return base64.b64encode(statistics.to_bytes()).decode("ascii")
+
+
+def _passing(exc: BaseException) -> bool:
+    if isinstance(exc, StatementRefused):
+        # What is inserted was deleted before, so a duplicate is from a concurrent transaction.
+        return exc.reason in ("conflict", "duplicate")
+    return isinstance(exc, DatabaseUnavailable)

@@ -1,0 +1,83 @@
+"""How a stage changes the scores of candidates. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ability_search.configuration.schema import Ranking
+from ability_search.querying.candidates import Plan
+from ability_search.querying.model import Candidate, Query
+from ability_search.understanding import Period
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSignal:
+    """What dates count in a query.
+
+    Attributes:
+        weight: Share of the score, 0 to 1.
+        period: The days asked for; ``None`` where a date is asked for, and any counts.
+    """
+
+    weight: float
+    period: Period | None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the stages know besides the candidates."""
+
+    query: Query
+    plan: Plan
+    ranking: Ranking
+    now: int
+    """Epoch milliseconds."""
+    time: TimeSignal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A stage that changes scores.
+
+    Attributes:
+        name: in ``explain``.
+        columns: of the candidates that it needs, given the query; none where it does nothing.
+        adjust: changes the scores of some candidates, of one block each time.
+    """
+
+    name: str
+    columns: Callable[[Query], Sequence[str]]
+    adjust: Callable[[Sequence[Candidate], Context], None]
+
+
+def blend(item: Candidate, stage: str, value: float, weight: float, **detail: Any) -> None:
+    """Make ``value`` a share of the score: ``(1 - weight) score + weight value``, all in [0, 1]."""
+    adjust(item, stage, (1 - weight) * item.score + weight * value, **detail)
+
+
+def scale(item: Candidate, stage: str, factor: float, **detail: Any) -> None:
+    """Multiply the score by a factor in [0, 1]."""
+    adjust(item, stage, item.score * factor, **detail)
+
+
+def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
+    """Set the score, and note for ``explain`` what it was before."""
+    item.trace[stage] = {"before": item.score, "after": score, **detail}
+    item.score = score
+
+
+def put_behind(items: Sequence[Candidate], first: Sequence[Candidate]) -> None:
+    """Scale the scores of ``items`` by one factor so that all are below those of ``first``.
+
+    Of a score of 0 there is no below.
+    """
+    if not items or not first:
+        return
+    best = max(item.score for item in items)
+    below = math.nextafter(min(item.score for item in first), 0.0)
+    if best > below:
+        for item in items:
+            item.score = min(below, item.score * below / best)

@@ -1,0 +1,94 @@
+"""Soft feedback: the first hits of a hybrid query move its vector a little towards themselves.
+
+They are compared with each other where their rows are read anyway, so that it costs no further
+round trip: the scores of the first :data:`DEPTH` candidates are what a search by the moved vector
+would give, and all others keep their order behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search import statements
+from ability_search.ports import Store
+from ability_search.querying.adjusting import Context, adjust, put_behind
+from ability_search.querying.candidates import Pool
+from ability_search.querying.fusing import arm_weights
+from ability_search.querying.model import Candidate
+from ability_search.ranking.feedback import feedback_weights, rocchio_cosines
+from ability_search.ranking.fusion import normalized_cosine
+
+DEPTH = 20
+LEARNED = 3
+"""First hits that are learned from."""
+
+
+def wanted(pool: Pool, context: Context) -> bool:
+    """Whether both arms were searched, and combined as they are by default.
+
+    Where a query excludes something or dates count, its first hits by words and meaning alone may
+    be just what it does not want, and are not learned from.
+    """
+    query, plan = context.query, context.plan
+    both = plan.vector is not None and plan.terms is not None and not pool.failed
+    default = query.fusion is None and query.options.soft_feedback
+    plain = not query.excluded and context.time is None
+    return both and context.ranking.feedback > 0 and default and plain
+
+
+async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
+    """Score the first candidates anew, and read their rows.
+
+    Args:
+        store: The database.
+        pool: Where they are from.
+        block: The candidates of the first depth, scored.
+        context: What the stages know.
+    """
+    best = sorted(block, key=lambda item: (-item.score, item.chunk_id))
+    first, rest = best[:DEPTH], best[DEPTH:]
+    teachers = [item for item in first if item.semantic is not None][:LEARNED]
+    if not teachers:
+        return
+    answer = await store.read(
+        *statements.hit_rows(
+            pool.collection.type,
+            [item.rid for item in first],
+            compared=[item.rid for item in teachers],
+        )
+    )
+    rows = {row["rid"]: row for row in answer["rows"]}
+    for item in first:
+        item.row = rows.get(item.rid)
+    _score_anew(first, teachers, pool, context)
+    put_behind(rest, first)
+
+
+def _score_anew(
+    first: Sequence[Candidate], teachers: Sequence[Candidate], pool: Pool, context: Context
+) -> None:
+    likeness = {item.chunk_id: _likeness(item, len(teachers)) for item in first}
+    if any(not likeness[item.chunk_id] for item in teachers):
+        return  # one of them was replaced in between
+    taught = {item.chunk_id for item in teachers}
+    others = [item for item in first if likeness[item.chunk_id] and item.chunk_id not in taught]
+    learners = [*teachers, *others]
+    cosines = [item.semantic or 0.0 for item in learners]
+    moved = rocchio_cosines(
+        cosines,
+        [likeness[item.chunk_id] for item in learners],
+        feedback_weights([item.score for item in teachers]),
+        beta=context.ranking.feedback,
+    )
+    share = arm_weights(pool, context.plan, context.query, context.ranking)["semantic"]
+    gains = share * (normalized_cosine(moved) - normalized_cosine(cosines))
+    for item, gain, cosine in zip(learners, gains.tolist(), moved.tolist(), strict=True):
+        adjust(item, "feedback", min(1.0, max(0.0, item.score + gain)), cosine=cosine)
+
+
+def _likeness(item: Candidate, count: int) -> list[float]:
+    """The cosines of a candidate to the hits that are learned from; none if one is not known."""
+    row = item.row or {}
+    found = [row.get(f"like{place}") for place in range(count)]
+    known = [float(like) for like in found if like is not None]
+    return known if item.semantic is not None and len(known) == count else []

@@ -1,0 +1,71 @@
+"""The option ``fullText``: a keyword search over chosen fields that takes part in the order.
+
+It is an arm of its own, so that it finds what the others do not, and every candidate has its exact
+score, whichever arm found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.analysis import analyzer_for
+from ability_search.errors import InvalidInput
+from ability_search.querying.adjusting import Adjustment, Context, blend
+from ability_search.querying.model import Candidate, Query
+from ability_search.ranking.bm25 import QueryTerms, terms_in_fields
+from ability_search.ranking.statistics import TermStatistics
+
+NAME = "fullText"
+"""Of the arm, and of the column with the raw score."""
+
+
+def wanted(query: Query) -> bool:
+    """Whether a query asks for it with a weight."""
+    option = query.options.full_text
+    return option is not None and option.weight > 0
+
+
+def full_text_terms(
+    query: Query, statistics: TermStatistics | None, *, language: str
+) -> QueryTerms | None:
+    """The terms of the topic in the fields that the query chose, each of equal weight.
+
+    Args:
+        query: What is asked.
+        statistics: Of the collection.
+        language: Of the collection.
+
+    Returns:
+        ``None`` if the query does not ask for it.
+
+    Raises:
+        InvalidInput: if it asks for another language than the collection's.
+    """
+    option = query.options.full_text
+    if option is None or statistics is None or not wanted(query):
+        return None
+    analyzer = analyzer_for(language)
+    if option.language and analyzer_for(option.language).language != analyzer.language:
+        raise InvalidInput(
+            "fullText.language",
+            f"the collection is analyzed as {language!r}",
+            hint="Leave language out, or search-reindex the collection with another one.",
+        )
+    terms = analyzer.query_terms(query.topic)
+    return terms_in_fields(terms, statistics, dict.fromkeys(option.fields, 1.0))
+
+
+def adjust(items: Sequence[Candidate], context: Context) -> None:
+    """Make the normalized score in the chosen fields a share of the score."""
+    option = context.query.options.full_text
+    terms = context.plan.products.get(NAME)
+    if option is None or terms is None or not wanted(context.query):
+        return
+    raw = [item.columns.get(NAME) or 0.0 for item in items]
+    for item, score, value in zip(items, raw, terms.normalized(raw).tolist(), strict=True):
+        if score > 0:
+            item.values[NAME] = score
+        blend(item, NAME, value, option.weight, bm25=score, normalized=value)
+
+
+FULL_TEXT = Adjustment(NAME, lambda query: (), adjust)

@@ -1,0 +1,140 @@
+"""Candidates of several arms -> scores in [0, 1], in blocks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ability_search.configuration.schema import Ranking
+from ability_search.querying.candidates import Plan, Pool
+from ability_search.querying.folding import folded
+from ability_search.querying.model import Candidate, Query
+from ability_search.querying.options import FusionChoice
+from ability_search.ranking.fusion import (
+    Arm,
+    Fused,
+    convex,
+    normalized_cosine,
+    peaked_share,
+    reciprocal_rank,
+    unseen_score,
+)
+
+_ARMS = frozenset({"semantic", "keyword"})
+
+
+def blocks(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> list[list[Candidate]]:
+    """Score the candidates by fusing the arms.
+
+    Returns:
+        For each depth of the plan what a search that deep adds to the ones before it, by
+        chunkId; nothing for a depth that adds nothing. The scores of a block are in [0, 1] by
+        themselves.
+    """
+    weights = arm_weights(pool, plan, query, ranking)
+    candidates = sorted(pool.candidates, key=lambda item: item.chunk_id)
+    found: list[list[Candidate]] = []
+    listed: set[str] = set()
+    for depth in plan.depths:
+        reach = [item for item in candidates if min(item.ranks.values()) <= depth]
+        if len(reach) == len(listed):
+            continue
+        arms = _arms(reach, plan, depth, weights)
+        fused = _fused(arms, len(reach), query.fusion, ranking)
+        block = []
+        for place, (item, score) in enumerate(zip(reach, fused.scores.tolist(), strict=True)):
+            known = fused.found[place] or not item.ranks.keys() <= _ARMS
+            if item.chunk_id in listed or not known:
+                continue
+            listed.add(item.chunk_id)
+            item.fused = item.score = score
+            if query.explain:
+                item.trace["fusion"] = _trace(place, arms, fused, query.fusion, ranking)
+            block.append(item)
+        if block:
+            found.append(block)
+    return folded(found)
+
+
+def arm_weights(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> dict[str, float]:
+    """The weights of the arms that were searched, by their names; one arm alone has weight 1.
+
+    Unless the query says otherwise, both arms of a convex combination are weighed by how peaked
+    the semantic one is: where its first hits hardly differ, words decide more.
+    """
+    weights = {}
+    if plan.vector is not None and "semantic" not in pool.failed:
+        weights["semantic"] = _weight(query.fusion, "semantic", ranking)
+    if plan.terms is not None and "keyword" not in pool.failed:
+        weights["keyword"] = _weight(query.fusion, "keyword", ranking)
+    if len(weights) == 1:
+        return dict.fromkeys(weights, 1.0)
+    if len(weights) == 2 and query.fusion is None and ranking.fusion == "convex":
+        share = weights["semantic"] / sum(weights.values())
+        cosines = [item.semantic for item in pool.candidates if item.semantic is not None]
+        semantic = peaked_share(share, cosines, slope=ranking.fusion_peak)
+        return {"semantic": semantic, "keyword": 1.0 - semantic}
+    return weights
+
+
+def _arms(
+    candidates: Sequence[Candidate], plan: Plan, depth: int, weights: Mapping[str, float]
+) -> list[Arm]:
+    """The arms as they are when asked for ``depth`` candidates."""
+    arms = []
+    if "semantic" in weights:
+        cosines = [np.nan if item.semantic is None else item.semantic for item in candidates]
+        known = [item.semantic is not None for item in candidates]
+        scores = np.where(known, normalized_cosine(cosines), np.nan)
+        arms.append(Arm("semantic", scores, weights["semantic"]))
+    if "keyword" in weights and plan.terms is not None:
+        names = [each.name for each in plan.searches if each.by is plan.terms]
+        raw = [_best(item, names, depth) for item in candidates]
+        scores = np.where(np.isnan(raw), np.nan, plan.terms.normalized(raw))
+        unseen = unseen_score(scores, depth)
+        arms.append(Arm("keyword", scores, weights["keyword"], unseen))
+    return arms
+
+
+def _best(item: Candidate, names: Sequence[str], depth: int) -> float:
+    """The raw score by searches that were asked for ``depth``; not a number if none found it."""
+    found = (item.values[name] for name in names if item.ranks.get(name, depth + 1) <= depth)
+    return max(found, default=float("nan"))
+
+
+def _fused(arms: Sequence[Arm], count: int, choice: FusionChoice | None, ranking: Ranking) -> Fused:
+    if not arms:  # neither of the two was searched, only what an option added
+        return Fused(np.zeros(count), {}, np.zeros(count, np.bool_))
+    if (choice.method if choice else ranking.fusion) == "convex":
+        return convex(arms)
+    return reciprocal_rank(
+        arms, k=choice.k if choice and choice.k is not None else ranking.fusion_k
+    )
+
+
+def _weight(choice: FusionChoice | None, arm: str, ranking: Ranking) -> float:
+    own = getattr(choice, arm) if choice else None
+    default = ranking.fusion_semantic if arm == "semantic" else ranking.fusion_keyword
+    return float(default if own is None else own)
+
+
+def _trace(
+    place: int, arms: Sequence[Arm], fused: Fused, choice: FusionChoice | None, ranking: Ranking
+) -> dict[str, Any]:
+    """How the score of the candidate in this place came about."""
+    parts = {}
+    for arm in arms:
+        score, rank = float(arm.scores[place]), float(arm.ranks[place])
+        share = fused.shares.get(arm.name)
+        parts[arm.name] = {
+            "rank": None if np.isnan(rank) else int(rank),
+            "normalized": arm.unseen if np.isnan(score) else score,
+            "share": 0.0 if share is None else float(share[place]),
+        }
+    return {
+        "method": choice.method if choice else ranking.fusion,
+        "score": float(fused.scores[place]),
+        "arms": parts,
+    }

@@ -1,0 +1,39 @@
+"""The option ``maxPerSource``: no source may take more than so many places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ability_search.querying.adjusting import Context
+from ability_search.querying.candidates import Pool
+from ability_search.querying.model import Candidate, Query, QueryAnswer
+from ability_search.querying.steps import Reach, Reordering
+
+
+def kept(found: Sequence[Candidate], query: Query) -> int:
+    """How many hits are left when no source has too many."""
+    most = query.options.max_per_source
+    if most is None:
+        return len(found)
+    return sum(min(count, most) for count in Counter(item.source for item in found).values())
+
+
+async def reorder(
+    found: list[Candidate], _pool: Pool, context: Context, _reach: Reach, _answer: QueryAnswer
+) -> list[Candidate]:
+    """Leave out what would be one too many of its source."""
+    most = context.query.options.max_per_source
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in found:
+        seen[item.source] += 1
+        if most is None or seen[item.source] <= most:
+            item.trace[PER_SOURCE.name] = {"ofSource": seen[item.source], "most": most}
+            kept.append(item)
+    return kept
+
+
+PER_SOURCE = Reordering(
+    "maxPerSource", lambda query: query.options.max_per_source is not None, reorder
+)

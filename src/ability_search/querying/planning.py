@@ -1,0 +1,122 @@
+"""A query -> what the database is asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ability_search.analysis import analyzer_for
+from ability_search.configuration.schema import Ranking
+from ability_search.querying import (
+    diversity,
+    exclusion,
+    expanding,
+    extending,
+    fulltext,
+    rewording,
+    surroundings,
+    temporal,
+)
+from ability_search.querying.candidates import OWN, Plan, Search
+from ability_search.querying.model import Query
+from ability_search.querying.stages import columns
+from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
+from ability_search.ranking.statistics import TermStatistics
+
+Vectors = Mapping[str, Sequence[float]]
+"""Those of a query by the column that holds a chunk's cosine to it; its own is ``cosine``."""
+
+
+def needs_statistics(query: Query) -> bool:
+    """Whether words are weighed."""
+    return (
+        query.mode != "semantic"
+        or bool(query.excluded)
+        or temporal.wanted(query)
+        or fulltext.wanted(query)
+    )
+
+
+def planned(
+    query: Query,
+    vectors: Vectors | None,
+    statistics: TermStatistics | None,
+    *,
+    depth: int,
+    language: str,
+    ranking: Ranking,
+) -> Plan:
+    """Plan the searches of a query.
+
+    Args:
+        query: What is asked.
+        vectors: The query's, by the name of :func:`.meaning.embedded_texts`; ``None`` without.
+        statistics: What weighs its words, if it :func:`needs_statistics`.
+        depth: Candidates that each arm is asked for at least.
+        language: Of the collection.
+        ranking: Defaults.
+    """
+
+    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
+        assert statistics is not None
+        terms = [term for term in analyzer_for(language).query_terms(text) if term not in but]
+        return query_terms(terms, statistics, title_weight=ranking.title_weight)
+
+    def worded(terms: QueryTerms) -> QueryTerms:
+        own = set(analyzer_for(language).query_terms(query.text))
+        return joined(terms, weigh("\n".join(query.wording), but=own), weight=rewording.SHARE)
+
+    depths = _depths(query, depth, ranking.candidates)
+    topic = weigh(query.topic) if statistics is not None else None
+    terms = weigh(query.words) if topic is not None and vectors is None else topic
+    by = {
+        "semantic": None if vectors is None else rewording.worded_vector(vectors),
+        "keyword": None if query.mode == "semantic" or terms is None else worded(terms),
+    }
+    arms = {name: each for name, each in by.items() if each is not None}
+    aspects = extending.aspect_searches(query, arms, depths[-1])
+    products = exclusion.products(query, weigh)
+    if full_text := fulltext.full_text_terms(query, statistics, language=language):
+        arms[fulltext.NAME] = products[fulltext.NAME] = full_text
+    predicate = extending.chunk_predicate(query)
+    searches = [Search(name, each, depths[-1], predicate) for name, each in arms.items()]
+    searches += aspects
+    if arms and (dated := temporal.dated_search(query, next(iter(arms.values())), depths[0])):
+        searches.append(dated)
+    return Plan(
+        searches=searches,
+        depths=depths,
+        beam=max(ranking.ef_search, depths[-1]),
+        scan_below=ranking.scan_below,
+        columns=[*columns(query), *extending.columns(query), *surroundings.columns(query)],
+        first=expanding.learnable(query),
+        cosines=_compared(vectors or {}),
+        products=products,
+        informative=_informative(topic, statistics),
+    )
+
+
+def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
+    """Those of the plan: as deep as a page, and as what options look at whatever page is shown."""
+    wanted = [depth, expanding.learnable(query)]
+    if query.options.reranker is not None:
+        wanted.append(query.options.reranker.top)
+    if diversity.wanted(query):
+        wanted.append(diversity.reach(query.offset + query.limit))
+    depths = [candidates]
+    while depths[-1] < max(wanted):
+        depths.append(2 * depths[-1])
+    return tuple(depths)
+
+
+def _compared(vectors: Vectors) -> Vectors:
+    """The vectors that candidates are compared with besides the one that is searched by."""
+    apart = {
+        name: each for name, each in vectors.items() if name not in ("cosine", rewording.VECTOR)
+    }
+    return {OWN: vectors["cosine"], **apart} if rewording.VECTOR in vectors else apart
+
+
+def _informative(terms: QueryTerms | None, statistics: TermStatistics | None) -> float:
+    if terms is None or statistics is None:
+        return 0.0
+    return terms.information / float(inverse_document_frequency([1], statistics.chunks)[0])

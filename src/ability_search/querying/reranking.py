@@ -1,0 +1,78 @@
+"""A reranker reads the first hits: their order is then its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.errors import RerankerUnavailable
+from ability_search.indexing.preparing import embedded_text
+from ability_search.querying.adjusting import adjust, put_behind
+from ability_search.querying.answers import Found, Listed
+from ability_search.querying.model import Candidate, Query, QueryAnswer
+from ability_search.querying.options import RerankerChoice
+from ability_search.querying.rows import read_rows
+from ability_search.querying.steps import Reach
+
+STAGE = "reranker"
+_LEAST = 1e-9
+"""Score of a hit that the reranker gives none, so that there is room for the others below it."""
+
+
+async def rerank(
+    lists: Sequence[Listed],
+    query: Query,
+    choice: RerankerChoice,
+    reach: Reach,
+    answer: QueryAnswer,
+) -> None:
+    """Put the first hits of all lists together in the order of a reranker, all others behind.
+
+    They are read in one request whatever collections they are from, so that one scale holds for
+    all of them: each has the reranker's score as its own. If the reranker is not to be had, or of
+    no use, everything stays as it is, and a warning of the answer says so.
+
+    Args:
+        lists: What was found, each list best first; put in the new order.
+        query: What is searched for.
+        choice: How many hits are read, and by which model.
+        reach: The network.
+        answer: Takes the warning.
+    """
+    every = [Found(own.pool.collection, item) for own in lists for item in own.found]
+    every.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
+    first = every[: choice.top]
+    await read_rows(reach.store, first)
+    read = [each.candidate for each in first if each.candidate.row is not None]
+    if not read:
+        return
+    try:
+        scores = await reach.reranker.rerank(
+            choice.model,
+            query.text,
+            [_text(item.row or {}) for item in read],
+            timeout=reach.settings.reranker.timeout,
+        )
+    except RerankerUnavailable as exc:
+        answer.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")
+        return
+    _score_anew(read, scores, [each.candidate for each in every])
+    for own in lists:
+        own.found.sort(key=lambda item: (-item.score, item.chunk_id))
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return embedded_text(row["title"], row["content"], breadcrumb=row.get("breadcrumb") or "")
+
+
+def _score_anew(
+    read: Sequence[Candidate], scores: Sequence[float], every: Sequence[Candidate]
+) -> None:
+    for item, score in zip(read, scores, strict=True):
+        item.values[STAGE] = score
+        adjust(item, STAGE, max(score, _LEAST))
+    rest = [item for item in every if STAGE not in item.values]
+    before = [item.score for item in rest]
+    put_behind(rest, read)
+    for item, score in zip(rest, before, strict=True):
+        item.trace[STAGE] = {"before": score, "after": item.score}

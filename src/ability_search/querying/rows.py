@@ -1,0 +1,27 @@
+"""The texts of what was found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ability_search import statements
+from ability_search.ports import Store
+from ability_search.querying.answers import Found
+
+
+async def read_rows(store: Store, found: Iterable[Found]) -> None:
+    """Read the rows of candidates of one collection or several, where they are not read yet.
+
+    A chunk that was replaced since it was found stays without.
+    """
+    missing: dict[str, dict[str, Found]] = {}
+    for each in found:
+        if each.candidate.row is None:
+            missing.setdefault(each.collection.type, {})[each.candidate.rid] = each
+    answers = await asyncio.gather(
+        *(store.read(*statements.hit_rows(type_, list(own))) for type_, own in missing.items())
+    )
+    for own, rows in zip(missing.values(), answers, strict=True):
+        for row in rows:
+            own[row["rid"]].candidate.row = row

@@ -1,0 +1,24 @@
+"""The page of what was found, as it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ability_search.ports import Store
+from ability_search.querying.answers import Found, hit
+from ability_search.querying.model import Hit, Query, QueryAnswer
+from ability_search.querying.rows import read_rows
+from ability_search.querying.surroundings import read_contexts
+
+
+async def read_hits(
+    store: Store, found: Sequence[Found], query: Query, answer: QueryAnswer
+) -> list[Hit]:
+    """The page of hits that is wanted, with their texts and what is around them.
+
+    A chunk that was replaced since it was found is left out.
+    """
+    part = found[query.offset : query.offset + query.limit]
+    await asyncio.gather(read_rows(store, part), read_contexts(store, part, query, answer))
+    return [hit(each, query) for each in part if each.candidate.row is not None]

@@ -1,0 +1,122 @@
+"""Time in a query: chunks of that time join the candidates, and closeness to it counts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ability_search.querying.adjusting import Adjustment, Context, TimeSignal, blend
+from ability_search.querying.candidates import Plan, Pool, Search
+from ability_search.querying.model import Candidate, Query
+from ability_search.ranking.bm25 import QueryTerms
+from ability_search.ranking.temporal import TIME_TERMS, proximity, time_weight
+from ability_search.statements import Predicate
+from ability_search.understanding import Period, buckets_of_query, day_of, from_numbers
+
+NAME = "temporal"
+EVENT = "event"
+"""The column that holds a candidate's cosine to the event that a query names."""
+DATED: Final = 30
+"""Chunks of the time asked for that join the candidates."""
+DATE_TERMS: Final = 0.3
+"""As :data:`TIME_TERMS`, where any date may be the answer."""
+SHORT_DAYS: Final = 40
+"""A period that is shorter is a date: up to a month, and what is around a day."""
+EVENT_COSINE: Final = 0.3
+"""What is less close than that to how a query calls an event does not tell when it was."""
+CREATED_SHARE: Final = 0.5
+"""What the time of indexing counts where a chunk has no date."""
+
+
+def wanted(query: Query) -> bool:
+    """Whether dates count at all."""
+    intent = query.intent
+    return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
+
+
+def dated_search(query: Query, by: Sequence[float] | QueryTerms, most: int) -> Search | None:
+    """The search for chunks of the period that the query asks for; ``None`` if it names none.
+
+    What it finds belongs to the first page, for which an arm is asked for ``most`` candidates.
+    """
+    if query.intent is None or query.intent.period is None:
+        return None
+    text, params = "facets CONTAINSANY :buckets", {}
+    if query.predicate is not None:
+        text, params = f"{text} AND ({query.predicate.text})", dict(query.predicate.params)
+    params["buckets"] = buckets_of_query(query.intent.period)
+    return Search("dated", by, min(DATED, most), Predicate(text, params))
+
+
+def time_signal(pool: Pool, plan: Plan, query: Query) -> TimeSignal | None:
+    """What dates count in a query, given what was found; ``None`` if they do not."""
+    intent = query.intent
+    if intent is None:
+        return None
+    period = intent.period
+    if intent.event is not None and (happened := _happened(pool, plan)) is not None:
+        period = intent.event.period(happened)
+    if period is None and not intent.asks_for_date:
+        return None
+    weight = query.options.temporal.weight
+    if weight is None:
+        terms = DATE_TERMS if period is None else TIME_TERMS
+        weight = time_weight(plan.informative, 1.0, terms=terms)
+    return TimeSignal(weight, period)
+
+
+def count_dates(candidates: Sequence[Candidate], context: Context) -> None:
+    """Make the closeness in time of each candidate a share of its score."""
+    signal = context.time
+    if signal is None:
+        return
+    for item in candidates:
+        closeness = _closeness(item, signal, context.query)
+        blend(item, NAME, closeness, signal.weight, closeness=closeness, share=signal.weight)
+
+
+def _columns(query: Query) -> Sequence[str]:
+    if not wanted(query):
+        return ()
+    return ("dates",) if query.options.period is None else ("dates", "createdAt")
+
+
+TEMPORAL = Adjustment(NAME, _columns, count_dates)
+
+
+def _closeness(item: Candidate, signal: TimeSignal, query: Query) -> float:
+    """0 to 1."""
+    periods = _periods(item)
+    if signal.period is None:
+        return float(any(map(_is_date, periods)))
+    sigma = query.options.temporal.sigma_days
+    created = item.columns.get("createdAt")
+    if periods or query.options.period is None or created is None:
+        return proximity(periods, signal.period, sigma=sigma)
+    day = day_of(created)
+    return CREATED_SHARE * proximity([Period(day, day)], signal.period, sigma=sigma)
+
+
+def _happened(pool: Pool, plan: Plan) -> Period | None:
+    """The date of the event: of the dated candidate that is closest to how the query calls it.
+
+    Only what a first page looks at tells, so that further pages mean the same date.
+    """
+    told = [
+        (-cosine, item.chunk_id, date)
+        for item in pool.candidates
+        if min(item.ranks.values()) <= plan.depths[0]
+        and (cosine := item.columns.get(EVENT)) is not None
+        and cosine > EVENT_COSINE
+        and (date := next(filter(_is_date, _periods(item)), None)) is not None
+    ]
+    return min(told, key=lambda each: each[:2])[2] if told else None
+
+
+def _periods(item: Candidate) -> list[Period]:
+    return from_numbers(item.columns.get("dates") or ())
+
+
+def _is_date(period: Period) -> bool:
+    first, last = period.first, period.last
+    return first is not None and last is not None and last - first < SHORT_DAYS

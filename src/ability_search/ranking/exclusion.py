@@ -1,0 +1,41 @@
+"""Pushing down what a query excludes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+MEANING_WEIGHT: Final = 0.5
+WORDS_WEIGHT: Final = 0.3
+
+
+def demoted(
+    scores: Floats,
+    *,
+    cosines: Floats,
+    excluded_cosines: Floats,
+    excluded_coverage: Floats,
+    meaning: float = MEANING_WEIGHT,
+    words: float = WORDS_WEIGHT,
+) -> Floats:
+    """Lower the scores of candidates that are about what is excluded; none falls below 0.
+
+    ``score - meaning max(0, x - s) - words c``: by how much closer a candidate is to an excluded
+    phrase (``x``) than to the query (``s``), and by the share ``c`` of the phrase's words that it
+    has, weighed by how much they tell. What merely has to do with both stays where it is.
+
+    Args:
+        scores: Fused scores in [0, 1], shape (n,), as everything here.
+        cosines: To the query without its exclusions, in [0, 1].
+        excluded_cosines: To the closest excluded phrase, in [0, 1].
+        excluded_coverage: BM25 of an excluded phrase divided by its information, at most 1; of
+            several phrases the highest.
+        meaning: Weight of the cosines.
+        words: Weight of the coverage.
+    """
+    closer = np.maximum(0.0, excluded_cosines - cosines)
+    return np.asarray(np.maximum(0.0, scores - meaning * closer - words * excluded_coverage))

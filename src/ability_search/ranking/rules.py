@@ -1,0 +1,90 @@
+"""Rules on fields: what the value of a field does to a score.
+
+Values are what JSON knows. A list stands for its elements; null, maps and empty lists count as no
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Scalar = str | float | bool
+_Key = tuple[int, float, str]
+
+
+def boosts(
+    values: Sequence[Any],
+    *,
+    weight: float,
+    contains: str | None = None,
+    priority: Scalar | None = None,
+    descending: bool | None = None,
+) -> list[float]:
+    """Return what the rules on one field multiply each score by, >= 1, in the order of ``values``.
+
+    Each rule that holds multiplies by ``1 + weight``, the order by ``1 + weight r`` with ``r`` as
+    :func:`places` gives it.
+
+    Args:
+        values: of the field, one for each candidate.
+        weight: >= 0; 0 gives 1 throughout.
+        contains: as for :func:`holds_text`; ``None`` is no rule, as below.
+        priority: as for :func:`equals`.
+        descending: whether the greatest value comes first, or the least.
+    """
+    factors = [1.0] * len(values)
+    if contains is not None:
+        factors = _raised(factors, [holds_text(value, contains) for value in values], weight)
+    if priority is not None:
+        factors = _raised(factors, [equals(value, priority) for value in values], weight)
+    if descending is not None:
+        factors = _raised(factors, places(values, descending=descending), weight)
+    return factors
+
+
+def holds_text(value: Any, text: str) -> bool:
+    """Tell whether a text, or one in a list, contains ``text``, in upper or lower case."""
+    wanted = text.casefold()
+    return any(isinstance(each, str) and wanted in each.casefold() for each in _scalars(value))
+
+
+def equals(value: Any, wanted: Scalar) -> bool:
+    """Tell whether a value, or one in a list, is ``wanted``.
+
+    Texts are compared without their case, numbers and booleans by value; ``"1"``, ``1`` and
+    ``true`` differ.
+    """
+    return any(_key(each) == _key(wanted) for each in _scalars(value))
+
+
+def places(values: Sequence[Any], *, descending: bool) -> list[float]:
+    """Return the place of each value in their order: 1 for the first, 1 / n for the last of n.
+
+    Equal values share a place. What has no value gets 0. Booleans come before numbers and numbers
+    before texts, which are ordered by their characters without their case: dates written
+    ``YYYY-MM-DD`` are in the order of time. Descending is that order reversed. Of a list the
+    element that comes first counts.
+    """
+    first = max if descending else min
+    keys = [first(map(_key, _scalars(value)), default=None) for value in values]
+    ranked = sorted({key for key in keys if key is not None}, reverse=descending)
+    place = {key: 1 - rank / len(ranked) for rank, key in enumerate(ranked)}
+    return [0.0 if key is None else place[key] for key in keys]
+
+
+def _raised(factors: Sequence[float], shares: Sequence[float], weight: float) -> list[float]:
+    return [factor * (1 + weight * share) for factor, share in zip(factors, shares, strict=True)]
+
+
+def _scalars(value: Any) -> Iterator[Scalar]:
+    for each in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(each, str | int | float):
+            yield each
+
+
+def _key(value: Scalar) -> _Key:
+    """What orders values of any type, and is equal where they are."""
+    if isinstance(value, str):
+        return 2, 0, value.casefold()
+    return (0 if isinstance(value, bool) else 1), value, ""

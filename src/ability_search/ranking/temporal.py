@@ -1,0 +1,63 @@
+"""Closeness in time as one signal beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import erf, pi, sqrt
+from typing import Final
+
+from ability_search.understanding.periods import NEAR_DAYS, Period
+
+TIME_TERMS: Final = 2 / 3
+"""How much a period in a query weighs, in words that hardly any chunk has."""
+TIME_WEIGHT_LIMIT: Final = 0.5
+
+
+def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_DAYS) -> float:
+    """Return how close a chunk is in time to the period asked for, 0 to 1.
+
+    A day within it counts 1, one that is ``d`` days away ``exp(-d^2 / (2 sigma^2))``. A period of
+    the chunk counts the mean of its days, so that a text about a whole year says little of its
+    March; of several the closest counts.
+
+    Args:
+        periods: Those of the chunk; none gives 0.
+        asked: Either end may be open.
+        sigma: Days, > 0.
+    """
+    return max((_mean(period, asked, sigma) for period in periods), default=0.0)
+
+
+def time_weight(information: float, rarest: float, *, terms: float = TIME_TERMS) -> float:
+    """Return the weight of :func:`proximity` in a score, 0 to :data:`TIME_WEIGHT_LIMIT`.
+
+    The words of a query and its period share by what they tell: ``terms / (terms + n)``, where
+    the words carry the information of ``n`` of the rarest ones. The score is ``(1 - w) fused +
+    w proximity``.
+
+    Args:
+        information: Of the query's terms without those of time, see :mod:`.bm25`.
+        rarest: Inverse document frequency of a term in a single chunk, > 0.
+        terms: Of how many rarest terms the period has the information.
+    """
+    return min(TIME_WEIGHT_LIMIT, terms / (terms + information / rarest))
+
+
+def _mean(period: Period, asked: Period, sigma: float) -> float:
+    first, last = period.first, period.last
+    if first is None or last is None:
+        return 0.0
+    low = first if asked.first is None else asked.first
+    high = last if asked.last is None else asked.last
+    total = max(0.0, min(last, high) - max(first, low) + 1.0)
+    if first < low:
+        total += _bell(max(1, low - last), low - first, sigma)
+    if last > high:
+        total += _bell(max(1, first - high), last - high, sigma)
+    return min(1.0, total / (last - first + 1))
+
+
+def _bell(nearest: int, farthest: int, sigma: float) -> float:
+    """Sum of the bell over the whole days from ``nearest`` to ``farthest``, as its integral."""
+    scale = sigma * sqrt(2)
+    return sigma * sqrt(pi / 2) * (erf((farthest + 0.5) / scale) - erf((nearest - 0.5) / scale))

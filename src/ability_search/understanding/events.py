@@ -1,0 +1,79 @@
+"""Questions of time without a date: ``what was set up before the outage``, ``when was it``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ability_search.understanding.periods import Period
+from ability_search.understanding.quotes import masked
+
+Relation = Literal["before", "after"]
+
+REACH_DAYS: Final = 180
+"""Days before or after an event that are meant by ``before`` and ``after`` it."""
+
+_FLAGS = re.IGNORECASE
+_HAPPENED = (
+    r"\b(?:was|were|had|did|happened|occurred|changed|changes|events?|incidents?|done|made|added"
+    r"|introduced|deployed|shipped|decided|decisions)\b"
+)
+_EVENT = re.compile(
+    rf"{_HAPPENED}.*?\s(?P<relation>before|prior\s+to|leading\s+up\s+to|after|since|following)\s+"
+    r"(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?)\s*[.?!]*\s*$",
+    _FLAGS,
+)
+_WHEN = re.compile(
+    r"\b(?:when\s+(?:was|were|did|is|are|will|has|have|had)|since\s+when|how\s+long\s+ago"
+    r"|(?:what|which)\s+(?:date|day|month|year|quarter)|dates?\s+of)\b|\bdates?\W*$",
+    _FLAGS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something whose date is not in the query, and on which side of it to look.
+
+    Attributes:
+        relation: Whether what is asked for lies before or after it.
+        phrase: How the query names it, ``text[start:end]``.
+        start: Offset in characters.
+        end: Offset behind its last character.
+    """
+
+    relation: Relation
+    phrase: str
+    start: int
+    end: int
+
+    def period(self, happened: Period) -> Period:
+        """Return the days asked for, given those of the event: :data:`REACH_DAYS` at most.
+
+        Raises:
+            ValueError: if ``happened`` is open at that end.
+        """
+        end = happened.first if self.relation == "before" else happened.last
+        if end is None:
+            raise ValueError("an event has a first and a last day")
+        if self.relation == "before":
+            return Period(end - REACH_DAYS, end - 1)
+        return Period(end + 1, end + REACH_DAYS)
+
+
+def find_event(text: str) -> Event | None:
+    """Return the event that a question about what happened ends with, if it names one."""
+    match = _EVENT.search(masked(text))
+    if match is None:
+        return None
+    start, end = match.span("event")
+    early = match["relation"].lower() not in {"after", "since", "following"}
+    return Event("before" if early else "after", text[start:end], start, end)
+
+
+def asks_for_date(text: str) -> bool:
+    """Whether a text answers best that has a date: ``when was``, ``which year``, ``sunset date``.
+
+    ``when does`` and ``when to`` ask for a rule, not for a date.
+    """
+    return _WHEN.search(masked(text)) is not None

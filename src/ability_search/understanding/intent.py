@@ -1,0 +1,128 @@
+"""What a query means: its topic, what it excludes, and the time it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ability_search.understanding.events import Event, asks_for_date, find_event
+from ability_search.understanding.exclusion import (
+    TIME,
+    Exclusions,
+    find_exclusions,
+    has_content,
+    without,
+)
+from ability_search.understanding.periods import Period, day_of
+from ability_search.understanding.timeframe import find_timeframe
+
+QUERY_LIMIT: Final = 2000
+"""Characters; anything longer is a text to compare with, not a question, and is left as it is."""
+PHRASES_LIMIT: Final = 16
+"""Phrases of a query that are pushed down, the first ones; all are left out of its topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """A span of the query, in characters, that is an exclusion or a time."""
+
+    kind: Literal["exclusion", "time"]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A query understood.
+
+    Attributes:
+        text: As it was asked.
+        topic: Without exclusions and times: what to embed and to search for by its words. Never
+            without a word of content, unless the query is.
+        excluded: Phrases to push down, those of the caller last.
+        period: The days asked for, if any.
+        event: What took place before or after what is asked for, if no day says so.
+        asks_for_date: Whether the answer is a date.
+        recognized: What was taken out of ``text``, in order; times stay if all else is empty.
+    """
+
+    text: str
+    topic: str
+    excluded: tuple[str, ...] = ()
+    period: Period | None = None
+    event: Event | None = None
+    asks_for_date: bool = False
+    recognized: tuple[Recognized, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The text with its times, but without exclusions: for a search that has words alone."""
+        return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
+
+
+def understand(
+    text: str,
+    *,
+    now: int,
+    exclude: Sequence[str] = (),
+    period: Period | None = None,
+    exclusion: bool = True,
+    temporal: bool = True,
+) -> Intent:
+    """Read a query.
+
+    Args:
+        text: The query.
+        now: Epoch milliseconds; what is said relative to now is meant in days of UTC.
+        exclude: What the caller excludes, in addition to what the query says.
+        period: What the caller asks for, instead of what the query says.
+        exclusion: Whether to look for exclusions in the text.
+        temporal: Whether to look for times in the text.
+    """
+    readable = len(text) <= QUERY_LIMIT
+    exclusion, temporal = exclusion and readable, temporal and readable
+    found = find_timeframe(text, today=day_of(now)) if temporal else None
+    times = found.spans if found else ()
+    exclusions = find_exclusions(_marked(text, times)) if exclusion else Exclusions(text)
+    recognized = _recognized(exclusions, times)
+    if not has_content(_outside(text, recognized)):
+        recognized = _recognized(exclusions, ())
+    phrases = [each.phrase for each in exclusions.excluded[:PHRASES_LIMIT]]
+    if period is None and found is not None:
+        period = found.period
+    undated = temporal and period is None
+    return Intent(
+        text=text,
+        topic=_outside(text, recognized),
+        excluded=_distinct([*phrases, *exclude]),
+        period=period,
+        event=find_event(text) if undated else None,
+        asks_for_date=undated and asks_for_date(text),
+        recognized=recognized,
+    )
+
+
+def _recognized(exclusions: Exclusions, times: Sequence[tuple[int, int]]) -> tuple[Recognized, ...]:
+    found = [Recognized("time", *span) for span in times]
+    found += [Recognized("exclusion", *span) for span in exclusions.spans]
+    return tuple(sorted(found, key=lambda each: each.start))
+
+
+def _outside(text: str, recognized: Sequence[Recognized]) -> str:
+    return without(text, [(each.start, each.end) for each in recognized])
+
+
+def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Replace times by as many marks: they end what is excluded, and are content."""
+    for start, end in spans:
+        text = text[:start] + TIME * (end - start) + text[end:]
+    return text
+
+
+def _distinct(phrases: Iterable[str]) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for phrase in phrases:
+        if kept := phrase.strip():
+            found.setdefault(kept.casefold(), kept)
+    return tuple(found.values())

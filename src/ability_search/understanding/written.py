@@ -1,0 +1,271 @@
+"""Dates as they are written out in a text, each with its year: ``2026-03-12``, ``Q1 2026``.
+
+========================================  ========================================================
+``2026-03-12``, ``2026/3/2``              also with a time behind; ``2026.03.12`` in two digits only
+``12.03.2026``                            day first
+``03/12/2026``, ``03-12-2026``            month first unless that month does not exist
+``12th of March 2026``, ``3-7 Mar 2026``  also ``March 12, 2026``, ``March 3-7, 2026``
+``March 2026``, ``2026-03``, ``03/2026``  also ``early``, ``mid``, ``late``, ``end of``: its thirds
+``Q1 2026``, ``H2 2025``, ``2026-W11``    also ``second quarter of 2026``
+``spring 2026``                           northern, whole months; winter begins in December
+``early 2026``                            January to April; ``mid``: to August; ``late``: the rest
+``in 2026``, ``(2026)``, ``1990s``        a bare year only where a word says that it is one
+``2026年3月12日``                         the Chinese and Japanese form
+========================================  ========================================================
+
+Versions, addresses, identifiers, telephone numbers, times and amounts are none of these. Two
+dates with ``to``, ``until``, ``through`` or a dash between them, or ``between`` before and
+``and``, are the period from the one to the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from ability_search.understanding.periods import Period, date_of, months, one_day
+
+MONTH: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+DAY: Final = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
+DAYS: Final = rf"{DAY}(?:\s?(?:-|–|to)\s?{DAY})?"
+SEASON: Final = r"(?:spring|summer|autumn|fall|winter)"
+PART: Final = r"(?:early|mid|middle\s+of|late|beginning\s+of|start\s+of|end\s+of)"
+ORDINAL: Final = r"(?:first|second|third|fourth|last|final|1st|2nd|3rd|4th)"
+
+_YEAR = r"[12]\d{3}"
+_END = r"(?![\w%]|[.,:/-]\d)"
+_UNITS = r"\s?(?:ms|px|[kmgt]i?b|hz|x|bytes|tokens|words|users|people|requests|rows|items|times)\b"
+_FORMS = {
+    "iso_day": rf"(?<![^\W_])(?<![.:])(?<!\d[-/]){_YEAR}"
+    r"(?:-\d\d?-\d\d?|/\d\d?/\d\d?|\.\d\d\.\d\d)(?!\d|\.\d)"
+    r"(?:[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s?Z|[+-]\d\d:?\d\d)?)?",
+    "week": rf"(?<![\w-]){_YEAR}-?W\d\d(?![\w-])",
+    "cjk": rf"(?<!\d){_YEAR}\s?年(?:\s?\d\d?\s?月(?:\s?\d\d?\s?[日号])?)?",
+    "day_first": rf"(?<![\w./-])\d\d?\.\s?\d\d?\.\s?{_YEAR}{_END}",
+    "month_first": rf"(?<![\w./-])\d\d?(?:/\d\d?/|-\d\d?-){_YEAR}{_END}",
+    "days_month": rf"(?<![\w.:/-]){DAYS}(?:\s+of)?[\s-]*{MONTH}\.?,?[\s-]*{_YEAR}{_END}",
+    "month_days": rf"\b{MONTH}\.?\s*{DAYS},?\s+{_YEAR}{_END}",
+    "month": rf"\b(?:{PART}[\s-]+)?{MONTH}\.?,?[\s-]+(?:of\s+)?{_YEAR}{_END}",
+    "month_number": rf"(?<![\w./-])(?:{_YEAR}-(?:0[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])/{_YEAR}){_END}"
+    r"(?!-|\s+season)",
+    "fraction": rf"\b(?:[QH][1-4][\s/-]?(?:of\s+)?(?:FY\s?)?{_YEAR}{_END}"
+    rf"|{_YEAR}[\s/-]?[QH][1-4]\b"
+    rf"|{ORDINAL}\s+(?:quarter|half)\s+(?:of\s+)?{_YEAR}{_END})",
+    "season": rf"\b{SEASON}\s+(?:of\s+)?{_YEAR}{_END}",
+    "part": rf"\b{PART}[\s-]+(?:19|20)\d\d{_END}(?!{_UNITS})",
+    "decade": r"(?<![\w.-])(?:1[89]|20)\d0s\b",
+    "year": r"(?:\b(?:in|since|during|until|till|before|after|by|from|year)\s+"
+    rf"(?:19|20)\d\d(?:\s?[-–]\s?(?:19|20)\d\d)?{_END}(?!{_UNITS})|\((?:19|20)\d\d\))",
+}
+FLAGS: Final = re.IGNORECASE | re.ASCII
+_SCAN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()), FLAGS)
+_ANCHOR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
+_HINT = re.compile(r"[^\W\d_]|[-/.(]")
+"""What is there besides the digits wherever a date is; columns of numbers have none of it."""
+_BEFORE, _BEHIND = 48, 48
+"""Characters before and behind the first digit of its year within which a date is written."""
+_LEADING = re.compile(r"(?:in|since|during|until|till|before|after|by|from)\s+", FLAGS)
+_CONNECTOR = re.compile(r"\s*(?:-|–|—|\bto\b|\buntil\b|\btill\b|\bthrough\b|\bthru\b)\s*", FLAGS)
+_BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", FLAGS)
+_AND = re.compile(r"\s+and\s+(?:the\s+)?", FLAGS)
+_TOKEN = re.compile(r"(\d+)(?:st|nd|rd|th)?|([a-z]+)")
+
+_MONTHS = {
+    name: index + 1
+    for index, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+    )
+}
+SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+_THIRDS = {"early": 0, "beginning": 0, "start": 0, "mid": 1, "middle": 1, "late": 2, "end": 2}
+_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A period and where it is written, in characters."""
+
+    period: Period
+    start: int
+    end: int
+
+
+def written_periods(text: str, *, limit: int | None = None) -> list[Written]:
+    """Find the periods that ``text`` names, in order, at most ``limit`` of them.
+
+    Linear in the text; one without any year costs a single scan for four digits.
+    """
+    found: list[Written] = []
+    for each in single_periods(text):
+        before = found[-1] if found else None
+        if before is not None and _joined(text, before, each):
+            found[-1] = Written(before.period.to(each.period), before.start, each.end)
+        elif len(found) == limit:
+            break
+        else:
+            found.append(each)
+    return found
+
+
+def single_periods(text: str) -> Iterator[Written]:
+    """Yield the periods that ``text`` names, in order, without joining two to a longer one."""
+    done = 0
+    for anchor in _ANCHOR.finditer(text):
+        if anchor.start() < done:
+            continue
+        near = max(done, anchor.start() - _BEFORE)
+        done = anchor.end()
+        if not _HINT.search(text, near, done + 1):
+            continue
+        for match in _SCAN.finditer(text, near, anchor.start() + _BEHIND):
+            if match.start() > anchor.start():
+                break
+            done = max(done, match.end())
+            if (period := _read(match)) is not None:
+                leading = _LEADING.match(text, match.start(), match.end())
+                yield Written(period, leading.end() if leading else match.start(), match.end())
+
+
+def month_of(name: str) -> int:
+    """Return the number of a month by its English name or a short form of it, in lower case."""
+    return _MONTHS[name[:3]]
+
+
+def third(period: Period, part: str) -> Period:
+    """Return the ``early``, ``mid`` or ``late`` third of a month or of a year.
+
+    Thirds of a year are whole months.
+    """
+    assert period.first is not None
+    assert period.last is not None
+    index = _THIRDS[part]
+    length = period.last - period.first + 1
+    if length > 300:
+        year = date_of(period.first).year
+        return months(year, 1 + 4 * index, 4)
+    first = period.first + 10 * index
+    return Period(first, period.last if index == 2 else first + 9)
+
+
+def fraction(year: int, words: list[str], numbers: list[int]) -> Period:
+    """Return the quarter or half of ``year`` that tokens such as ``q``, ``3`` name.
+
+    Raises:
+        ValueError: if the year has no such part.
+    """
+    parts = 2 if {"h", "half"} & set(words) else 4
+    named = [_ORDINALS[word] for word in words if word in _ORDINALS]
+    number = (numbers or named or [parts])[0]
+    if not 1 <= number <= parts:
+        raise ValueError("no such part of a year")
+    length = 12 // parts
+    return months(year, 1 + length * (number - 1), length)
+
+
+def _joined(text: str, before: Written, after: Written) -> bool:
+    if _CONNECTOR.fullmatch(text, before.end, after.start):
+        return True
+    return bool(
+        _AND.fullmatch(text, before.end, after.start)
+        and _BETWEEN.search(text, max(0, before.start - 20), before.start)
+    )
+
+
+def _read(match: re.Match[str]) -> Period | None:
+    """The period of a match; ``None`` if the calendar has no such day."""
+    tokens = _TOKEN.findall(match[0].lower())
+    numbers = [int(number) for number, _ in tokens if number]
+    words = [word for _, word in tokens if word]
+    try:
+        return _READERS[match.lastgroup or ""](numbers, words)
+    except ValueError:
+        return None
+
+
+def _iso_day(numbers: list[int], words: list[str]) -> Period:
+    return one_day(*numbers[:3])
+
+
+def _week(numbers: list[int], words: list[str]) -> Period:
+    monday = date.fromisocalendar(numbers[0], numbers[1], 1)
+    first = one_day(monday.year, monday.month, monday.day)
+    assert first.first is not None
+    return Period(first.first, first.first + 6)
+
+
+def _cjk(numbers: list[int], words: list[str]) -> Period:
+    if len(numbers) > 2:
+        return one_day(*numbers[:3])
+    if len(numbers) > 1:
+        return months(date(numbers[0], numbers[1], 1).year, numbers[1])
+    return months(numbers[0], 1, 12)
+
+
+def _day_first(numbers: list[int], words: list[str]) -> Period:
+    day, month, year = numbers
+    return one_day(year, month, day)
+
+
+def _month_first(numbers: list[int], words: list[str]) -> Period:
+    month, day, year = numbers
+    return one_day(year, day, month) if month > 12 else one_day(year, month, day)
+
+
+def _days_of_month(numbers: list[int], words: list[str]) -> Period:
+    *days, year = numbers
+    month = next(month_of(word) for word in words if word[:3] in _MONTHS)
+    return one_day(year, month, days[0]).to(one_day(year, month, days[-1]))
+
+
+def _month(numbers: list[int], words: list[str]) -> Period:
+    whole = months(numbers[-1], month_of(words[-1] if words[-1] != "of" else words[-2]))
+    return third(whole, words[0]) if words[0] in _THIRDS else whole
+
+
+def _month_number(numbers: list[int], words: list[str]) -> Period:
+    return months(max(numbers), min(numbers))
+
+
+def _fraction(numbers: list[int], words: list[str]) -> Period:
+    year = max(numbers)
+    return fraction(year, words, [number for number in numbers if number != year])
+
+
+def _season(numbers: list[int], words: list[str]) -> Period:
+    return months(numbers[0], SEASONS[words[0]], 3)
+
+
+def _part(numbers: list[int], words: list[str]) -> Period:
+    return third(months(numbers[0], 1, 12), words[0])
+
+
+def _decade(numbers: list[int], words: list[str]) -> Period:
+    return months(numbers[0], 1, 120)
+
+
+def _year(numbers: list[int], words: list[str]) -> Period:
+    return months(numbers[0], 1, 12).to(months(numbers[-1], 1, 12))
+
+
+_READERS: dict[str, Callable[[list[int], list[str]], Period]] = {
+    "iso_day": _iso_day,
+    "week": _week,
+    "cjk": _cjk,
+    "day_first": _day_first,
+    "month_first": _month_first,
+    "days_month": _days_of_month,
+    "month_days": _days_of_month,
+    "month": _month,
+    "month_number": _month_number,
+    "fraction": _fraction,
+    "season": _season,
+    "part": _part,
+    "decade": _decade,
+    "year": _year,
+}

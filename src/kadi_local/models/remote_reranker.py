@@ -1,0 +1,89 @@
+"""Rerankers that another server runs: Jina, Cohere, vLLM, llama.cpp."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import httpx
+import msgspec
+
+from kadi_local.models.config import Upstream
+from kadi_local.models.errors import UpstreamFailed
+from kadi_local.models.requests import encodable
+from kadi_local.models.reranking import Reranked
+from kadi_local.models.upstream import UpstreamClient
+
+_VERSION = re.compile(r"/v\d+$")
+
+
+class _Result(msgspec.Struct):
+    index: int
+    relevance_score: float
+
+
+class _Usage(msgspec.Struct):
+    total_tokens: int = 0
+
+
+class _Answer(msgspec.Struct):
+    results: list[_Result]
+    usage: _Usage | None = None
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+def rerank_url(base_url: str) -> str:
+    """Where a base URL takes rerank requests: ``/v1/rerank`` is appended unless present.
+
+    A version at its end is kept: ``/v2``, as Cohere's, becomes ``/v2/rerank``.
+    """
+    base = base_url.rstrip("/")
+    if base.endswith("/rerank"):
+        return base
+    return base + ("/rerank" if _VERSION.search(base) else "/v1/rerank")
+
+
+class RemoteReranker:
+    """One reranker of an upstream server."""
+
+    def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
+        self.name = name
+        url = rerank_url(upstream.base_url)
+        self._upstream = UpstreamClient(name, upstream, client, url=url)
+
+    async def rerank(
+        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
+    ) -> Reranked:
+        """Score ``texts`` upstream, attempts and the pauses between them included in ``timeout``.
+
+        Scores are what the server says, which need not lie in [0, 1]; ``tokens`` is 0 if it
+        reports nothing.
+
+        Raises:
+            UpstreamFailed: if no usable answer came; its text never holds the key.
+            DeadlinePassed: after ``timeout`` seconds.
+        """
+        documents = [encodable(text) for text in texts]
+        request = {"query": encodable(query), "documents": documents}
+        raw = await self._upstream.ask(request, timeout=timeout, api_key=api_key)
+        return read_scores(raw, len(texts))
+
+
+def read_scores(raw: bytes, count: int) -> Reranked:
+    """Check an upstream's answer to ``count`` texts, and order it by them.
+
+    Raises:
+        UpstreamFailed: if it is not the expected shape, lacks or repeats a text, or a score is
+            not finite.
+    """
+    try:
+        answer = _answers.decode(raw)
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        raise UpstreamFailed(f"upstream answer is not a list of scores: {exc}") from exc
+    results = sorted(answer.results, key=lambda result: result.index)
+    if [result.index for result in results] != list(range(count)):
+        raise UpstreamFailed(f"upstream answered {len(results)} scores to {count} texts")
+    scores = [result.relevance_score for result in results]
+    return Reranked(scores, answer.usage.total_tokens if answer.usage else 0)

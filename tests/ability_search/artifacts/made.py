@@ -1,0 +1,123 @@
+"""Artifacts made without a database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ability_search.analysis import analyzer_for
+from ability_search.artifacts.manifest import (
+    CHUNKS,
+    MANIFEST,
+    SOURCES,
+    VECTORS,
+    VERSION,
+    ChunksManifest,
+    origin_of,
+)
+from ability_search.artifacts.writing import ArtifactWriter
+from ability_search.chunking import EstimatedTokens
+from ability_search.documents import Document
+from ability_search.indexing.preparing import Recipe, chunk_rows, prepare, source_record
+from ability_search.indexing.writing import new_collection
+
+DIMENSIONS = 4
+RECIPE = Recipe("paragraph", 16, 0, "english")
+COLLECTION = new_collection(
+    "docs", model="m", dimensions=DIMENSIONS, recipe=RECIPE, average_length=9.5, now=7
+)
+TEXTS = {
+    "a": "Foxes run through the wood at night, as every hunter knows.\n\nHares stay at home.",
+    "b": "Whales sing.",
+    "c": "Whales sing.",
+}
+
+
+def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> ChunksManifest:
+    """Write an artifact; the last source repeats what the one before it says."""
+    directory.mkdir(parents=True)
+    records, rows = [], []
+    for source in texts:
+        record, own = stored(source, texts[source], **recipe)
+        records.append(record)
+        rows += own
+    if texts is TEXTS:
+        rows[-1] |= {"duplicateOf": "docs:b:0", "spareEmbedding": rows[-1]["embedding"]}
+        rows[-1] |= {"spareTerms": rows[-1]["terms"], "spareWeights": rows[-1]["weights"]}
+        rows[-1] |= {"embedding": None, "terms": None, "weights": None}
+    with ArtifactWriter(directory) as writer:
+        writer.add_sources(records)
+        writer.add_chunks(rows)
+        counts, digests, revision = writer.finish()
+    manifest = ChunksManifest(
+        index_version=VERSION,
+        created_at="2026-11-21T08:00:00+00:00",
+        revision=revision,
+        model_id="m",
+        dim=DIMENSIONS,
+        normalize=True,
+        vector_file=VECTORS,
+        chunks_file=CHUNKS,
+        sources_file=SOURCES,
+        collection=origin_of(COLLECTION, "estimate"),
+        counts=counts,
+        digests=digests,
+    )
+    (directory / MANIFEST).write_text(manifest.model_dump_json())
+    return manifest
+
+
+def stored(source: str, text: str, **recipe: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A document as a database holds it."""
+    fields = {"chunk_strategy": "paragraph", "chunk_size": 16, "chunk_overlap": 0}
+    prepared = prepare(
+        Document(
+            source, source.upper(), text, links=({"target": "b", "kind": "k", "weight": 1.0},)
+        ),
+        Recipe(**(fields | recipe), language="english"),
+        content_hash="h",
+        analyzer=analyzer_for("english"),
+        count=EstimatedTokens(),
+    )
+    chance = np.random.default_rng(len(text))
+    vectors = chance.normal(size=(len(prepared.passages), DIMENSIONS))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    prepared.vectors = list(vectors.astype(np.float32))
+    rows = chunk_rows(prepared, COLLECTION, k1=1.2, b=0.75, now=7)
+    at = {"@rid": "#1:2", "@type": "t", "@cat": "d"}
+    return at | source_record(prepared, now=7), [at | row for row in rows]
+
+
+def changed(directory: Path, file: str, change: Callable[[bytes], bytes]) -> None:
+    """Change a file and have the manifest agree with it."""
+    data = change((directory / file).read_bytes())
+    (directory / file).write_bytes(data)
+    manifest = json.loads((directory / MANIFEST).read_text())
+    manifest["digests"][file] = {
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    (directory / MANIFEST).write_text(json.dumps(manifest))
+
+
+def edited(directory: Path, **fields: Any) -> None:
+    """Change fields of the manifest; ``None`` takes one out."""
+    manifest = json.loads((directory / MANIFEST).read_text()) | fields
+    kept = {name: value for name, value in manifest.items() if value is not None}
+    (directory / MANIFEST).write_text(json.dumps(kept))
+
+
+def line_changed(place: int, **fields: Any) -> Callable[[bytes], bytes]:
+    """A change of one line of JSON."""
+
+    def change(data: bytes) -> bytes:
+        lines = data.splitlines()
+        lines[place] = json.dumps(json.loads(lines[place]) | fields).encode()
+        return b"\n".join(lines) + b"\n"
+
+    return change

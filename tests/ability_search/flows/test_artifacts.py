@@ -1,0 +1,428 @@
+"""Collections out to artifacts and back in, over the real broker and engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import (
+    aspects,
+    assert_consistent,
+    chunks,
+    links,
+    record,
+    rows,
+    services_of,
+    settled,
+    types,
+)
+
+from ability_search import statements
+from ability_search.artifacts.exporting import Exporting
+from ability_search.artifacts.importing import Importing
+from ability_search.artifacts.manifest import ChunksManifest, Damaged
+from ability_search.artifacts.reading import Artifact, read_manifest
+from ability_search.chunking import EstimatedTokens
+from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
+from ability_search.indexing import Progress
+from ability_search.statements import source_type
+from kadi import RemoteError
+
+pytestmark = pytest.mark.engine
+
+NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
+SMALL_GROUPS = NO_GRACE | {"SEARCH_DATABASE_WRITE_GROUP_CHUNKS": "20"}
+WORDS = [
+    first + last
+    for first in ("am", "ba", "ce", "do", "fu")
+    for last in ("ber", "sin", "tra", "lux")
+]
+
+
+async def unheard(_progress: Progress) -> None:
+    """Nobody listens."""
+
+
+def prose(chance: random.Random, words: int) -> str:
+    return " ".join(chance.choice(WORDS) for _ in range(words)).capitalize() + "."
+
+
+def corpus() -> list[dict[str, Any]]:
+    """Documents of every kind: long, repeated, linked, said of others, oddly named."""
+    chance = random.Random(3)
+    found = [
+        document(
+            f"d{n}",
+            "\n\n".join(prose(chance, chance.randint(8, 30)) for _ in range(1 + n % 5)),
+            metadata={"n": n, "tags": [chance.choice(WORDS)], "deep": {"x": None, "y": 1.5}},
+            links=[{"target": f"d{n + 1}", "kind": "next", "weight": 0.5}],
+        )
+        for n in range(24)
+    ]
+    found += [document(f"copy{n}", found[n]["content"]) for n in range(5)]
+    found += [
+        document(name, f"Odd name {name} in May 2026.\n")
+        for name in ("a", "a:1", "a:10", "é/ü", "\ue000", "\U0001f600", "with \\ and '")
+    ]
+    found += [
+        document(f"d{n}#summary", f"In short: {WORDS[n]}.", kind="summary", of=f"d{n}")
+        for n in range(8)
+    ]
+    return found
+
+
+async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
+    """Index the corpus, and wait until its terms are weighed by its true average length."""
+    documents = corpus()
+    answer = await network.call(
+        "search-index", collection="docs", documents=documents, maxTokens=48, dedupThreshold=0.99
+    )
+    assert not answer["failed"]
+    assert answer["deduplicated"]
+    await settled(services_of(network, base), "docs")
+    return documents
+
+
+def exporting(network: Network, base: Path) -> Exporting:
+    services = services_of(network, base)
+    return Exporting(
+        services.store, services.catalogue, count=EstimatedTokens(), counter="estimate"
+    )
+
+
+def importing(network: Network, base: Path) -> Importing:
+    services = services_of(network, base)
+    return Importing(
+        services.store, services.catalogue, services.maintenance, settings=network.settings
+    )
+
+
+async def export(network: Network, directory: Path, **options: Any) -> ChunksManifest:
+    return await exporting(network, directory.parent).export("docs", directory, unheard, **options)
+
+
+async def import_(network: Network, directory: Path, name: str, **options: Any) -> None:
+    service = importing(network, directory.parent)
+    await service.import_artifact(opened(directory), name, unheard, **options)
+
+
+def opened(directory: Path) -> Artifact:
+    manifest = read_manifest(directory)
+    assert isinstance(manifest, ChunksManifest)
+    return Artifact(directory, manifest)
+
+
+def listed(base: Path) -> list[str]:
+    """What there is, beside the worker's own files."""
+    return sorted(name for name in os.listdir(base) if name != ".config")
+
+
+def without_identity(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """A row as it would be in any collection."""
+    kept = {key: value for key, value in row.items() if not key.startswith("@")}
+    for key in ("collection", "chunkId", "duplicateOf"):
+        if kept.get(key):
+            assert kept[key].startswith(name)
+            kept[key] = kept[key].removeprefix(name)
+    return kept
+
+
+async def contents(network: Network, name: str) -> list[Any]:
+    """Everything that a collection holds."""
+    sources = source_type((await record(network, name)).type)
+    return [
+        [without_identity(row, name) for row in await chunks(network, name)],
+        [without_identity(row, name) for row in await aspects(network, name)],
+        [
+            {key: value for key, value in row.items() if not key.startswith("@")}
+            for row in await rows(network, f"SELECT FROM `{sources}` ORDER BY source")
+        ],
+        await links(network, name),
+    ]
+
+
+async def answers(network: Network, name: str, queries: list[str]) -> list[Any]:
+    """The first ten of every query in every mode: ids without the collection, and scores."""
+
+    async def ask(query: str, mode: str) -> list[tuple[str, float]]:
+        answer = await network.call(
+            "search-query", collection=name, query=query, mode=mode, limit=10
+        )
+        return [(hit["chunkId"].removeprefix(name), hit["score"]) for hit in answer["results"]]
+
+    found = []
+    for query in queries:
+        modes = ("hybrid", "semantic", "keyword")
+        found += await asyncio.gather(*(ask(query, mode) for mode in modes))
+    return found
+
+
+def assert_same_answers(found: list[Any], expected: list[Any]) -> None:
+    assert all(expected)
+    for hits, wanted in zip(found, expected, strict=True):
+        assert [chunk for chunk, _ in hits] == [chunk for chunk, _ in wanted]
+        assert [score for _, score in hits] == pytest.approx(
+            [score for _, score in wanted], abs=1e-6
+        )
+
+
+async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Path) -> None:
+    chance = random.Random(4)
+    queries = [prose(chance, 1 + n % 4) for n in range(25)]
+    async with start(**SMALL_GROUPS) as network:
+        documents = await fill(network, tmp_path)
+        manifest = await export(network, tmp_path / "out")
+        held = await contents(network, "docs")
+        before = await record(network, "docs")
+        expected = await answers(network, "docs", queries)
+        assert manifest.counts.chunks == before.chunks
+        assert manifest.counts.duplicates == before.duplicates > 0
+        assert manifest.counts.aspects == before.aspects > 0
+        assert manifest.counts.links == before.links > 0
+    async with start(**SMALL_GROUPS) as empty:
+        await import_(empty, tmp_path / "out", "docs")
+        assert empty.model.requests == 0
+        after = await assert_consistent(empty, "docs")
+        assert await contents(empty, "docs") == held
+        assert (after.model, after.dimensions) == (before.model, before.dimensions)
+        assert after.average_length == before.average_length
+        assert after.created_at == before.created_at
+        assert_same_answers(await answers(empty, "docs", queries), expected)
+        again = await empty.call(
+            "search-index", collection="docs", documents=documents, maxTokens=48
+        )
+        assert again["unchanged"] == len(documents)
+
+
+async def test_another_name_and_the_place_of_a_collection(start: Start, tmp_path: Path) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        await export(network, tmp_path / "out")
+        held = await contents(network, "docs")
+        await import_(network, tmp_path / "out", "docs.copy-2")
+        await assert_consistent(network, "docs.copy-2")
+        assert await contents(network, "docs.copy-2") == held
+        assert {row["collection"] for row in await chunks(network, "docs.copy-2")} == {
+            "docs.copy-2"
+        }
+
+        await network.call("search-delete", collection="docs", source="d1")
+        before = await record(network, "docs")
+        with pytest.raises(InvalidInput, match="'docs' exists"):
+            await import_(network, tmp_path / "out", "docs")
+        assert await record(network, "docs") == before
+        await import_(network, tmp_path / "out", "docs", replacing=True)
+        after = await assert_consistent(network, "docs")
+        assert await contents(network, "docs") == held
+        assert after.generation == before.generation + 1
+        assert before.type not in await types(network)
+        found = await network.call("search-query", collection="docs", query="amber")
+        assert found["collection"] == "docs"
+
+
+async def test_an_export_of_what_was_imported_is_the_same(start: Start, tmp_path: Path) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        first = await export(network, tmp_path / "first")
+        await network.call("search-delete", collection="docs")
+        await import_(network, tmp_path / "first", "docs")
+        second = await export(network, tmp_path / "second")
+        assert second.digests == first.digests
+        assert second.revision == first.revision
+        named = await export(network, tmp_path / "second", revision="v1.2")
+        assert named.revision == "v1.2"
+
+
+async def test_pages_become_as_small_as_the_answers_must_be(start: Start, tmp_path: Path) -> None:
+    def narrow(tool: str, given: Mapping[str, Any]) -> None:
+        asked = given.get("query", "")
+        if "chunkIndex >=" in asked:
+            first, end = map(int, re.findall(r"chunkIndex [>=<]+ (\d+)", asked))
+            if len(given["params"]["sources"]) > 1 or end - first > 2:
+                raise RemoteError("the answer is too large")
+        if len(given["params"].get("rids", ())) > 3:
+            raise RemoteError("the answer is too large")
+
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        whole = await export(network, tmp_path / "whole")
+        network.faults.append(narrow)
+        assert (await export(network, tmp_path / "narrow")).digests == whole.digests
+
+
+async def test_a_collection_that_changes_is_read_again(start: Start, tmp_path: Path) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        left = [2]
+
+        async def change(_progress: Progress) -> None:
+            if left[0]:
+                left[0] -= 1
+                await network.call(
+                    "search-index", collection="docs", documents=[document(f"new{left[0]}", "New.")]
+                )
+
+        service = exporting(network, tmp_path)
+        manifest = await service.export("docs", tmp_path / "out", change)
+        opened(tmp_path / "out").check()
+        assert manifest.counts.sources == (await record(network, "docs")).sources
+
+        left[0] = 1000
+        with pytest.raises(DatabaseUnavailable, match="writers kept changing"):
+            await service.export("docs", tmp_path / "out", change)
+        assert read_manifest(tmp_path / "out") == manifest
+        opened(tmp_path / "out").check()
+        assert listed(tmp_path) == ["out"]
+
+
+async def test_a_generation_that_is_replaced_meanwhile_is_left_for_the_new_one(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        left = [1]
+
+        async def rebuild(_progress: Progress) -> None:
+            if left[0]:
+                left[0] = 0
+                await network.call("search-reindex", collection="docs", maxTokens=24)
+
+        manifest = await exporting(network, tmp_path).export("docs", tmp_path / "out", rebuild)
+        assert manifest.collection.chunk_size == 24
+
+
+async def test_an_empty_collection_goes_out_and_comes_back(
+    network: Network, tmp_path: Path
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "Text.")])
+    await network.call("search-delete", collection="docs", source="a")
+    manifest = await export(network, tmp_path / "out")
+    assert manifest.counts.chunks == 0
+    await import_(network, tmp_path / "out", "copy")
+    await assert_consistent(network, "copy")
+    found = await network.call("search-query", collection="copy", query="text")
+    assert found["results"] == []
+
+
+async def test_what_is_not_there_is_not_exported(network: Network, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        await export(network, tmp_path / "out")
+    assert listed(tmp_path) == []
+
+
+async def test_a_damaged_artifact_touches_nothing(start: Start, tmp_path: Path) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        await export(network, tmp_path / "out")
+        vectors = tmp_path / "out" / "vectors.f32"
+        vectors.write_bytes(vectors.read_bytes()[:-1] + b"\x7f")
+        network.calls.clear()
+        with pytest.raises(Damaged):
+            await import_(network, tmp_path / "out", "copy")
+        assert "arcade-command" not in network.hops()
+
+
+class SpoiledLater(Artifact):
+    """Its last chunk is lost as soon as it has been checked."""
+
+    def check(self) -> None:
+        super().check()
+        lines = self.directory / self.manifest.chunks_file
+        data = lines.read_bytes()
+        lines.write_bytes(data[:-200] + b" " * 199 + b"\n")
+
+
+async def test_an_artifact_that_is_damaged_after_it_was_checked_leaves_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        await export(network, tmp_path / "out")
+        before = await types(network)
+        with pytest.raises(Damaged):
+            await importing(network, tmp_path).import_artifact(
+                SpoiledLater(tmp_path / "out", opened(tmp_path / "out").manifest), "copy", unheard
+            )
+        assert await types(network) == before
+        assert [row["name"] for row in await rows(network, "SELECT FROM Collection")] == ["docs"]
+
+
+async def test_a_database_that_fails_leaves_what_there_was(start: Start, tmp_path: Path) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        await export(network, tmp_path / "out")
+        held, before = await contents(network, "docs"), await types(network)
+        written = [0]
+
+        def refuse(tool: str, given: Mapping[str, Any]) -> Any:
+            if "INSERT INTO TermStatistics" in given.get("command", ""):
+                written[0] += 1
+                if written[0] == 3:
+                    return {"success": False, "error": "the disk is full"}
+            return None
+
+        network.faults.append(refuse)
+        with pytest.raises(DatabaseUnavailable):
+            await import_(network, tmp_path / "out", "docs", replacing=True)
+        assert written == [3]
+        assert await contents(network, "docs") == held
+        assert await types(network) == before
+
+
+async def test_writers_may_go_on_while_their_collection_is_being_replaced(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        manifest = await export(network, tmp_path / "out")
+        done = []
+
+        async def write(progress: Progress) -> None:
+            done.append(progress)
+            await network.call(
+                "search-index", collection="docs", documents=[document(f"w{len(done)}", "New.")]
+            )
+
+        artifact = opened(tmp_path / "out")
+        await importing(network, tmp_path).import_artifact(artifact, "docs", write, replacing=True)
+        assert (await assert_consistent(network, "docs")).sources == manifest.counts.sources
+
+
+async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path: Path) -> None:
+    shown = [
+        {"agent": agent, "collection": "docs", "chunkId": f"docs:d{n}:0", "uses": n, "lastAt": 9}
+        for n in range(1, 4)
+        for agent in ("one", "two")
+    ]
+    other = {"agent": "one", "collection": "docs2", "chunkId": "docs2:x:0", "uses": 1, "lastAt": 9}
+
+    async def uses(network: Network, name: str) -> list[Any]:
+        found = await rows(
+            network, "SELECT FROM Usage WHERE collection = :c ORDER BY agent", c=name
+        )
+        names = ("agent", "chunkId", "uses", "lastAt")
+        return sorted([row[key] for key in names] for row in found)
+
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        store = services_of(network, tmp_path).store
+        await store.write(*statements.put_uses([*shown, other]))
+        manifest = await export(network, tmp_path / "backup", usage=True)
+        assert manifest.counts.usage == 6
+        assert (await export(network, tmp_path / "plain")).usage_file is None
+        await store.write(*statements.put_uses([shown[0] | {"uses": 100}]))
+        await import_(network, tmp_path / "plain", "docs", replacing=True)
+        assert [use[2] for use in await uses(network, "docs")].count(100) == 1
+        await import_(network, tmp_path / "backup", "docs", replacing=True)
+        expected = sorted([use["agent"], use["chunkId"], use["uses"], 9] for use in shown)
+        assert await uses(network, "docs") == expected
+        await import_(network, tmp_path / "backup", "docs9")
+        assert [use[1] for use in await uses(network, "docs9")][0] == "docs9:d1:0"
+        assert len(await uses(network, "docs2")) == 1

@@ -1,0 +1,160 @@
+"""Files in many formats over the wire: what is found of them, and what a second time costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import assert_consistent
+from tests.ability_search.flows.test_files_indexing import sources
+from tests.ability_search.formats.samples import pdf, slides, word, workbook
+
+from ability_search.extraction import Extractor
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files whose text is read."""
+    names: list[str] = []
+    extract = Extractor.extract
+
+    def noted(self: Extractor, name: str, data: bytes, format: str | None) -> object:
+        names.append(name)
+        return extract(self, name, data, format)
+
+    monkeypatch.setattr(Extractor, "extract", noted)
+    return names
+
+
+def write(root: Path, **files: bytes) -> Path:
+    folder = root / "d"
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name.replace("_", ".")).write_bytes(data)
+    return folder
+
+
+async def test_files_of_all_formats_are_found_and_a_broken_one_is_named(
+    network: Network, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        a_pdf=pdf("An introduction", "The walrus sleeps"),
+        b_docx=word("A pelican drinks"),
+        c_pptx=slides("Flamingo"),
+        d_xlsx=workbook(Birds=[["name", "legs"], ["ostrich", 2]]),
+        e_html=b"<title>Site</title><script>no</script><h1>Otters</h1><p>An otter swims",
+        f_md=b"---\ntitle: Moles\ntags: [x]\n---\nA mole digs",
+        g_csv=b"animal,sound\nlynx,hiss\n",
+        h_rst=b"Top\n===\n\nA badger rests\n",
+        i_pdf=pdf("secret", encrypted=True),
+        j_docx=b"no document",
+        k_png=b"\x89PNG\r\n\x1a\n",
+    )
+    answer = await network.call("search-index-file", collection="docs", path="d")
+    assert (answer["files"], answer["added"], answer["failed"]) == (8, 8, [])
+    assert {each["path"]: each["reason"] for each in answer["skipped"]} == {
+        "d/i.pdf": "encrypted: needs a password",
+        "d/j.docx": "not a DOCX file, though its name says so",
+        "d/k.png": "a PNG image, not text",
+    }
+    for words, source, title, page in [
+        ("walrus sleeps", "d/a.pdf", "The Title", 2),
+        ("pelican drinks", "d/b.docx", "Titled", None),
+        ("say flamingo", "d/c.pptx", "Flamingo", 1),
+        ("ostrich", "d/d.xlsx", "d.xlsx", None),
+        ("otter swims", "d/e.html", "Otters", None),
+        ("mole digs", "d/f.md", "Moles", None),
+        ("lynx", "d/g.csv", "g.csv", None),
+        ("badger rests", "d/h.rst", "Top", None),
+    ]:
+        found = await network.call(
+            "search-query", collection="docs", query=words, mode="keyword", limit=1
+        )
+        (hit,) = found["results"]
+        assert (hit["source"], hit["title"], hit.get("page")) == (source, title, page), words
+    await assert_consistent(network, "docs")
+
+
+async def test_costly_files_are_not_read_again_until_their_bytes_change(
+    network: Network, tmp_path: Path, read: list[str]
+) -> None:
+    folder = write(tmp_path, a_pdf=pdf("one"), b_html=b"<p>two", c_md=b"three")
+    first = await network.call("search-index-file", collection="docs", path="d")
+    assert (first["added"], read) == (3, ["d/a.pdf", "d/b.html", "d/c.md"])
+    read.clear()
+    texts = len(network.model.texts)
+    (folder / "a.pdf").touch()
+    again = await network.call("search-index-file", collection="docs", path="d")
+    assert (again["documents"], again["files"], again["unchanged"]) == (3, 3, 3)
+    assert (read, again["model"], again["dimensions"]) == (["d/c.md"], "words-64", 64)
+    (folder / "a.pdf").write_bytes(pdf("other"))
+    read.clear()
+    changed = await network.call("search-index-file", collection="docs", path="d")
+    assert (changed["updated"], changed["unchanged"], read) == (1, 2, ["d/a.pdf", "d/c.md"])
+    assert len(network.model.texts) == texts + 1
+    forced = await network.call("search-index-file", collection="docs", path="d", force=True)
+    assert forced["updated"] == 3
+
+
+async def test_nothing_but_unchanged_costly_files_still_tells_the_model(
+    network: Network, tmp_path: Path, read: list[str]
+) -> None:
+    write(tmp_path, a_pdf=pdf("one"))
+    for expected in ("added", "unchanged"):
+        answer = await network.call("search-index-file", collection="docs", path="d")
+        assert (answer[expected], answer["model"], answer["dimensions"]) == (1, "words-64", 64)
+    assert read == ["d/a.pdf"]
+
+
+async def test_another_way_of_cutting_reads_them_again_and_a_reindexing_does_not(
+    network: Network, tmp_path: Path, read: list[str]
+) -> None:
+    write(tmp_path, a_pdf=pdf("word " * 60, "second"))
+    await network.call("search-index-file", collection="docs", path="d")
+    options = {"collection": "docs", "path": "d", "maxTokens": 32}
+    cut = await network.call("search-index-file", **options)
+    assert (cut["updated"], len(read)) == (1, 2)
+    await network.call("search-reindex", collection="docs", maxTokens=64)
+    (hit,) = (await network.call("search-query", collection="docs", query="second", limit=1))[
+        "results"
+    ]
+    assert hit["page"] == 2
+    again = await network.call("search-index-file", collection="docs", path="d")
+    assert (again["unchanged"], len(read)) == (1, 2)
+
+
+async def test_the_format_of_files_can_be_told(network: Network, tmp_path: Path) -> None:
+    write(tmp_path, manual=pdf("kept without a suffix"), page_html=b"<p>raw</p>")
+    told = await network.call("search-index-file", collection="a", path="d/manual", format="pdf")
+    assert told["added"] == 1
+    await network.call("search-index-file", collection="b", path="d/page.html", format="text")
+    found = await network.call("search-query", collection="b", query="raw")
+    assert found["results"][0]["content"] == "<p>raw</p>"
+
+
+async def test_a_file_that_takes_too_long_is_skipped(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, a_pdf=pdf("slow"), b_md=b"quick")
+    async with start(SEARCH_FILE_TIMEOUT="0.01") as network:
+        answer = await network.call("search-index-file", collection="docs", path="d")
+        assert [each["path"] for each in answer["skipped"]] == ["d/a.pdf"]
+        assert "file_timeout" in answer["skipped"][0]["reason"]
+        assert await sources(network) == {"d/b.md"}
+
+
+async def test_callers_mark_pages_with_form_feeds(network: Network) -> None:
+    pages = "\n\f\n".join(["first " * 12, "second " * 12, "third " * 12])
+    code = document("b.c", "int a;\n\f\nint walrus;", format="code", language="c")
+    await network.call(
+        "search-index",
+        collection="docs",
+        chunkStrategy="paragraph",
+        maxTokens=16,
+        documents=[document("a.txt", pages), code],
+    )
+    for wanted, page in [("first", 1), ("second", 2), ("third", 3), ("walrus", None)]:
+        found = await network.call("search-query", collection="docs", query=wanted, limit=1)
+        assert found["results"][0].get("page") == page, wanted

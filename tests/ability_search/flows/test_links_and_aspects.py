@@ -1,0 +1,220 @@
+"""Links between documents, and what is said of another document, as they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import (
+    PATIENCE,
+    aspects,
+    assert_consistent,
+    chunks,
+    links,
+    record,
+    rows,
+    services_of,
+    settled,
+    types,
+)
+
+from ability_search.statements import aspect_type, link_type
+
+pytestmark = pytest.mark.engine
+
+
+def linked(source: str, *targets: str, **further: Any) -> dict[str, Any]:
+    return document(source, f"Text of {source}.", links=[{"target": t} for t in targets], **further)
+
+
+def aspect(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
+    return document(f"{of}#{kind}", content, kind=kind, of=of, **further)
+
+
+async def index(network: Network, *documents: dict[str, Any], **options: Any) -> Any:
+    answer = await network.call(
+        "search-index", collection="docs", documents=list(documents), **options
+    )
+    assert not answer["failed"]
+    return answer
+
+
+async def test_links_are_replaced_with_their_source(network: Network) -> None:
+    await index(network, linked("a", "b", "c"), linked("b", "a"))
+    assert [link[:2] for link in await links(network, "docs")] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+    ]
+    await index(network, linked("a", "d"))
+    assert [link[:2] for link in await links(network, "docs")] == [("a", "d"), ("b", "a")]
+    await network.call("search-delete", collection="docs", source="b")
+    assert [link[:2] for link in await links(network, "docs")] == [("a", "d")]
+    await index(network, linked("a"))
+    assert (await assert_consistent(network, "docs")).links == 0
+
+
+async def test_of_equal_links_the_strongest_is_kept_and_none_to_itself(network: Network) -> None:
+    given = [
+        {"target": "b", "kind": "k", "weight": 0.2},
+        {"target": "b", "kind": "k", "weight": 0.7},
+        {"target": "b", "kind": "other"},
+        {"target": "c", "weight": 0},
+        {"target": "a"},
+    ]
+    await index(network, document("a", "Text.", links=given))
+    assert await links(network, "docs") == [("a", "b", "k", 0.7), ("a", "b", "other", 1.0)]
+    await assert_consistent(network, "docs")
+
+
+async def test_what_has_no_links_and_no_aspects_has_no_types_for_them(network: Network) -> None:
+    await index(network, document("a", "Text."))
+    assert {name.partition("_")[0] for name in await types(network)} == {"Chunk", "Source"}
+
+
+async def test_reindexing_keeps_links_and_aspects(start: Start) -> None:
+    async with start(SEARCH_DATABASE_GRACE_PERIOD="0") as network:
+        long = " ".join(f"Proposition {n} about the guide." for n in range(40))
+        await index(network, linked("guide", "b"), linked("b"), aspect("guide", "summary", long))
+        before, kept = await record(network, "docs"), await links(network, "docs")
+        await network.call("search-reindex", collection="docs", maxTokens=32)
+        after = await assert_consistent(network, "docs")
+        assert (after.links, await links(network, "docs")) == (1, kept)
+        assert after.aspects > before.aspects
+        stored = await aspects(network, "docs")
+        assert "".join(row["lead"] + row["content"] for row in stored) == long
+        assert {(row["aspectOf"], row["kind"]) for row in stored} == {("guide", "summary")}
+        async with asyncio.timeout(PATIENCE):
+            while len(await types(network)) > 4:
+                pass
+
+
+async def test_a_dropped_collection_leaves_nothing(network: Network) -> None:
+    await index(network, linked("a", "b"), aspect("a", "title", "The title"))
+    assert len(await types(network)) == 4
+    await network.call("search-delete", collection="docs")
+    assert await types(network) == set()
+
+
+async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path: Path) -> None:
+    await index(network, linked("a", "b"), aspect("a", "title", "The title"))
+    collection = await record(network, "docs")
+    long_ago = f"{collection.type[:-17]}{0:011x}abcdef"
+    for command in (
+        f"CREATE DOCUMENT TYPE `{link_type(long_ago)}` EXTENDS Link",
+        f"CREATE VERTEX TYPE `{aspect_type(long_ago)}` EXTENDS Chunk",
+    ):
+        await network.client.invoke(
+            "arcade-command", {"database": network.settings.database.name, "command": command}
+        )
+    await settled(services_of(network, tmp_path), "docs")
+    assert len(await types(network)) == 4
+
+
+async def test_a_database_that_knows_no_links_yet_learns_them(network: Network) -> None:
+    await index(network, document("a", "Text."))
+    for command in ("DROP TYPE Link UNSAFE", "DROP PROPERTY Source.aspectOf"):
+        answer = await network.client.invoke(
+            "arcade-command", {"database": network.settings.database.name, "command": command}
+        )
+        assert answer["success"], answer
+    await index(network, linked("b", "a"))
+    assert (await assert_consistent(network, "docs")).links == 1
+
+
+async def test_aspects_are_stored_apart_and_counted(network: Network) -> None:
+    answer = await index(
+        network,
+        document("guide", "How to install."),
+        aspect("guide", "title", "Install"),
+        aspect("guide", "summary", "It is about installing."),
+    )
+    assert (answer["documents"], answer["chunks"]) == (3, 3)
+    collection = await assert_consistent(network, "docs")
+    assert (collection.sources, collection.chunks, collection.aspects) == (3, 3, 2)
+    assert [row["source"] for row in await chunks(network, "docs")] == ["guide"]
+    again = await index(network, aspect("guide", "title", "Install"))
+    assert again["unchanged"] == 1
+    await index(network, aspect("guide", "title", "Setting up"))
+    await assert_consistent(network, "docs")
+    assert "Setting up" in {row["content"] for row in await aspects(network, "docs")}
+
+
+async def test_a_document_that_becomes_an_aspect_moves(network: Network) -> None:
+    await index(network, document("a", "Text."), document("a#summary", "In short."))
+    await index(network, aspect("a", "summary", "In short."))
+    assert (await assert_consistent(network, "docs")).aspects == 1
+    await index(network, document("a#summary", "In short."))
+    assert (await assert_consistent(network, "docs")).aspects == 0
+
+
+async def test_aspects_go_with_their_document(network: Network) -> None:
+    await index(
+        network,
+        document("a", "Text."),
+        aspect("a", "title", "A"),
+        aspect("a", "summary", "In short."),
+        document("b", "Text."),
+        aspect("b", "title", "B"),
+    )
+    answer = await network.call("search-delete", collection="docs", source="a")
+    assert answer["deleted"] == 3
+    collection = await assert_consistent(network, "docs")
+    assert (collection.sources, collection.aspects) == (2, 1)
+
+
+async def test_a_document_may_be_replaced_without_its_aspects(network: Network) -> None:
+    await index(network, document("a", "Text."), aspect("a", "title", "A"))
+    await index(network, document("a", "Other text."))
+    assert (await assert_consistent(network, "docs")).aspects == 1
+
+
+async def test_impossible_aspects_fail_alone(network: Network) -> None:
+    answer = await network.call(
+        "search-index",
+        collection="docs",
+        documents=[
+            document("a", "Text."),
+            document("b", "Text.", of="a"),
+            document("c", "Text.", of="c", kind="title"),
+        ],
+    )
+    assert [(item["source"], item["error"].partition(":")[0]) for item in answer["failed"]] == [
+        ("b", "kind"),
+        ("c", "of"),
+    ]
+    assert answer["added"] == 1
+
+
+async def test_an_aspect_neither_is_a_duplicate_nor_stands_for_one(network: Network) -> None:
+    text = "The very same words."
+    await index(network, aspect("a", "summary", text), dedupThreshold=0.9)
+    await index(network, document("a", text), dedupThreshold=0.9)
+    await index(network, aspect("b", "summary", text), document("b", "Else."), dedupThreshold=0.9)
+    collection = await assert_consistent(network, "docs")
+    assert (collection.duplicates, collection.aspects, collection.chunks) == (0, 2, 4)
+
+
+async def test_aspects_too_large_for_a_message_are_staged(start: Start) -> None:
+    async with start(SEARCH_DATABASE_WRITE_GROUP_BYTES="65536") as network:
+        long = "\n\n".join(f"Proposition {n}. " + "word " * 60 for n in range(120))
+        await index(network, document("a", "Text."), aspect("a", "propositions", long))
+        collection = await assert_consistent(network, "docs")
+        assert collection.aspects > 10
+        assert await rows(network, "SELECT FROM Staging") == []
+
+
+async def test_weights_and_graph_of_aspects_are_kept_up(start: Start, tmp_path: Path) -> None:
+    async with start(SEARCH_SCAN_BELOW="10") as network:
+        short = [aspect(f"s{n}", "title", f"Name {n}") for n in range(60)]
+        await index(network, *[document(f"s{n}", f"word{n} here") for n in range(60)], *short)
+        services = services_of(network, tmp_path)
+        await settled(services, "docs")
+        collection = await assert_consistent(network, "docs")
+        assert collection.aspect_graph
+        weighed = {row["averageLength"] for row in await aspects(network, "docs")}
+        assert weighed == {collection.average_length}
+        assert collection.average_length < 5

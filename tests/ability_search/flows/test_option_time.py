@@ -1,0 +1,299 @@
+"""Times in queries, and dates in chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.ability_search.flows.oracle import Oracle
+from tests.ability_search.flows.stored import chunks
+
+pytestmark = pytest.mark.engine
+
+QUESTION = "release of the parser in March 2021"
+TOPIC = "release of the parser"
+MARCH = "release-2021-03"
+
+
+FILLER = " ".join(f"word{n}" for n in range(90))
+"""Makes notes about as long as a new collection expects, so that nothing is weighed anew later."""
+
+
+def releases() -> list[dict[str, Any]]:
+    """Sixty notes that only their dates tell apart, and one without a date."""
+    months = [(year, month) for year in range(2018, 2023) for month in range(1, 13)]
+    notes = [
+        document(
+            f"release-{year}-{month:02}",
+            f"The release of the parser was on {date(year, month, 12):%B %d, %Y}. {FILLER}",
+            metadata={"even": month % 2 == 0},
+        )
+        for year, month in months
+    ]
+    return [*notes, document("undated", f"The release of the parser was on a rainy day. {FILLER}")]
+
+
+@pytest.fixture
+async def network(start: Start) -> AsyncIterator[Network]:
+    """Few of the notes in the collection ``docs`` are found by their words or meaning."""
+    async with start(SEARCH_CANDIDATES="15") as running:
+        await running.call("search-index", collection="docs", documents=releases())
+        yield running
+
+
+async def ask(network: Network, query: str, **options: Any) -> Any:
+    return await network.call("search-query", collection="docs", query=query, **options)
+
+
+def sources(answer: Any) -> list[str]:
+    return [hit["source"] for hit in answer["results"]]
+
+
+def ranking(answer: Any) -> list[tuple[str, float]]:
+    return [(hit["chunkId"], hit["score"]) for hit in answer["results"]]
+
+
+async def test_each_chunk_is_stored_with_its_own_dates(network: Network) -> None:
+    review = "On 2025-01-31 and 2 Feb 2025: weeds."
+    text = f"# Spring 2024\n\nSeeds.\n\n# Review\n\n{review}\n\n# Notes\n\nx"
+    await network.call(
+        "search-index",
+        collection="garden",
+        documents=[document("log.md", text, metadata={"tag": "2024"})],
+        chunkStrategy="markdown-headers",
+    )
+    stored = await chunks(network, "garden")
+    assert [(row["breadcrumb"], row["facets"]) for row in stored] == [
+        ("Spring 2024", ['tag="2024"', "2024", "2024-03", "2024-04", "2024-05"]),
+        ("Review", ['tag="2024"', "2025", "2025-01", "2025-02"]),
+        ("Notes", ['tag="2024"']),
+    ]
+    days = [
+        (date(2024, 3, 1), date(2024, 5, 31)),
+        (date(2025, 1, 31),) * 2,
+        (date(2025, 2, 2),) * 2,
+    ]
+    numbers = [[day.toordinal() - date(1970, 1, 1).toordinal() for day in each] for each in days]
+    assert [row["dates"] for row in stored] == [numbers[0], [*numbers[1], *numbers[2]], []]
+    await network.call("search-reindex", collection="garden")
+    renewed = await chunks(network, "garden")
+    kept = [(row["facets"], row["dates"]) for row in stored]
+    assert [(row["facets"], row["dates"]) for row in renewed] == kept
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+async def test_chunks_of_the_time_asked_for_are_found_and_come_first(
+    network: Network, mode: str
+) -> None:
+    answer = await ask(network, QUESTION, mode=mode)
+    assert answer["understood"] == {"from": "2021-03-01", "to": "2021-03-31"}
+    assert sources(answer)[0] == MARCH
+    assert "dated" in answer["results"][0]["matchedVia"]
+    assert {hit["score"] <= 1 for hit in answer["results"]} == {True}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+async def test_the_share_of_time_is_what_is_documented(network: Network, mode: str) -> None:
+    oracle = await Oracle.of(network, "docs", releases())
+    information = sum(oracle._query_weights(TOPIC).values())
+    rarest = math.log(1 + (61 - 1 + 0.5) / 1.5)
+    weight = min(0.5, (2 / 3) / (2 / 3 + information / rarest))
+    answer = await ask(network, QUESTION, mode=mode, limit=15, explain=True)
+    told = answer["explain"]["understood"]
+    assert told["topic"] == TOPIC
+    assert told["timeWeight"] == pytest.approx(weight)
+    assert told["spans"] == [{"kind": "time", "start": len(TOPIC) + 1, "end": len(QUESTION)}]
+    closeness = {}
+    for hit in answer["results"]:
+        line = hit["explain"]["temporal"]
+        closeness[hit["source"]] = line["closeness"]
+        assert hit["score"] == line["after"]
+        assert line["after"] == (1 - weight) * line["before"] + weight * line["closeness"]
+        if mode != "hybrid":
+            # To a search that has words alone dates are words as well.
+            asked = oracle.keyword(QUESTION) if mode == "keyword" else oracle.semantic(TOPIC)
+            assert line["before"] == pytest.approx(asked[hit["chunkId"]], abs=1e-4)
+        assert "feedback" not in hit["explain"]
+    assert closeness[MARCH] == 1
+    assert closeness["release-2021-02"] == pytest.approx(math.exp(-(17**2) / 450), abs=1e-2)
+    assert closeness["release-2021-04"] == pytest.approx(math.exp(-(12**2) / 450), abs=1e-2)
+
+
+async def test_what_names_no_time_is_as_if_taken_literally(network: Network) -> None:
+    for mode in ("hybrid", "semantic", "keyword"):
+        plain = await ask(network, TOPIC, mode=mode, limit=20, explain=True)
+        literal = await ask(network, TOPIC, mode=mode, limit=20, understand=False, explain=True)
+        assert ranking(plain) == ranking(literal)
+        assert "understood" not in plain
+        assert "understood" not in plain["explain"]
+        assert all("temporal" not in hit["explain"] for hit in plain["results"])
+
+
+async def test_a_weight_of_zero_changes_nothing(network: Network) -> None:
+    zero = {"weight": 0}
+    literal = await ask(network, QUESTION, understand=False)
+    assert "understood" not in literal
+    assert ranking(await ask(network, QUESTION, temporal=zero)) == ranking(literal)
+    ranged = await ask(network, QUESTION, temporal=zero, timeRange={"from": "2019-01-01"})
+    assert ranking(ranged) == ranking(literal)
+    assert "understood" not in ranged
+
+
+async def test_the_weight_and_the_reach_of_dates_can_be_said(network: Network) -> None:
+    options = {"temporal": {"weight": 1, "sigmaDays": 100}, "limit": 3}
+    answer = await ask(network, QUESTION, **options)
+    assert sources(answer)[0] == MARCH
+    assert answer["results"][0]["score"] == 1
+    assert set(sources(answer)[1:]) == {"release-2021-02", "release-2021-04"}
+    assert answer["results"][2]["score"] > 0.98
+
+
+async def test_a_range_wins_over_the_query_and_needs_no_understanding(network: Network) -> None:
+    for understand in (True, False):
+        answer = await ask(
+            network,
+            QUESTION,
+            timeRange={"from": "2019-07-01", "to": "2019-07-31T23:00:00Z"},
+            understand=understand,
+        )
+        assert answer["understood"] == {"from": "2019-07-01", "to": "2019-07-31"}
+        assert sources(answer)[0] == "release-2019-07"
+
+
+async def test_an_end_of_a_range_may_be_open(network: Network) -> None:
+    strong = {"weight": 0.9}
+    late = await ask(network, TOPIC, timeRange={"from": "2022-06-01"}, temporal=strong, limit=7)
+    assert late["understood"] == {"from": "2022-06-01"}
+    assert set(sources(late)) == {f"release-2022-{month:02}" for month in range(6, 13)}
+    early = await ask(network, TOPIC, timeRange={"to": "2018-02-20"}, temporal=strong, limit=2)
+    assert early["understood"] == {"to": "2018-02-20"}
+    assert set(sources(early)) == {"release-2018-01", "release-2018-02"}
+
+
+async def test_what_has_no_date_counts_half_by_when_it_was_indexed(network: Network) -> None:
+    today = datetime.now(UTC).date().isoformat()
+    options: dict[str, Any] = {
+        "timeRange": {"from": "2023-06-01", "to": today},
+        "temporal": {"weight": 0.9},
+        "explain": True,
+    }
+    answer = await ask(network, TOPIC, filter={"source": "undated"}, **options)
+    assert answer["results"][0]["explain"]["temporal"]["closeness"] == 0.5
+    dated = await ask(network, TOPIC, filter={"source": MARCH}, **options)
+    assert dated["results"][0]["explain"]["temporal"]["closeness"] < 1e-3
+    question = await ask(
+        network, f"{TOPIC} since June 2023", filter={"source": "undated"}, explain=True
+    )
+    assert question["results"][0]["explain"]["temporal"]["closeness"] == 0
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+async def test_what_joins_obeys_the_filter(network: Network, mode: str) -> None:
+    hidden = await ask(network, QUESTION, mode=mode, excludeSources=[MARCH], limit=50)
+    assert hidden["count"]
+    assert MARCH not in sources(hidden)
+    even = await ask(network, QUESTION, mode=mode, filter={"metadata.even": True}, limit=50)
+    assert set(sources(even)[:2]) == {"release-2021-02", "release-2021-04"}
+    assert all(int(source[-2:]) % 2 == 0 for source in sources(even))
+
+
+async def test_pages_are_cut_from_one_list(network: Network) -> None:
+    whole = await ask(network, QUESTION, limit=30)
+    assert whole["count"] == 30
+    pages = [await ask(network, QUESTION, limit=6, offset=offset) for offset in range(0, 30, 6)]
+    assert [place for page in pages for place in ranking(page)] == ranking(whole)
+
+
+async def test_several_collections_mean_the_same_time(network: Network) -> None:
+    await network.call(
+        "search-index",
+        collection="more",
+        documents=[document("note", "release of the parser, 2021-03-03"), *releases()[:20]],
+    )
+    answer = await network.call("search-query", collection="*", query=QUESTION)
+    assert set(sources(answer)[:2]) == {MARCH, "note"}
+    assert answer["understood"] == {"from": "2021-03-01", "to": "2021-03-31"}
+
+
+async def test_a_date_asked_for_is_found_where_there_is_one(network: Network) -> None:
+    await network.call(
+        "search-index",
+        collection="moves",
+        documents=[
+            document("plan", "we talk of the gateway and how the gateway was moved, some day"),
+            document("log", "gateway moved 2020-05-04 by the platform team, no incident"),
+        ],
+    )
+    asked = await network.call(
+        "search-query", collection="moves", query="when was the gateway moved", explain=True
+    )
+    assert "understood" not in asked
+    assert asked["explain"]["understood"]["asksForDate"] is True
+    lines = {hit["source"]: hit["explain"]["temporal"] for hit in asked["results"]}
+    assert {source: line["closeness"] for source, line in lines.items()} == {"plan": 0, "log": 1}
+
+
+@pytest.mark.parametrize(("relation", "expected"), [("after", "late"), ("before", "early")])
+async def test_an_event_tells_its_date(network: Network, relation: str, expected: str) -> None:
+    await network.call(
+        "search-index",
+        collection="ops",
+        documents=[
+            document("postmortem", "postmortem: the big outage of 2021-03-10, outage of all"),
+            document("early", "limits were raised on 2021-02-20"),
+            document("late", "limits were raised on 2021-04-02"),
+        ],
+    )
+    answer = await network.call(
+        "search-query",
+        collection="ops",
+        query=f"what limits were raised {relation} the big outage",
+        explain=True,
+    )
+    assert sources(answer)[0] == expected
+    told = answer["explain"]["understood"]
+    assert told["event"] == "big outage"
+    ends = {"after": "from", "before": "to"}
+    around = {"after": "2021-03-11", "before": "2021-03-09"}
+    assert told["period"][ends[relation]] == around[relation]
+    assert answer["understood"] == told["period"]
+
+
+async def test_without_an_embedder_words_and_dates_are_left(network: Network) -> None:
+    network.model.failure = down
+    answer = await ask(network, QUESTION)
+    assert answer["degraded"]["mode"] == "keyword"
+    assert sources(answer)[0] == MARCH
+    event = await ask(network, "what parser release was made before the big outage")
+    assert event["count"]
+    assert "understood" not in event
+
+
+async def test_the_topic_is_embedded_and_searched_for(network: Network) -> None:
+    network.model.texts.clear()
+    answer = await ask(network, QUESTION, highlights=True)
+    assert network.model.texts == [TOPIC]
+    marked = {mark["text"] for mark in answer["results"][0]["highlights"]}
+    assert {"release", "parser"} <= marked
+    assert "March" not in marked
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"from": "yesterday"}, "timeRange.from"),
+        ({"to": "2021-02-30"}, "timeRange.to"),
+        ({"from": "2021-02-02", "to": "2021-02-01"}, "timeRange"),
+        ({}, "timeRange"),
+    ],
+)
+async def test_a_range_that_is_none_is_refused(
+    network: Network, given: dict[str, str], field: str
+) -> None:
+    answer = await network.refused("search-query", collection="docs", query="x", timeRange=given)
+    assert answer["code"] == "invalid_input"
+    assert answer["error"].startswith(f"{field}: ") or f" {field}" in answer["error"], answer

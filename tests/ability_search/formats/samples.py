@@ -1,0 +1,82 @@
+"""Small real files, made here."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import docx
+import openpyxl
+import pptx
+
+
+def pdf(*pages: str, encrypted: bool = False) -> bytes:
+    """A PDF with one line of text for each line of a page."""
+    kids = " ".join(f"{4 + 2 * place} 0 R" for place in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for place, text in enumerate(pages):
+        lines = "".join(f"({line}) Tj T* " for line in text.split("\n"))
+        stream = f"BT /F1 12 Tf 14 TL 50 700 Td {lines}ET"
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * place} 0 R"
+            " /Resources << /Font << /F1 3 0 R >> >> >>",
+            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        ]
+    objects.append("<< /Title (The Title) /Author (Ada) /CreationDate (D:20260301120000Z) >>")
+    out = bytearray(b"%PDF-1.4\n")
+    offsets = []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
+    start = len(out)
+    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
+    out += b"".join(f"{offset:010d} 00000 n \n".encode() for offset in offsets)
+    # No password that anybody knows makes these.
+    secret = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{'00' * 32}> /U <{'11' * 32}> /P -4 >>"
+    further = f"{secret} /ID [<00><00>]" if encrypted else ""
+    info = f"/Root 1 0 R /Info {len(objects)} 0 R {further}"
+    out += f"trailer << /Size {len(objects) + 1} {info} >>\nstartxref\n{start}\n%%EOF".encode()
+    return bytes(out)
+
+
+def saved(file: Any) -> bytes:
+    buffer = io.BytesIO()
+    file.save(buffer)
+    return buffer.getvalue()
+
+
+def word(*paragraphs: str) -> bytes:
+    document = docx.Document()
+    document.core_properties.title = "Titled"
+    document.core_properties.author = "Ada"
+    document.core_properties.created = datetime(2026, 3, 1, 12)
+    document.add_heading("Guide", 1)
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    return saved(document)
+
+
+def slides(*titles: str) -> bytes:
+    presentation = pptx.Presentation()
+    for title in titles:
+        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = f"About {title}\nand more"
+        slide.notes_slide.notes_text_frame.text = f"Say {title}"
+    return saved(presentation)
+
+
+def workbook(**sheets: Sequence[Sequence[object]]) -> bytes:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    return saved(book)

@@ -1,0 +1,68 @@
+import pytest
+
+from ability_search.understanding.events import asks_for_date, find_event
+from ability_search.understanding.periods import Period
+
+
+@pytest.mark.parametrize(
+    ("query", "relation", "phrase"),
+    [
+        ("what was set up before the outage", "before", "outage"),
+        ("what changed after our move to Berlin?", "after", "move to Berlin"),
+        ("decisions since the board meeting", "after", "board meeting"),
+        ("events leading up to the merger.", "before", "merger"),
+        ("who was hired prior to that reorganisation", "before", "reorganisation"),
+    ],
+)
+def test_events(query: str, relation: str, phrase: str) -> None:
+    event = find_event(query)
+    assert event is not None
+    assert (event.relation, event.phrase) == (relation, phrase)
+    assert query[event.start : event.end] == phrase
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "checklist before the deployment",
+        "error after the upgrade",
+        "what to do after an outage",
+        "what was done before lunch",
+        'changes with "before the outage" in their title',
+    ],
+)
+def test_what_names_no_event(query: str) -> None:
+    assert find_event(query) is None
+
+
+def test_the_days_beside_an_event() -> None:
+    before, after = (
+        find_event("what was done before the move"),
+        find_event("changes after the move"),
+    )
+    assert before is not None
+    assert after is not None
+    assert before.period(Period(1000, 1010)) == Period(820, 999)
+    assert after.period(Period(1000, 1010)) == Period(1011, 1190)
+    for event, open_end in ((before, Period(None, 1)), (after, Period(1, None))):
+        with pytest.raises(ValueError, match="first and a last day"):
+            event.period(open_end)
+
+
+@pytest.mark.parametrize(
+    ("query", "asks"),
+    [
+        ("when was the schema last modified", True),
+        ("which year did we move", True),
+        ("v1 API sunset date", True),
+        ("date of the audit?", True),
+        ("how long ago did it break", True),
+        ("when does the team plan sprints", False),
+        ("when to use an index", False),
+        ("update the date column", False),
+        ('"when was" in the logs', False),
+    ],
+)
+def test_asking_for_a_date(query: str, asks: bool) -> None:
+    assert asks_for_date(query) is asks
