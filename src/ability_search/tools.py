@@ -30,7 +30,10 @@ COMPLETED = "search.index.completed"
 FAILED = "search.index.failed"
 
 _TO_ANSWER = 0.1
-"""Seconds kept back of a caller's deadline, for the answer to arrive."""
+"""Share of a caller's time that is kept back, for the answer to arrive."""
+_TO_ANSWER_AT_LEAST = 0.1
+_TO_ANSWER_AT_MOST = 1.0
+"""Seconds."""
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -126,7 +129,7 @@ class _Table:
         name: str,
         description: str,
         params: type[P],
-        handler: Callable[[P, Call], Awaitable[BaseModel]],
+        handler: Callable[[P, _Admitted], Awaitable[BaseModel]],
         result: type[BaseModel],
     ) -> Tool:
         """A row of the table; every failure of it is returned, not raised."""
@@ -134,14 +137,14 @@ class _Table:
         async def admitted(value: P, call: Call) -> BaseModel | Mapping[str, Any]:
             with self._slot():
                 try:
-                    async with _in_time(call):
-                        return await handler(value, call)
+                    async with _in_time(call) as limit:
+                        return await handler(value, _Admitted(call, limit))
                 except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
                     return failure(exc, name, _collection_of(value))
 
         return Tool.typed(name, description, params, admitted, result=result, on_error=failure)
 
-    async def index(self, value: inputs.IndexInput, call: Call) -> results.IndexResult:
+    async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""
         documents = reading.documents(value, self._limits)
         job = _Job(call, value.job_id)
@@ -152,7 +155,9 @@ class _Table:
         self._services.maintenance.schedule(value.collection)
         return writing.index_result(report, job.id)
 
-    async def index_file(self, value: inputs.IndexFileInput, call: Call) -> results.IndexFileResult:
+    async def index_file(
+        self, value: inputs.IndexFileInput, call: _Admitted
+    ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
         request = FileRequest(
@@ -170,13 +175,13 @@ class _Table:
         self._services.maintenance.schedule(value.collection)
         return writing.index_file_result(report, job.id)
 
-    async def query(self, value: inputs.QueryInput, _call: Call) -> results.QueryResult:
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> results.QueryResult:
         """search-query."""
         query = reading.query(value, self._limits)
         answer = await self._services.querying.query(value.collection, query)
         return writing.query_result(answer, value)
 
-    async def similar(self, value: inputs.SimilarInput, _call: Call) -> results.SimilarResult:
+    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> results.SimilarResult:
         """search-similar."""
         answer = await self._services.querying.similar(
             value.collection,
@@ -187,7 +192,7 @@ class _Table:
         )
         return writing.similar_result(answer)
 
-    async def reindex(self, value: inputs.ReindexInput, call: Call) -> results.ReindexResult:
+    async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
         if value.clear:
             deleted = await self._services.indexing.delete(value.collection)
@@ -201,7 +206,7 @@ class _Table:
         self._services.maintenance.schedule(value.collection)
         return writing.reindex_result(report, collection, job.id, deleted=before.chunks)
 
-    async def delete(self, value: inputs.DeleteInput, _call: Call) -> results.DeleteResult:
+    async def delete(self, value: inputs.DeleteInput, _call: _Admitted) -> results.DeleteResult:
         """search-delete."""
         deleted = await self._services.indexing.delete(value.collection, value.source)
         return results.DeleteResult(
@@ -209,14 +214,14 @@ class _Table:
         )
 
     async def collections(
-        self, _value: inputs.CollectionsInput, _call: Call
+        self, _value: inputs.CollectionsInput, _call: _Admitted
     ) -> results.CollectionsResult:
         """search-collections."""
         found = await self._services.catalogue.all()
         return results.CollectionsResult(collections=[writing.summary(item) for item in found])
 
     async def collection_info(
-        self, value: inputs.CollectionInfoInput, _call: Call
+        self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
         page = await list_sources(
@@ -240,8 +245,21 @@ class _Table:
             self._running -= 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A call that is being worked on."""
+
+    call: Call
+    limit: asyncio.Timeout
+
+    @property
+    def out_of_time(self) -> bool:
+        when = self.limit.when()
+        return when is not None and asyncio.get_running_loop().time() >= when
+
+
 @asynccontextmanager
-async def _in_time(call: Call) -> AsyncIterator[None]:
+async def _in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
     """End the block while there still is somebody to tell.
 
     Raises:
@@ -249,7 +267,7 @@ async def _in_time(call: Call) -> AsyncIterator[None]:
     """
     try:
         async with asyncio.timeout(_time_left(call)) as limit:
-            yield
+            yield limit
     except TimeoutError as exc:
         if not limit.expired():
             raise
@@ -257,14 +275,18 @@ async def _in_time(call: Call) -> AsyncIterator[None]:
 
 
 def _time_left(call: Call) -> float | None:
-    return None if call.remaining is None else max(0.0, call.remaining - _TO_ANSWER)
+    remaining = call.remaining
+    if remaining is None:
+        return None
+    kept_back = min(max(_TO_ANSWER * remaining, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
+    return max(0.0, remaining - kept_back)
 
 
 class _Job:
     """A long call, as its events tell of it."""
 
-    def __init__(self, call: Call, job_id: str | None) -> None:
-        self._call = call
+    def __init__(self, admitted: _Admitted, job_id: str | None) -> None:
+        self._admitted = admitted
         self.id = job_id or secrets.token_hex(8)
 
     @asynccontextmanager
@@ -275,20 +297,22 @@ class _Job:
             yield
         except BaseException as exc:
             error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
-            await self._call.publish(FAILED, {**about, "code": error.code, "error": str(error)})
+            await self._admitted.call.publish(
+                FAILED, {**about, "code": error.code, "error": str(error)}
+            )
             raise
-        await self._call.publish(COMPLETED, about)
+        await self._admitted.call.publish(COMPLETED, about)
 
     def _unexpected(self, exc: BaseException) -> SearchError:
         if not isinstance(exc, asyncio.CancelledError):
             return SearchError("internal error; the answer names the incident")
-        if _time_left(self._call) == 0:
+        if self._admitted.out_of_time:
             return DeadlineExceeded("not done within the time that the caller gave")
         return Cancelled("cancelled")
 
     async def progress(self, progress: Progress) -> None:
         """Publish how far the work has come."""
-        await self._call.publish(
+        await self._admitted.call.publish(
             PROGRESS,
             {
                 "jobId": self.id,

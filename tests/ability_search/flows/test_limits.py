@@ -90,10 +90,10 @@ async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     clock = asyncio.get_running_loop().time
     started = clock()
     answer = await network.client.invoke(
-        "search-query", {"collection": "docs", "query": "words"}, timeout=0.8
+        "search-query", {"collection": "docs", "query": "words"}, timeout=4.0
     )
     assert answer["code"] == "timeout"
-    assert clock() - started < 0.8
+    assert clock() - started < 4.0
     network.model.gate.set()
     # What it held is free again.
     network.model.gate = None
