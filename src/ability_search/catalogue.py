@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 from ability_search import statements
@@ -266,12 +267,14 @@ class Catalogue:
 
     async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
         """Create the types for links and aspects, where they are wanted and there are none yet."""
+        wanted = []
         if links and not collection.links:
-            await self._have(statements.create_links(collection.type))
+            wanted.append(statements.create_links(collection.type))
         if aspects and not collection.aspects:
-            await self._have(
-                statements.create_aspects(collection.type, dimensions=collection.dimensions)
-            )
+            dimensions = collection.dimensions
+            wanted.append(statements.create_aspects(collection.type, dimensions=dimensions))
+        for types in wanted:
+            await _created(partial(self.write, types))
 
     async def drop(self, collection: Collection) -> bool:
         """Delete a collection with everything in it; false if it was gone or replaced already."""
@@ -383,16 +386,17 @@ class Catalogue:
         except StatementRefused as exc:
             if exc.reason not in _MISSING:
                 raise
-            await self._have(statements.schema())
+            await _created(partial(self._store.write, *statements.schema()))
             return await self._store.write(*statement)
 
-    async def _have(self, types: statements.Statement) -> None:
-        """Create types that may exist; again if somebody else is creating them just now."""
-        for left in reversed(range(_TRIES)):
-            try:
-                await self._store.write(*types)
-                return
-            except StatementRefused as exc:
-                if exc.reason not in ("duplicate", "conflict") or not left:
-                    raise
-            await asyncio.sleep(_PAUSE)
+
+async def _created(create: Callable[[], Awaitable[Any]]) -> None:
+    """Create types that may exist; again if somebody else is creating them just now."""
+    for left in reversed(range(_TRIES)):
+        try:
+            await create()
+            return
+        except StatementRefused as exc:
+            if exc.reason not in ("duplicate", "conflict") or not left:
+                raise
+        await asyncio.sleep(_PAUSE)

@@ -6,7 +6,8 @@ import asyncio
 import base64
 import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -135,9 +136,12 @@ class Network:
 Start = Callable[..., AbstractAsyncContextManager[Network]]
 
 
-@pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("databases")
+@pytest.fixture
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For the databases of one test: an engine opens all that it finds."""
+    path = tmp_path_factory.mktemp("databases")
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,12 +94,12 @@ def documents() -> list[dict[str, Any]]:
 
 @pytest_asyncio.fixture(params=["scan", "graph", "changed"], scope="module", loop_scope="module")
 async def library(
-    request: pytest.FixtureRequest, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Library]:
     """Its embeddings scanned, in the vector graph, or partly beside it as they changed later."""
     below = SIZE + 1 if request.param == "scan" else 10
     texts = documents()
-    start = starting(data_dir, tmp_path_factory.mktemp("home"))
+    start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
     async with start(database="exact", SEARCH_SCAN_BELOW=str(below)) as network:
         for first in range(0, SIZE, BATCH):
             batch = texts[first : first + BATCH]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -184,11 +183,9 @@ class Library:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def library(
-    data_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Library]:
+async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Library]:
     """``docs``; ``notes`` with another model; ``copies`` with its near-duplicates set aside."""
-    start = starting(data_dir, tmp_path_factory.mktemp("home"))
+    start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
     settings = {"SEARCH_EMBEDDING_ATTEMPTS": "1", "SEARCH_EMBEDDING_BREAKER_FAILURES": "1000"}
     tools = [
         Tool("rerank", "Read.", {"type": "object"}, reread),
