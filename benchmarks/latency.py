@@ -88,8 +88,8 @@ async def _rounds(network: Network, mode: str, queries: int, rounds: int) -> dic
         "median ms of each round": [round(value, 2) for value in medians],
         "95th percentile ms": round(statistics.median(tails), 2),
         "worker's steps, median ms": {
-            step: round(statistics.median(timings[step] for timings in steps), 2)
-            for step in steps[0]
+            step: round(statistics.median(timings.get(step, 0.0) for timings in steps), 2)
+            for step in dict.fromkeys(step for timings in steps for step in timings)
         },
         "processor ms a query": _per(network, before, queries * rounds),
     }

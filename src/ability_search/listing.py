@@ -7,7 +7,8 @@ import binascii
 from dataclasses import dataclass
 
 from ability_search import statements
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.ports import Store
 

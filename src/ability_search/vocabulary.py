@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search import statements
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics
 

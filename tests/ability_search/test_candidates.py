@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import Catalogue, Collection, to_record
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection, to_record
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.querying.candidates import Plan, Search, find_candidates, pooled
 from ability_search.ranking.bm25 import QueryTerms

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import (
-    Catalogue,
+from ability_search.catalogue import Catalogue
+from ability_search.collection import (
     Collection,
     checked_name,
     from_record,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import Catalogue, to_record
+from ability_search.catalogue import Catalogue
+from ability_search.collection import to_record
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.indexing import maintenance as upkeep
 from ability_search.indexing.maintenance import Maintenance

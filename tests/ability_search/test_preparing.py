@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ability_search.analysis import analyzer_for
-from ability_search.catalogue import Collection
 from ability_search.chunking import STRATEGIES, EstimatedTokens, TokenCounter, TokenizerTokens
+from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import (

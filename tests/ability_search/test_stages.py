@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.configuration.schema import Ranking
 from ability_search.querying import stages
 from ability_search.querying.adjusting import Context

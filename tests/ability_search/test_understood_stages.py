@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.configuration.schema import Ranking
 from ability_search.querying import exclusion, stages, temporal
 from ability_search.querying.adjusting import Context, TimeSignal

@@ -11,8 +11,9 @@ import pytest
 import tenacity
 
 from ability_search.analysis import analyzer_for
-from ability_search.catalogue import Catalogue, Collection, to_record
+from ability_search.catalogue import Catalogue
 from ability_search.chunking import EstimatedTokens
+from ability_search.collection import Collection, to_record
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,

@@ -12,7 +12,8 @@ from ability_search import statements
 from ability_search.artifacts.exporting import Exporting
 from ability_search.artifacts.importing import Importable, Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.catalogue import Catalogue, checked_name
+from ability_search.catalogue import Catalogue
+from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report

@@ -28,8 +28,9 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.artifacts.writing import ArtifactWriter
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
 from ability_search.chunking import TokenCounter
+from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused, TooLarge
 from ability_search.indexing import Progress, Report
 from ability_search.ports import Store

@@ -16,7 +16,8 @@ import numpy as np
 from ability_search import statements
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
 from ability_search.artifacts.reading import Item, Row
-from ability_search.catalogue import Catalogue, Collection, checked_name
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection, checked_name
 from ability_search.configuration import Settings
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
 from ability_search.indexing import Progress, Report

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import LAYOUT
 from ability_search.statements import is_collection_name

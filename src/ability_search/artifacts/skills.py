@@ -21,8 +21,8 @@ from ability_search.analysis import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.artifacts.files import Reading, opened
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
 from ability_search.artifacts.reading import Item, Row, parsed, unit_vectors
-from ability_search.catalogue import Collection
 from ability_search.chunking import TokenCounter
+from ability_search.collection import Collection
 from ability_search.configuration import Settings
 from ability_search.documents import Document, Vector
 from ability_search.indexing.preparing import (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ability_search import statements
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.ports import Store
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ability_search import statements
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, SearchError, StatementRefused
 from ability_search.ports import Store
 from ability_search.ranking.bm25 import reweighted

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ability_search.analysis import CONTENT, TITLE, Analyzer
-from ability_search.catalogue import Collection
 from ability_search.chunking import TokenCounter, chunk, joined
+from ability_search.collection import Collection
 from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput
 from ability_search.filters import facets_of

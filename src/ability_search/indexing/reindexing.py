@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ability_search import statements
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import DatabaseUnavailable, NotFound, SearchError
 from ability_search.indexing.preparing import restored_document

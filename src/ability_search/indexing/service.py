@@ -10,8 +10,9 @@ from typing import Any
 
 from ability_search import statements
 from ability_search.analysis import DEFAULT_LANGUAGE, analyzer_for
-from ability_search.catalogue import Catalogue, Collection, checked_name
+from ability_search.catalogue import Catalogue
 from ability_search.chunking import TokenCounter
+from ability_search.collection import Collection, checked_name
 from ability_search.configuration import Settings
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput, ModelMismatch

@@ -17,7 +17,8 @@ from tenacity import (
 )
 
 from ability_search import statements
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics

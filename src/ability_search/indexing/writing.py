@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ability_search.catalogue import Catalogue, Collection, new_type
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection, new_type
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,

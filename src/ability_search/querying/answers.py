@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ability_search.analysis import analyzer_for
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.highlights import highlights
 from ability_search.querying.adjusting import Context

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ability_search import statements
-from ability_search.catalogue import Catalogue, Collection
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.ports import Store
 from ability_search.querying.model import Candidate

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ability_search import statements
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import By, Pool, Search, candidate_of

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ability_search import statements
-from ability_search.catalogue import Collection, checked_name
+from ability_search.collection import Collection, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import (
     DimensionMismatch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.catalogue import Collection
+from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.filing import FileReport
 from ability_search.indexing import Failure, IndexReport

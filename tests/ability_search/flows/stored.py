@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.ability_search.flows.conftest import Network
 
-from ability_search.catalogue import Collection, from_record
+from ability_search.collection import Collection, from_record
 from ability_search.ranking.statistics import TermStatistics
 from ability_search.remote import BrokerStore, RemoteEmbedder, over_broker
 from ability_search.statements import aspect_type, link_type, source_type
