@@ -58,7 +58,7 @@ LAYERS = (
     {"highlights"},
     {"formats"},
     {"ports", "configuration"},
-    {"catalogue", "vocabulary", "files", "extraction", "loading"},
+    {"catalogue", "collection", "vocabulary", "files", "extraction", "loading"},
     {"indexing", "querying"},
     {"filing", "listing", "artifacts"},
     {"wire", "boundary"},
