@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -116,9 +118,13 @@ class Network:
         """Call a tool that must succeed."""
         answer = await self.client.invoke(tool, tool_input, timeout=60)
         assert answer.get("success", True), answer
-        if tool in self.outputs:
-            jsonschema.validate(answer, self.outputs[tool])
+        self.check(tool, answer)
         return answer
+
+    def check(self, tool: str, answer: Any) -> None:
+        """Hold an answer against the schema that its tool declares, if it declares one."""
+        if tool in self.outputs:
+            _validator(json.dumps(self.outputs[tool])).validate(answer)
 
     async def refused(self, tool: str, /, **tool_input: Any) -> Any:
         """Call a tool that must fail."""
@@ -131,6 +137,14 @@ class Network:
         names = [name for name, _ in self.calls]
         self.calls.clear()
         return names
+
+
+@cache
+def _validator(schema: str) -> jsonschema.Draft202012Validator:
+    """Checks answers by a schema, which is checked itself only once."""
+    read = json.loads(schema)
+    jsonschema.Draft202012Validator.check_schema(read)
+    return jsonschema.Draft202012Validator(read)
 
 
 Start = Callable[..., AbstractAsyncContextManager[Network]]

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import jsonschema
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -230,7 +229,7 @@ async def ask(library: Library, request: Answer) -> Answer:
     if answer.get("success") is False:
         assert answer["code"] in CODES, answer
     else:
-        jsonschema.validate(answer, network.outputs["search-query"])
+        network.check("search-query", answer)
     return answer
 
 
