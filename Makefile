@@ -64,5 +64,5 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
-	@$(PIP) install --editable '.[dev,eval]'
+	@$(PIP) install --editable '.[dev,eval,examples]'
 	@touch $@

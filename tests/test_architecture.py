@@ -66,6 +66,7 @@ LAYERS = (
     {"remote"},
     {"worker"},
     {"logs", "stack", "evaluation"},
+    {"client"},
     {"cli"},
     {"__main__"},
 )

@@ -13,11 +13,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ability_search import __version__, logs
-from ability_search.cli.failures import ToolFailure
+from ability_search.client.failures import ToolFailure
+from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings, load_settings
-from ability_search.configuration.fields import Url
-from ability_search.errors import InvalidInput
-from ability_search.stack.directory import RunningStack, read_running
 from kadi import Connection, RemoteError
 
 T = TypeVar("T")
@@ -42,25 +40,6 @@ TimeoutOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A broker to connect to."""
-
-    url: str
-    networks: tuple[str, ...]
-    origin: str
-    """Why this one."""
-    stack: RunningStack | None = None
-    """The running stack, if it is its broker."""
-    assumed: bool = False
-    """Whether it is only where a local broker would be: nothing says that there is one."""
-
-    @property
-    def shown(self) -> str:
-        """The address without credentials."""
-        return str(Url(self.url))
-
-
 def client_settings() -> Settings:
     """The settings of a client command, whose log shows warnings only unless told otherwise.
 
@@ -73,33 +52,6 @@ def client_settings() -> Settings:
         "warning" if quiet else settings.logging.level, settings.logging.format, part="cli"
     )
     return settings
-
-
-def find_target(settings: Settings, environ: Mapping[str, str], broker: str | None) -> Target:
-    """Which broker a client command uses.
-
-    In this order: the one named on the command line; ``BROKER_URL``; a broker ``remote`` or
-    ``default`` of the files; the stack that runs over the data directory; broker ``local``.
-
-    Raises:
-        InvalidInput: if the address on the command line is none.
-    """
-    networks = settings.broker.networks
-    configured = settings.broker.url.get_secret_value()
-    if broker is not None:
-        if not broker.startswith(("ws://", "wss://")):
-            raise InvalidInput("--broker", "expected an address like ws://localhost:8080/kadi")
-        return Target(broker, networks, "--broker")
-    for name in ("BROKER_URL", "KADI_BROKER_URL"):
-        if environ.get(name, "").strip():
-            return Target(configured, networks, name)
-    if settings.broker.name != "local":
-        return Target(configured, networks, f"broker {settings.broker.name} of the configuration")
-    running = read_running(settings.files.data_dir)
-    if running is not None:
-        origin = f"the stack of process {running.pid}"
-        return Target(running.url, running.networks, origin, running)
-    return Target(configured, networks, "the configured broker, as no stack runs", assumed=True)
 
 
 def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -146,7 +98,7 @@ async def open_client(broker: str | None) -> AsyncIterator[Client]:
         KadiError: if the broker cannot be reached.
     """
     settings = client_settings()
-    target = find_target(settings, os.environ, broker)
+    target = find_target(settings, os.environ, broker, given_as="--broker")
     async with new_connection(settings, target) as connection:
         yield Client(connection, settings, target)
 

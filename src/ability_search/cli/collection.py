@@ -21,7 +21,8 @@ from ability_search.cli.client import (
     with_client,
 )
 from ability_search.cli.failures import FAILED
-from ability_search.cli.progress import following, progress_bar
+from ability_search.cli.progress import progress_bar
+from ability_search.client.following import following
 
 CollectionArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
 

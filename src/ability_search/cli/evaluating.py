@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ability_search import __version__
 from ability_search.cli.client import Client
-from ability_search.cli.progress import following, progress_bar
+from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import BATCH_BYTES, BATCH_DOCUMENTS
 from ability_search.cli.selecting import collection_name as slug
+from ability_search.client.following import following
 from ability_search.evaluation.dataset import Dataset
 from ability_search.evaluation.indexing import collection_name, index_missing, stored_sources
 from ability_search.evaluation.runs import Indexing, ModeRun, Run, SetDescription

@@ -13,13 +13,7 @@ from pydantic import ValidationError
 
 from ability_search.cli import output
 from ability_search.cli.app import DefaultGroup, app, command, new_group
-from ability_search.cli.client import (
-    LONG_SECONDS,
-    BrokerOption,
-    JsonOption,
-    TimeoutOption,
-    given,
-)
+from ability_search.cli.client import LONG_SECONDS, BrokerOption, JsonOption, TimeoutOption, given
 from ability_search.cli.evaluated import run_file, show_comparison, show_run
 from ability_search.cli.evaluating import Wanted, measured
 from ability_search.cli.local_stack import any_client

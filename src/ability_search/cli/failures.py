@@ -13,10 +13,9 @@ code  meaning
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 from kadi import errors as kadi
 
@@ -47,22 +46,6 @@ class Explanation:
     exit_code: int = FAILED
     unexpected: bool = False
     """Whether it is a defect of the program, of which a traceback tells more."""
-
-
-class ToolFailure(SearchError):
-    """A tool answered that it failed; ``answer`` is what it said."""
-
-    def __init__(self, answer: Mapping[str, Any]) -> None:
-        super().__init__(
-            str(answer.get("error") or "the tool gave no reason"),
-            hint=str(answer.get("hint") or ""),
-        )
-        self.answer = dict(answer)
-
-    @property
-    def wire_code(self) -> str:
-        """The code of the failure."""
-        return str(self.answer.get("code", ""))
 
 
 def explain(exc: Exception) -> Explanation:

@@ -20,9 +20,10 @@ from ability_search.cli.client import (
     with_client,
 )
 from ability_search.cli.failures import FAILED, NOT_FOUND
-from ability_search.cli.progress import following, progress_bar
+from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import collection_name, sweepable, trees
 from ability_search.cli.sending import Outcome, remove_vanished, send_files, show
+from ability_search.client.following import following
 
 
 @command(app, "index")

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ability_search.cli import output
-from ability_search.cli.client import Client, client_settings, find_target, open_client
+from ability_search.cli.client import Client, client_settings, open_client
 from ability_search.cli.served import require_installed, served_names
+from ability_search.client.target import find_target
 from ability_search.configuration import Settings
 from ability_search.stack.directory import RunningStack, hold, is_abandoned, released
 from ability_search.stack.supervisor import Plan, Stack

@@ -13,7 +13,7 @@ import httpx
 
 from ability_search import __version__
 from ability_search.cli.checks import Check
-from ability_search.cli.client import Target, find_target
+from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings
 from ability_search.errors import SearchError
 from ability_search.worker import open_embedder, open_reranker

@@ -11,8 +11,9 @@ from typing import Any
 
 from ability_search.cli import output
 from ability_search.cli.client import Client, given
-from ability_search.cli.progress import Advance, following, progress_bar
+from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import Batch, Tree, batches
+from ability_search.client.following import Advance, following
 from ability_search.files import Skipped
 from ability_search.loading import open_extractor
 

@@ -16,7 +16,7 @@ import typer
 
 from ability_search.cli import output
 from ability_search.cli.client import Client
-from ability_search.cli.failures import ToolFailure, explain
+from ability_search.cli.failures import explain
 from ability_search.cli.selecting import Tree
 from ability_search.cli.sending import (
     Outcome,
@@ -25,6 +25,7 @@ from ability_search.cli.sending import (
     send_files,
     show_problems,
 )
+from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 from ability_search.files import left_out, vanished
 from kadi import KadiError

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.cli.client import Target, find_target, given, joining
+from ability_search.cli.client import given, joining
+from ability_search.client.target import Target, find_target
 from ability_search.configuration import load_settings
 from ability_search.errors import InvalidInput
 from ability_search.stack.directory import RunningStack, hold, remove_running, write_running

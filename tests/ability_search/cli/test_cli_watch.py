@@ -17,9 +17,9 @@ from tests.ability_search.cli.test_cli_indexing import answered, write
 
 from ability_search.cli import watching
 from ability_search.cli.client import open_client
-from ability_search.cli.failures import ToolFailure
 from ability_search.cli.selecting import Tree, trees
 from ability_search.cli.watching import EDITORS, Watcher, changes_of
+from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 
 SECONDS = 30.0

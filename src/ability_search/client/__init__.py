@@ -1,0 +1,18 @@
+"""The tools as typed functions, for Python programs."""
+
+from ability_search.client.blocking import BlockingSearchClient
+from ability_search.client.failures import ToolFailure
+from ability_search.client.search import SearchClient
+from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
+from ability_search.wire.inputs import DocumentInput
+
+__all__ = [
+    "BlockingSearchClient",
+    "CollectionInfo",
+    "Collections",
+    "DocumentInput",
+    "Hits",
+    "Neighbours",
+    "SearchClient",
+    "ToolFailure",
+]

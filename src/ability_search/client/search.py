@@ -1,0 +1,311 @@
+"""The tools as coroutines."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from pydantic import BaseModel
+
+from ability_search import __version__
+from ability_search.client.failures import ToolFailure
+from ability_search.client.following import Advance, following
+from ability_search.client.target import find_target
+from ability_search.client.values import (
+    CollectionInfo,
+    Collections,
+    FileOptions,
+    Hits,
+    IndexOptions,
+    Neighbours,
+    QueryOptions,
+    ReindexOptions,
+)
+from ability_search.configuration import Settings, load_settings
+from ability_search.wire import inputs, results
+from kadi import Connection, RemoteError
+
+R = TypeVar("R", bound=BaseModel)
+
+DocumentLike = inputs.DocumentInput | Mapping[str, Any]
+
+LONG_SECONDS = 3600.0
+"""For work that reports its progress; brokers allow no more."""
+
+_PAGE = 1000
+_OPEN_SECONDS = 10.0
+_BATCH_DOCUMENTS = 500
+_BATCH_BYTES = 2 * 1024 * 1024
+
+
+class SearchClient:
+    """A connection to the search ability of a KADI network, for use with ``async with``.
+
+    Every method calls the tool of its name and returns what that declares, validated. It raises
+
+    - :class:`ToolFailure` if the tool says that it failed: ``str()`` is the reason, ``hint`` what
+      helps, ``wire_code`` one of the documented codes, ``retryable`` whether it passes,
+    - :class:`pydantic.ValidationError` if the input is wrong, before anything is sent,
+    - :class:`kadi.KadiError` if there is no answer; the connection restores itself.
+
+    Args:
+        url: The broker's address. Left out: ``BROKER_URL``, the configuration files, or the stack
+            that runs on this machine, in the order of the command line.
+        networks: KADI networks to join; left out as configured.
+        timeout: Seconds to wait for an answer; indexing waits for up to :data:`LONG_SECONDS`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        networks: Sequence[str] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        self._url = url
+        self._networks = networks
+        self._timeout = timeout
+        self._stack = AsyncExitStack()
+        self._opened: tuple[Connection, Settings] | None = None
+
+    async def open(self) -> Self:
+        """Connect; nothing if it is connected.
+
+        Raises:
+            ConfigurationError: if the settings cannot be used.
+            KadiError: if the broker cannot be reached.
+        """
+        if self._opened is None:
+            settings = load_settings(os.environ, Path.cwd())
+            target = find_target(settings, os.environ, self._url)
+            connection = Connection(
+                target.url,
+                name="search-client",
+                version=__version__,
+                networks=self._networks or target.networks,
+                max_message_bytes=settings.limits.message_bytes,
+                open_timeout=_OPEN_SECONDS,
+            )
+            await self._stack.enter_async_context(connection)
+            self._opened = connection, settings
+        return self
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._opened = None
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def query(
+        self,
+        collection: str | Sequence[str],
+        query: str,
+        *,
+        limit: int = 10,
+        mode: inputs.Mode = "hybrid",
+        filter: Mapping[str, Any] | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Hits:
+        """Search one collection, several, or all of them (``*``)."""
+        given = {
+            "collection": collection if isinstance(collection, str) else list(collection),
+            "query": query,
+            "limit": limit,
+            "mode": mode,
+            "filter": filter,
+            **options,
+        }
+        return await self._call("search-query", inputs.QueryInput, given, Hits)
+
+    async def similar(
+        self,
+        collection: str,
+        chunk_id: str,
+        *,
+        limit: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+    ) -> Neighbours:
+        """The chunks that are most like a chunk."""
+        given = {
+            "collection": collection,
+            "chunk_id": chunk_id,
+            "limit": limit,
+            "filter": filter,
+            "min_score": min_score,
+        }
+        return await self._call("search-similar", inputs.SimilarInput, given, Neighbours)
+
+    async def index(
+        self,
+        collection: str,
+        documents: Iterable[DocumentLike],
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[IndexOptions],
+    ) -> results.IndexResult:
+        """Make documents findable, in as many calls as their size asks for.
+
+        Args:
+            collection: Created if need be.
+            documents: Consumed as they are sent.
+            progress: Called with the documents done, those known of, and the stage.
+            options: Of all the calls.
+
+        Returns:
+            The sum of all calls. If one fails, what the ones before it stored stays.
+        """
+        total: results.IndexResult | None = None
+        for batch in self._batches(documents):
+            given = {"collection": collection, "documents": batch, **options}
+            before = total.documents if total else 0
+            answer = await self._long(
+                "search-index", inputs.IndexInput, given, results.IndexResult, progress, before
+            )
+            total = answer if total is None else _sum(total, answer)
+        if total is None:
+            raise ValueError("documents: give at least one")
+        return total
+
+    async def index_file(
+        self,
+        collection: str,
+        path: str | Path,
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[FileOptions],
+    ) -> results.IndexFileResult:
+        """Index a file or a directory of the worker's machine."""
+        given = {"collection": collection, "path": str(path), **options}
+        return await self._long(
+            "search-index-file", inputs.IndexFileInput, given, results.IndexFileResult, progress
+        )
+
+    async def reindex(
+        self,
+        collection: str,
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[ReindexOptions],
+    ) -> results.ReindexResult:
+        """Chunk and embed a collection anew from what it stores."""
+        given = {"collection": collection, **options}
+        return await self._long(
+            "search-reindex", inputs.ReindexInput, given, results.ReindexResult, progress
+        )
+
+    async def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
+        """Delete one source, or the whole collection."""
+        given = {"collection": collection, "source": source}
+        return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
+
+    async def collections(self) -> Collections:
+        """All collections with their statistics."""
+        return await self._call("search-collections", inputs.CollectionsInput, {}, Collections)
+
+    async def info(
+        self, collection: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> CollectionInfo:
+        """A collection and the first of its sources, in order; ``cursor`` goes on with a page."""
+        given = {"collection": collection, "limit": limit, "cursor": cursor}
+        return await self._call(
+            "search-collection-info", inputs.CollectionInfoInput, given, CollectionInfo
+        )
+
+    async def sources(self, collection: str) -> AsyncIterator[str]:
+        """The names of all sources, in order, read page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self.info(collection, limit=_PAGE, cursor=cursor)
+            for source in page.sources:
+                yield source
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+        """Call any tool of the network, with its wire names."""
+        return await self._invoke(tool, tool_input, self._timeout)
+
+    async def _call(
+        self, tool: str, takes: type[BaseModel], given: Mapping[str, Any], returns: type[R]
+    ) -> R:
+        return returns.model_validate(await self._invoke(tool, _wire(takes, given), self._timeout))
+
+    async def _long(
+        self,
+        tool: str,
+        takes: type[BaseModel],
+        given: Mapping[str, Any],
+        returns: type[R],
+        progress: Advance | None,
+        before: int = 0,
+    ) -> R:
+        job = secrets.token_hex(8)
+        tool_input = _wire(takes, {**given, "job_id": job})
+        if progress is None:
+            return returns.model_validate(await self._invoke(tool, tool_input, LONG_SECONDS))
+        connection, _ = self._connected()
+        async with following(connection, job, progress, before=before):
+            return returns.model_validate(await self._invoke(tool, tool_input, LONG_SECONDS))
+
+    async def _invoke(
+        self, tool: str, tool_input: Mapping[str, Any], timeout: float
+    ) -> dict[str, Any]:
+        connection, _ = self._connected()
+        answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
+        if not isinstance(answer, dict):
+            raise RemoteError(f"{tool} answered with something that is no object")
+        if answer.get("success") is False:
+            raise ToolFailure(answer)
+        return answer
+
+    def _connected(self) -> tuple[Connection, Settings]:
+        if self._opened is None:
+            raise RuntimeError("not open: use `async with SearchClient(...) as search`")
+        return self._opened
+
+    def _batches(self, documents: Iterable[DocumentLike]) -> Iterable[list[dict[str, Any]]]:
+        limits = self._connected()[1].limits
+        most = min(_BATCH_DOCUMENTS, limits.batch_documents)
+        most_bytes = min(_BATCH_BYTES, limits.batch_bytes)
+        batch: list[dict[str, Any]] = []
+        room = most_bytes
+        for document in documents:
+            checked = inputs.DocumentInput.model_validate(document)
+            ready = checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            size = len(checked.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            if batch and (size > room or len(batch) == most):
+                yield batch
+                batch, room = [], most_bytes
+            batch.append(ready)
+            room -= size
+        if batch:
+            yield batch
+
+
+def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The input of a tool, validated; what is ``None`` is left out."""
+    checked = takes.model_validate({name: each for name, each in given.items() if each is not None})
+    return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:
+    counted = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "took_ms")
+    counts = {name: getattr(one, name) + getattr(other, name) for name in counted}
+    return other.model_copy(update={**counts, "failed": [*one.failed, *other.failed]})
