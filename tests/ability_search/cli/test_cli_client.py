@@ -51,7 +51,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_stack(
     environ = {"BROKER_URL": "ws://b.example/kadi"}
     assert target(tmp_path, **environ).url == "ws://b.example/kadi"
     assert target(tmp_path, "wss://c.example/kadi", **environ).url == "wss://c.example/kadi"
-    with pytest.raises(InvalidInput, match="--broker"):
+    with pytest.raises(InvalidInput, match="url"):
         target(tmp_path, "localhost:8080")
 
 
