@@ -13,30 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from ability_search import errors
-from ability_search.configuration import load_settings, settings_table
-from ability_search.tools import search_tools
-from ability_search.worker import build_services
-from kadi import Tool
+from ability_search.configuration import settings_table
+from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 _BOUNDS = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
 
 
-def registered_tools() -> list[Tool]:
-    """The tools as a worker with default settings registers them."""
-    settings = load_settings({}, Path("/"))
-    neither: Any = None  # no database and no models: describing the tools calls none
-    return search_tools(
-        build_services(settings, neither, neither, neither, neither, base=Path("/"))
-    )
-
-
 def tool_list() -> str:
     """A table: each tool and what it does."""
-    rows = [
-        f"| [`{tool.name}`](docs/tools.md#{tool.name}) | {tool.description} |"
-        for tool in registered_tools()
-    ]
+    rows = [f"| [`{row.name}`](docs/tools.md#{row.name}) | {row.summary} |" for row in TOOLS]
     return "\n".join(["| tool | what it does |", "|---|---|", *rows]) + "\n"
 
 
@@ -44,12 +30,12 @@ def tool_reference() -> str:
     """A section for each tool, and one for each object that inputs or results contain."""
     parts: list[str] = []
     objects: dict[str, Mapping[str, Any]] = {}
-    for tool in registered_tools():
-        output = tool.output_schema or {}
-        parts += [f"### {tool.name}", tool.description]
-        parts += ["Input:", _inputs(tool.input_schema)]
-        parts += ["Result:", _results(output)]
-        for schema in (tool.input_schema, output):
+    for row in TOOLS:
+        given, answered = row.input_schema, row.output_schema
+        parts += [f"### {row.name}", row.description]
+        parts += ["Input:", _inputs(given)]
+        parts += ["Result:", _results(answered)]
+        for schema in (given, answered):
             objects |= schema.get("$defs", {})
     parts.append("## Objects")
     for name, schema in sorted(objects.items()):

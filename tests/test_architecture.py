@@ -65,6 +65,8 @@ LAYERS = (
     {"tools"},
     {"remote"},
     {"worker"},
+    {"edges"},
+    {"gateway", "mcp"},
     {"logs", "stack", "evaluation"},
     {"client"},
     {"cli"},
@@ -134,6 +136,19 @@ def test_the_local_parts_know_nothing_of_each_other() -> None:
 def test_only_the_command_line_runs_local_parts() -> None:
     modules = [module for module in within("ability_search") if part(module) != "cli"]
     assert not offences(modules, "kadi_local")
+
+
+def test_the_edges_reach_the_tools_over_the_network_only() -> None:
+    modules = [m for m in within("ability_search") if part(m) in ("edges", "gateway", "mcp")]
+    assert len({part(module) for module in modules}) == 3
+    allowed = {"boundary", "configuration", "edges", "errors", "wire"}
+    reached = {
+        (module, name)
+        for module in modules
+        for name in imported_from(module, "ability_search")
+        if part(name) not in {*allowed, part(module), "__version__"}
+    }
+    assert not reached
 
 
 def test_the_core_reaches_no_socket_no_clock_and_no_environment() -> None:

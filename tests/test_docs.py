@@ -13,6 +13,7 @@ import pytest
 from tests.command_lines import calls, problem, unknown_variables
 
 from ability_search.configuration.specs import BY_ENV, BY_KEY
+from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
@@ -61,22 +62,22 @@ def test_the_generated_parts_are_current(generator: ModuleType) -> None:
     assert [path.name for path, _ in generator.outdated()] == [], "run `make docs`"
 
 
-def test_every_registered_tool_and_every_setting_is_documented(generator: ModuleType) -> None:
+def test_every_tool_and_every_setting_is_documented() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     tools = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
-    names = [tool.name for tool in generator.registered_tools()]
+    names = [row.name for row in TOOLS]
     assert len(names) == 8
     assert all(f"### {name}\n" in tools and f"`{name}`" in readme for name in names)
     assert all(f"`{variable}`" in readme for variable in BY_ENV)
 
 
-def test_every_field_of_a_tool_s_input_says_what_it_means(generator: ModuleType) -> None:
+def test_every_field_of_a_tool_s_input_says_what_it_means() -> None:
     silent = [
         f"{owner}.{name}"
-        for tool in generator.registered_tools()
+        for row in TOOLS
         for owner, schema in [
-            (tool.name, tool.input_schema),
-            *tool.input_schema.get("$defs", {}).items(),
+            (row.name, row.input_schema),
+            *row.input_schema.get("$defs", {}).items(),
         ]
         for name, field in schema.get("properties", {}).items()
         if not field.get("description")

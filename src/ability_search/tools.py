@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -23,11 +23,8 @@ from ability_search.listing import list_sources
 from ability_search.ports import Store
 from ability_search.querying import Querying
 from ability_search.wire import inputs, reading, results, writing
+from ability_search.wire.table import COMPLETED, FAILED, PROGRESS, TOOLS, ToolRow
 from kadi.tools import Call, Tool
-
-PROGRESS = "search.index.progress"
-COMPLETED = "search.index.completed"
-FAILED = "search.index.failed"
 
 _TO_ANSWER = 0.1
 """Share of a caller's time that is kept back, for the answer to arrive."""
@@ -35,7 +32,7 @@ _TO_ANSWER_AT_LEAST = 0.1
 _TO_ANSWER_AT_MOST = 1.0
 """Seconds."""
 
-P = TypeVar("P", bound=BaseModel)
+Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,65 +52,17 @@ class Services:
 def search_tools(services: Services) -> list[Tool]:
     """The tools as they are registered."""
     table = _Table(services)
-    return [
-        table.tool(
-            "search-index",
-            "Chunk, embed and store documents in a collection, which is created on first use."
-            " Unchanged documents cost nothing.",
-            inputs.IndexInput,
-            table.index,
-            results.IndexResult,
-        ),
-        table.tool(
-            "search-index-file",
-            "Index a file or a directory on the worker's machine.",
-            inputs.IndexFileInput,
-            table.index_file,
-            results.IndexFileResult,
-        ),
-        table.tool(
-            "search-query",
-            "Search a collection by meaning, by words, or both (hybrid, the default).",
-            inputs.QueryInput,
-            table.query,
-            results.QueryResult,
-        ),
-        table.tool(
-            "search-similar",
-            "Find the chunks of a collection that are nearest to one of its chunks.",
-            inputs.SimilarInput,
-            table.similar,
-            results.SimilarResult,
-        ),
-        table.tool(
-            "search-reindex",
-            "Chunk and embed a collection anew from what it stores, or clear it.",
-            inputs.ReindexInput,
-            table.reindex,
-            results.ReindexResult,
-        ),
-        table.tool(
-            "search-delete",
-            "Delete a collection, or one source of it.",
-            inputs.DeleteInput,
-            table.delete,
-            results.DeleteResult,
-        ),
-        table.tool(
-            "search-collections",
-            "List all collections with the number and the size of their chunks.",
-            inputs.CollectionsInput,
-            table.collections,
-            results.CollectionsResult,
-        ),
-        table.tool(
-            "search-collection-info",
-            "Describe a collection and list its sources, page by page.",
-            inputs.CollectionInfoInput,
-            table.collection_info,
-            results.CollectionInfoResult,
-        ),
-    ]
+    handlers: Mapping[str, Handler] = {
+        "search-index": table.index,
+        "search-index-file": table.index_file,
+        "search-query": table.query,
+        "search-similar": table.similar,
+        "search-reindex": table.reindex,
+        "search-delete": table.delete,
+        "search-collections": table.collections,
+        "search-collection-info": table.collection_info,
+    }
+    return [table.tool(row, handlers[row.name]) for row in TOOLS]
 
 
 class _Table:
@@ -124,25 +73,20 @@ class _Table:
         self._limits = services.settings.limits
         self._running = 0
 
-    def tool(
-        self,
-        name: str,
-        description: str,
-        params: type[P],
-        handler: Callable[[P, _Admitted], Awaitable[BaseModel]],
-        result: type[BaseModel],
-    ) -> Tool:
+    def tool(self, row: ToolRow, handler: Handler) -> Tool:
         """A row of the table; every failure of it is returned, not raised."""
 
-        async def admitted(value: P, call: Call) -> BaseModel | Mapping[str, Any]:
+        async def admitted(value: BaseModel, call: Call) -> BaseModel | Mapping[str, Any]:
             with self._slot():
                 try:
                     async with _in_time(call) as limit:
                         return await handler(value, _Admitted(call, limit))
                 except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
-                    return failure(exc, name, _collection_of(value))
+                    return failure(exc, row.name, _collection_of(value))
 
-        return Tool.typed(name, description, params, admitted, result=result, on_error=failure)
+        return Tool.typed(
+            row.name, row.description, row.params, admitted, result=row.result, on_error=failure
+        )
 
     async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""

@@ -119,6 +119,10 @@ class Connection:
         """Whether there is a session right now."""
         return self._uplink.link is not None
 
+    async def wait_connected(self) -> None:
+        """Wait for a session to be there; raises :class:`NotConnected` if there will be none."""
+        await self._uplink.next_link()
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self

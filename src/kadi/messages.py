@@ -87,8 +87,12 @@ def _decode_leniently(text: str | bytes) -> Frame:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeError):
-        whole = text if isinstance(text, str) else text.decode()
-        return _frames.decode(_ESCAPES.sub(_without_half, whole))
+        return _frames.decode(without_halves(text if isinstance(text, str) else text.decode()))
+
+
+def without_halves(text: str) -> str:
+    """JSON text in which escapes of halves of surrogate pairs are those of U+FFFD."""
+    return _ESCAPES.sub(_without_half, text)
 
 
 def _without_half(escape: re.Match[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
+from kadi.addresses import is_loopback
 from kadi.backoff import Backoff
 from kadi.errors import AuthenticationError, KadiError, NotConnected
 from kadi.link import Link
@@ -169,7 +169,7 @@ class Uplink:
                 open_timeout=None,
                 ping_interval=None,  # the session has its own liveness
                 close_timeout=CLOSE_SECONDS,
-                proxy=None if _is_loopback(self._host) else True,
+                proxy=None if is_loopback(self._host) else True,
             )
             link = Link(socket, self._new_session(), self._give_up)
 
@@ -232,12 +232,3 @@ def _parse(url: str) -> tuple[str, str]:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     where = f"{host}:{port}" if port else host
     return parts.hostname, f"{parts.scheme}://{where}{parts.path}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

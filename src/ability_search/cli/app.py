@@ -43,6 +43,8 @@ ORDER = (
     "restore",
     "eval",
     "call",
+    "mcp",
+    "gateway",
     "worker",
     "broker",
     "database",

@@ -13,8 +13,10 @@ from typing import Literal
 
 from ability_search.cli.served import (
     ENGINE_MODULES,
+    GATEWAY_MODULES,
     INSTALL_LOCAL,
     INSTALL_WEIGHTS,
+    MCP_MODULES,
     MODEL_MODULES,
     missing_modules,
     weights_installed,
@@ -82,6 +84,7 @@ def check_installation() -> Iterator[Check]:
     )
     extras = {"local": ENGINE_MODULES + MODEL_MODULES, "hub": ("huggingface_hub",)}
     extras["code"] = ("tree_sitter",)
+    extras |= {"gateway": GATEWAY_MODULES, "mcp": MCP_MODULES}
     for extra, modules in extras.items():
         missing = missing_modules(modules)
         if not missing:

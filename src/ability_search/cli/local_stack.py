@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,11 @@ def make_plan(
     port: int | None,
     models_port: int,
     log_level: str,
+    gateway_port: int | None = None,
     workers: int = 1,
     database: bool = True,
     models: bool = True,
+    environ: Mapping[str, str] | None = None,
 ) -> Plan:
     """What a stack is made of, by the settings; ports as in :class:`Plan`.
 
@@ -46,11 +48,13 @@ def make_plan(
         port=port,
         database=database,
         models_port=models_port if models else None,
+        gateway_port=gateway_port,
         workers=workers,
         model=model,
         log_level=log_level,
         own_tokenizer=_is_own(settings.chunking.tokenizer, "SEARCH_TOKENIZER", model),
         own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
+        environ=environ or {},
     )
 
 
@@ -102,7 +106,7 @@ async def any_client(
         if client is None:
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
-            running = await stack.enter_async_context(_temporary(settings, directory))
+            running = await stack.enter_async_context(temporary_stack(settings, directory))
             client = await stack.enter_async_context(open_client(running.url))
             client = replace(client, target=replace(client.target, stack=running))
         yield client
@@ -120,7 +124,19 @@ async def _present(stack: AsyncExitStack, broker: str | None) -> Client | None:
 
 
 @asynccontextmanager
-async def _temporary(settings: Settings, data_dir: Path) -> AsyncIterator[RunningStack]:
+async def temporary_stack(
+    settings: Settings, data_dir: Path, *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningStack]:
+    """A stack on free ports that lasts as long as the block.
+
+    Args:
+        settings: What it is made of.
+        data_dir: Where it keeps its data.
+        environ: Further settings of its parts.
+
+    Raises:
+        ConfigurationError: if it cannot be started.
+    """
     told = "SEARCH_LOG_LEVEL" in os.environ
     plan = make_plan(
         settings,
@@ -128,6 +144,7 @@ async def _temporary(settings: Settings, data_dir: Path) -> AsyncIterator[Runnin
         port=0,
         models_port=0,
         log_level=settings.logging.level if told else "warning",
+        environ=environ,
     )
     async with new_stack(plan) as stack:
         output.stderr().print(

@@ -151,8 +151,18 @@ def _about(model: Any) -> dict[str, Any]:
     }
 
 
-def new_connection(settings: Settings, part: str, tools: Iterable[Tool], wait: float) -> Connection:
-    """A connection under an identity of the part's own, beside that of the worker."""
+def new_connection(
+    settings: Settings,
+    part: str,
+    tools: Iterable[Tool],
+    wait: float,
+    *,
+    max_backoff: float = 30.0,
+) -> Connection:
+    """A connection under an identity of the part's own, beside that of the worker.
+
+    ``wait`` and ``max_backoff`` are ``connect_timeout`` and ``max_backoff`` of the connection.
+    """
     own = settings.files.identity_file
     path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
     return Connection(
@@ -165,4 +175,5 @@ def new_connection(settings: Settings, part: str, tools: Iterable[Tool], wait: f
         tools=tools,
         max_message_bytes=settings.limits.message_bytes,
         connect_timeout=wait,
+        max_backoff=max_backoff,
     )

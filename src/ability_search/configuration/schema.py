@@ -21,6 +21,7 @@ from ability_search.configuration.fields import (
     WebSocketUrl,
     setting,
 )
+from ability_search.configuration.schema_edges import Gateway
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 
 
@@ -385,4 +386,5 @@ GROUPS: dict[str, type[Group]] = {
     "local_broker": LocalBroker,
     "models": Models,
     "arcadedb": Arcadedb,
+    "gateway": Gateway,
 }

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Plan:
     database: bool
     models_port: int | None
     """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
+    gateway_port: int | None
+    """Port of the gateway, 0 for a free one; ``None`` starts none."""
     workers: int
     model: str | None
     """Model that was chosen; ``None`` takes the one that the model manager serves first."""
@@ -56,6 +58,8 @@ class Plan:
     """Whether the settings name the longest text of that model."""
     log_level: str
     """Least severity of what the parts log."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of the parts."""
 
 
 class Stack:
@@ -117,6 +121,8 @@ class Stack:
                 for number in range(1, self._plan.workers + 1):
                     child = self._child(f"worker-{number}", _plain("worker"), self._changes)
                     group.create_task(child.start())
+                if self._plan.gateway_port is not None:
+                    group.create_task(self._child("gateway", self._gateway).start())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         await self._visible()
@@ -125,7 +131,7 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop every part, those started last first."""
-        kinds = ("worker", "models", "database", "broker")
+        kinds = ("gateway", "worker", "models", "database", "broker")
         for kind in kinds:
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
             await asyncio.gather(*stopping)
@@ -143,6 +149,7 @@ class Stack:
             "SEARCH_IDENTITY_FILE": str(identities / f"{name}.pem"),
             "SEARCH_LOG_LEVEL": self._plan.log_level,
             "BROKER_NETWORKS": ",".join(self._plan.networks),
+            **self._plan.environ,
             **(changes or {}),
         }
         if name != "broker":
@@ -164,6 +171,10 @@ class Stack:
     def _models(self, before: Mapping[str, Any]) -> Sequence[str]:
         port = before.get("port", self._plan.models_port)
         return ("models", "serve", "--supervised", "--port", str(port))
+
+    def _gateway(self, before: Mapping[str, Any]) -> Sequence[str]:
+        port = before.get("port", self._plan.gateway_port)
+        return ("gateway", "--supervised", "--port", str(port))
 
     def _embedding(self, served: Mapping[str, Any]) -> dict[str, str]:
         """The worker's settings for the model that is served."""

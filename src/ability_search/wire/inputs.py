@@ -20,6 +20,7 @@ CollectionName = Annotated[
     Field(
         description="Collection name: 1 to 64 of A-Z a-z 0-9 . _ -, first a letter or digit.",
         examples=["docs"],
+        json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
     ),
 ]
 Model = Annotated[

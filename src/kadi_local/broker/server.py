@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Origin
 
+from kadi.addresses import is_loopback
 from kadi.messages import encode
 from kadi_local.broker.limits import Limits
 from kadi_local.broker.router import Router
@@ -205,7 +206,7 @@ async def serve_broker(
         OSError: if the port cannot be listened on.
     """
     broker = Broker(limits or Limits())
-    if not _is_loopback(host):
+    if not is_loopback(host):
         log.warning("listening on %s: whoever reaches this port can call every tool", host or "*")
     server = await broker._open(host, port, origins)
     try:
@@ -222,10 +223,3 @@ def _url(host: str, port: int) -> str:
             host = "127.0.0.1" if address.version == 4 else "::1"
     host = host or "127.0.0.1"
     return f"ws://{f'[{host}]' if ':' in host else host}:{port}{SOCKET_PATHS[0]}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

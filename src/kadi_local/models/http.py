@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import logging
-import socket
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kadi.asgi import CannotServe, serve_app, while_connected
 from kadi_local.models.errors import (
     DeadlinePassed,
     InvalidRequest,
@@ -35,7 +33,6 @@ log = logging.getLogger(__name__)
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _CLIENT_CLOSED_REQUEST = 499
-_GRACE = 5
 
 
 class Service(Protocol):
@@ -65,11 +62,11 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
     async def embeddings(request: Request) -> Response:
         raw = await _read_json(request, max_bytes, timeout)
-        return _json(await _while_connected(request, models.create_embedding(raw, timeout=timeout)))
+        return _json(await while_connected(request, models.create_embedding(raw, timeout=timeout)))
 
     async def reranking(request: Request) -> Response:
         raw = await _read_json(request, max_bytes, timeout)
-        return _json(await _while_connected(request, models.rerank(raw, timeout=timeout)))
+        return _json(await while_connected(request, models.rerank(raw, timeout=timeout)))
 
     async def listing(_: Request) -> Response:
         rows = [
@@ -95,71 +92,17 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
 @asynccontextmanager
 async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
-    """Serve ``app`` until the context ends; port 0 takes a free one. Yields the base URL.
+    """Serve ``app`` until the context ends, see :func:`kadi.asgi.serve_app`. Yields the base URL.
 
     Raises:
         ModelSetupError: if the address cannot be bound, or is not loopback and has no ``token``.
     """
-    if not token and not is_loopback(host):
-        raise ModelSetupError(
-            f"http: {host!r} is reachable from other machines: set a token or bind to 127.0.0.1"
-        )
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family)
-    except OSError as exc:
-        raise ModelSetupError(f"http: cannot listen on {host}:{port}: {exc.strerror}") from exc
-    bound = listener.getsockname()[1]
-    server = _Server(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=_GRACE,
-        )
-    )
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    started = asyncio.create_task(server.ready.wait())
-    try:
-        await asyncio.wait({serving, started}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
-            raise ModelSetupError(f"http: the server on {host}:{bound} ended at once")
-        log.info("models over http on %s:%d", host, bound)
-        yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
-    finally:
-        started.cancel()
-        server.should_exit = True
-        await serving
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to ``host``; names other than localhost may not be."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        # The process and its signals belong to the composition root.
-        yield
+        async with serve_app(app, host, port, token=token) as url:
+            log.info("models over http on %s", url)
+            yield url
+    except CannotServe as exc:
+        raise ModelSetupError(f"http: {exc}") from exc
 
 
 def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
@@ -198,25 +141,6 @@ async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:
         return json.loads(bytes(body))
     except (ValueError, RecursionError) as exc:
         raise InvalidRequest("body: not valid JSON") from exc
-
-
-async def _while_connected(request: Request, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-    answer = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(request))
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        raise ClientDisconnect
-    finally:
-        answer.cancel()
-        gone.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _json(value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:

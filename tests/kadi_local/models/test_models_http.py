@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from kadi.addresses import is_loopback
 from kadi_local.models import ModelSetupError
 from kadi_local.models.errors import InvalidRequest, Overloaded
-from kadi_local.models.http import application, is_loopback, serve
+from kadi_local.models.http import application, serve
 
 TOKEN = "the-token"
 LIMIT = 10

@@ -1,0 +1,92 @@
+"""The gateway as a part: its application, served over a connection to the broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ability_search.cli.parts import Part, new_connection
+from ability_search.cli.served import (
+    GATEWAY_MODULES,
+    INSTALL_GATEWAY,
+    INSTALL_MCP,
+    MCP_MODULES,
+    missing_modules,
+)
+from ability_search.configuration import Settings
+from ability_search.edges.calling import Caller
+from ability_search.edges.line import Line
+from ability_search.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ability_search.mcp.http import McpEndpoint
+
+_PATIENCE = 1.0
+"""Seconds that a request waits for a broker that is away."""
+_BACKOFF = 2.0
+"""Seconds between two tries to reach it again, at most."""
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings, *, host: str, port: int, wait: float
+) -> AsyncIterator[Part]:
+    """The gateway: the tools over HTTP, and over MCP if that is installed.
+
+    Raises:
+        ConfigurationError: if the extra is missing, or the address cannot be listened on.
+        KadiError: if the broker cannot be reached.
+    """
+    missing = missing_modules(GATEWAY_MODULES)
+    if missing:
+        raise ConfigurationError(
+            f"the extra 'gateway' is not installed: {', '.join(missing)} missing",
+            hint=f"Run: {INSTALL_GATEWAY}",
+        )
+    from ability_search.gateway.app import Routes, application
+    from ability_search.gateway.metrics import Metrics
+    from ability_search.gateway.streaming import Streams
+    from kadi.asgi import CannotServe, serve_app
+
+    own = settings.gateway
+    line, metrics = Line(patience=_PATIENCE), Metrics()
+    caller = Caller(line, timeout=own.timeout, observe=metrics.called)
+    streams = Streams(line)
+    routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
+    connection = new_connection(settings, "gateway", (), wait, max_backoff=_BACKOFF)
+    token = own.token.get_secret_value() if own.token else None
+    async with AsyncExitStack() as stack:
+        # Closed last: what is in progress needs it.
+        stack.push_async_callback(connection.close)
+        mcp = None if missing_modules(MCP_MODULES) else _mcp(caller, settings)
+        app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
+        try:
+            url = await stack.enter_async_context(serve_app(app, host, port, token=token))
+        except CannotServe as exc:
+            raise ConfigurationError(f"gateway: {exc}", hint=_HINT) from exc
+        if mcp is not None:
+            await stack.enter_async_context(mcp.running())
+        stack.callback(streams.close)
+        await connection.open()
+        line.use(connection)
+        yield Part({"address": url, "url": url, "port": int(url.rpartition(":")[2])}, connection)
+
+
+def _mcp(caller: Caller, settings: Settings) -> McpEndpoint:
+    from ability_search.mcp.http import McpEndpoint
+
+    own = settings.gateway
+    return McpEndpoint(caller, max_bytes=own.request_bytes, max_sessions=own.streams)
+
+
+async def _no_mcp(_: Any) -> Any:
+    from ability_search.gateway.problems import NotInstalled
+
+    raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {INSTALL_MCP}")
+
+
+_HINT = (
+    "Set SEARCH_GATEWAY_TOKEN, or choose another address with SEARCH_GATEWAY_HOST and"
+    " SEARCH_GATEWAY_PORT (0 takes a free port)."
+)

@@ -1,0 +1,104 @@
+"""Calling the tools: an answer, or a failure with its code and its hint."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ability_search.boundary import failure
+from ability_search.client.failures import ToolFailure
+from ability_search.edges.line import Line, Unavailable
+from ability_search.errors import DeadlineExceeded, SearchError, TooLarge
+from kadi import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
+from kadi.messages import decode
+
+log = logging.getLogger(__name__)
+
+OK = "ok"
+Observe = Callable[[str, str, float], None]
+"""Is told of each call: the tool, the code of its failure or ``ok``, and the seconds it took."""
+
+
+def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
+    """What a failure says, whoever raised it; what nobody expected is logged under an id."""
+    return exc.answer if isinstance(exc, ToolFailure) else failure(exc, tool)
+
+
+class _Head(msgspec.Struct):
+    """What tells a failure from a result; the rest is passed on unread."""
+
+    success: bool = True
+
+
+class Caller:
+    """Calls tools.
+
+    Args:
+        line: The connection.
+        timeout: Longest wait for an answer, in seconds.
+        observe: See :data:`Observe`.
+    """
+
+    def __init__(self, line: Line, *, timeout: float, observe: Observe | None = None) -> None:
+        self.line = line
+        self._timeout = timeout
+        self._observe = observe
+
+    async def call(self, tool: str, tool_input: Any) -> Raw:
+        """The result of a tool, as the JSON it came as; cancelling gives up the call.
+
+        Raises:
+            ToolFailure: if it answers that it failed.
+            SearchError: if it does not answer.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = "cancelled"
+        try:
+            answer = await self._call(tool, tool_input)
+            code = OK
+            return answer
+        except SearchError as exc:
+            code = exc.wire_code if isinstance(exc, ToolFailure) else exc.code
+            raise
+        except Exception:
+            code = SearchError.code
+            raise
+        finally:
+            if self._observe is not None:
+                self._observe(tool, code, clock() - began)
+
+    async def _call(self, tool: str, tool_input: Any) -> Raw:
+        connection = await self.line.connection()
+        try:
+            answer = await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
+            head = msgspec.json.decode(answer, type=_Head)
+            if not head.success:
+                raise ToolFailure(decode(answer))
+        except (KadiError, msgspec.MsgspecError) as exc:
+            raise _translated(exc, tool) from exc
+        return answer
+
+    async def read(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+        """As :meth:`call`, with the result as plain Python values."""
+        answer: dict[str, Any] = decode(await self.call(tool, tool_input))
+        return answer
+
+
+def _translated(exc: Exception, tool: str) -> SearchError:
+    """What a caller is told; the words of the broker are for the log."""
+    if isinstance(exc, FrameTooLarge):
+        return TooLarge(
+            f"the input is too large to send: {exc}",
+            hint="Send less at a time, or raise max_message_bytes on all sides.",
+        )
+    if isinstance(exc, CallTimeout):
+        return DeadlineExceeded(str(exc))
+    log.warning("%s was not answered: %s", tool, exc)
+    if isinstance(exc, NotConnected):
+        return Unavailable("the broker was lost during the call", retry_after=1.0)
+    return Unavailable(f"no worker on the network answers {tool}", retry_after=1.0)

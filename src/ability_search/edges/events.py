@@ -1,0 +1,17 @@
+"""The events of indexing, as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.wire.table import COMPLETED, FAILED, PROGRESS
+from kadi import Event
+
+CHANNELS = (PROGRESS, COMPLETED, FAILED)
+LAST = (COMPLETED, FAILED)
+
+
+def details(event: Event) -> Mapping[str, Any]:
+    """What an event says; nothing if it is none of ours."""
+    return event.data if isinstance(event.data, dict) else {}

@@ -1,0 +1,52 @@
+"""Which parts of the system are on the network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ability_search.wire.table import TOOLS
+from kadi import Connection
+
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
+    "models": ("create-embedding",),
+    "worker": tuple(row.name for row in TOOLS),
+}
+"""The tools that each part offers to the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """A part as the network shows it."""
+
+    providers: int
+    """How many of it there are; unknown to some brokers, which show tools only: 1 then."""
+    missing: tuple[str, ...] = ()
+    """Its tools that nobody offers."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether all of its tools are there."""
+        return not self.missing
+
+
+def parts_of(tools: Collection[Mapping[str, Any]]) -> dict[str, PartState]:
+    """The state of each part, by the tools that are seen."""
+    seen = {str(tool.get("name")): tool for tool in tools}
+    states = {}
+    for part, names in NEEDED.items():
+        missing = tuple(name for name in names if name not in seen)
+        counts = [len(seen[name].get("providers") or ("?",)) for name in names if name in seen]
+        states[part] = PartState(0 if missing else min(counts), missing)
+    return states
+
+
+async def look(connection: Connection, *, timeout: float) -> dict[str, PartState]:
+    """The state of each part now.
+
+    Raises:
+        KadiError: if the broker does not answer.
+    """
+    return parts_of(await connection.list_tools(include_providers=True, timeout=timeout))

@@ -1,0 +1,136 @@
+"""Who is let in: every request passes here before anything is read of it."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from urllib.parse import urlsplit
+
+from prometheus_client import Gauge
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ability_search.configuration.schema_edges import Gateway
+from ability_search.edges.calling import report_of
+from ability_search.errors import Busy, SearchError
+from ability_search.gateway.limiting import RateLimit
+from ability_search.gateway.metrics import Metrics
+from ability_search.gateway.problems import (
+    ForbiddenOrigin,
+    Misdirected,
+    RateLimited,
+    Unauthorized,
+    problem,
+)
+from kadi.addresses import is_loopback
+
+OPEN = frozenset({"/health", "/ready", "/openapi.json"})
+"""Paths that ask for no token."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Places:
+    """A number of places; entering takes one.
+
+    Raises:
+        Busy: on entering, if none is free.
+    """
+
+    def __init__(self, size: int, gauge: Gauge, what: str) -> None:
+        self._size = size
+        self._gauge = gauge
+        self._what = what
+        self._taken = 0
+
+    def __enter__(self) -> None:
+        if self._taken >= self._size:
+            raise Busy(f"there are {self._taken} {self._what}", retry_after=1.0)
+        self._taken += 1
+        self._gauge.set(self._taken)
+
+    def __exit__(self, *_: object) -> None:
+        self._taken -= 1
+        self._gauge.set(self._taken)
+
+
+class Guard:
+    """Checks host, origin and token, and holds the limits of rate and concurrency.
+
+    The token is asked for if there is one. The host is checked if the gateway listens on loopback
+    only, where a name that a stranger's page resolves to this machine must not work, or if
+    ``gateway_hosts`` says by which names it is called. A page of another origin is refused even
+    where a browser would ask nobody, unless ``gateway_origins`` has it.
+
+    Args:
+        app: What is guarded.
+        settings: The limits.
+        host: Address that is listened on.
+        metrics: Is told of what is going on.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Gateway, *, host: str, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._rate = RateLimit(settings.rate, settings.burst)
+        own = _LOOPBACK if is_loopback(host) else frozenset()
+        self._hosts = own | {name.lower() for name in settings.hosts}
+        self._origins = frozenset(settings.origins)
+        token = settings.token
+        self._token = token.get_secret_value().encode() if token else None
+        self._requests = Places(settings.concurrency, metrics.in_flight, "requests in progress")
+        self._streams = Places(settings.streams, metrics.streams, "event streams open")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer with what is wrong with it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.responded(message["status"])
+            await send(message)
+
+        try:
+            self._check(scope)
+            with self._streams if _is_stream(scope) else self._requests:
+                await self._app(scope, receive, counted)
+        except SearchError as exc:
+            await problem(report_of(exc, "gateway"))(scope, receive, counted)
+
+    def _check(self, scope: Scope) -> None:
+        client = scope.get("client")
+        wait = self._rate.wait(client[0] if client else "", time.monotonic())
+        if wait:
+            self._metrics.rate_limited.inc()
+            raise RateLimited("too many requests from this address", retry_after=wait)
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts and _name_of(host) not in self._hosts:
+            raise Misdirected("this gateway is not called by that name")
+        origin = headers.get("origin")
+        if origin is not None and not self._is_allowed(origin, host):
+            raise ForbiddenOrigin("pages of that origin may not call this gateway")
+        if self._token is not None and scope["path"] not in OPEN:
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
+            if not same or scheme.lower() != "bearer":
+                raise Unauthorized("the bearer token is missing or wrong")
+
+    def _is_allowed(self, origin: str, host: str) -> bool:
+        return origin in self._origins or origin.lower().endswith(f"://{host.lower()}")
+
+
+def _is_stream(scope: Scope) -> bool:
+    """Whether the response lasts until somebody ends it."""
+    return scope["method"] in ("GET", "HEAD") and scope["path"] in ("/events", "/mcp")
+
+
+def _name_of(host: str) -> str:
+    """The name in a header Host, lower case, without the port; empty if there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

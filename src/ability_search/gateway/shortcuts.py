@@ -1,0 +1,83 @@
+"""The two routes that people expect of a knowledge service, in terms of the tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from ability_search.errors import InvalidInput
+from ability_search.gateway.reading import Fields
+from ability_search.wire.base import Input, NonBlank
+from ability_search.wire.inputs import CollectionName, DocumentInput, QueryInput
+from kadi import Raw
+
+INGEST = "search-index"
+SEARCH = "search-query"
+
+_EVERYTHING = Raw(b'"*"')
+_DOCUMENT = DocumentInput.model_fields
+
+
+class IngestInput(Input):
+    """A text to index."""
+
+    content: str = Field(
+        description="The whole text.", examples=["Backups run at two in the morning."]
+    )
+    title: str = Field(
+        min_length=1, max_length=1024, description="Title for people.", examples=["Backups"]
+    )
+    tag: CollectionName
+    source: NonBlank | None = Field(
+        None,
+        max_length=1024,
+        description="Unique name within the collection (path, URL); a text with the same one is"
+        " replaced. Left out: the title.",
+        examples=["handbook/backups.md"],
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict,
+        description=_DOCUMENT["metadata"].description,
+        examples=_DOCUMENT["metadata"].examples,
+    )
+
+
+class SearchInput(QueryInput):
+    """As search-query; without a collection everything is searched."""
+
+    collection: str | list[str] = Field(
+        "*",
+        validation_alias=AliasChoices("collection", "tag"),
+        description="A collection, a list of collections, or * for all of them.",
+        examples=["docs"],
+    )
+
+
+def ingested(body: bytes) -> dict[str, Any]:
+    """The input of search-index for a body of POST /ingest.
+
+    Raises:
+        ValidationError: naming every field that is wrong.
+    """
+    value = IngestInput.model_validate_json(body)
+    document = {
+        "source": value.source or value.title,
+        "title": value.title,
+        "content": value.content,
+        "metadata": value.metadata,
+    }
+    return {"collection": value.tag, "documents": [document]}
+
+
+def searched(fields: Fields) -> Fields:
+    """The input of search-query for a body of POST /search: ``tag`` is the collection.
+
+    Raises:
+        InvalidInput: if there are both.
+    """
+    if "tag" not in fields:
+        return {"collection": _EVERYTHING, **fields}
+    if "collection" in fields:
+        raise InvalidInput("tag", "give either tag or collection")
+    return {"collection" if name == "tag" else name: value for name, value in fields.items()}

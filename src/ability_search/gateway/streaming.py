@@ -1,0 +1,87 @@
+"""Progress of indexing as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from ability_search.edges.events import CHANNELS, LAST, details
+from ability_search.edges.line import Line, Unavailable
+from kadi import Event, KadiError, Subscription
+
+MEDIA_TYPE = "text/event-stream"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+_ALIVE_SECONDS = 15.0
+"""After this long without an event a comment is sent, so that nobody takes the stream for dead."""
+
+
+class Streams:
+    """GET /events: an ASGI application. ``jobId`` and ``collection`` say whose events are wanted.
+
+    The stream of a job ends with it; :meth:`close` ends all.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._open: set[Subscription] = set()
+
+    def close(self) -> None:
+        """End every stream."""
+        for subscription in self._open:
+            subscription.end()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the caller hangs up; raises Unavailable if there can be none."""
+        if scope["method"] == "HEAD":
+            await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
+            return
+        wanted = QueryParams(scope["query_string"])
+        connection = await self._line.connection()
+        try:
+            async with connection.subscribe(*CHANNELS) as events:
+                with self._kept(events):
+                    frames = _frames(events, wanted.get("jobId"), wanted.get("collection"))
+                    response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)
+                    await response(scope, receive, send)
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+
+    @contextmanager
+    def _kept(self, subscription: Subscription) -> Iterator[None]:
+        self._open.add(subscription)
+        try:
+            yield
+        finally:
+            self._open.discard(subscription)
+
+
+async def _frames(
+    events: Subscription, job: str | None, collection: str | None
+) -> AsyncIterator[bytes]:
+    yield b": connected\n\n"
+    while True:
+        try:
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                event = await anext(events, None)
+        except TimeoutError:
+            yield b": alive\n\n"
+            continue
+        if event is None:
+            return
+        data = details(event)
+        if job in (None, data.get("jobId")) and collection in (None, data.get("collection")):
+            yield _frame(event)
+            if job is not None and event.channel in LAST:
+                return
+
+
+def _frame(event: Event) -> bytes:
+    name = event.channel.rpartition(".")[2].encode()
+    return b"event: " + name + b"\ndata: " + msgspec.json.encode(event.data) + b"\n\n"

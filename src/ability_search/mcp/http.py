@@ -1,0 +1,54 @@
+"""The MCP server over streamable HTTP, to be mounted in an application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import Receive, Scope, Send
+
+from ability_search.edges.calling import Caller
+from ability_search.edges.line import Unavailable
+from ability_search.mcp.server import new_server
+
+_IDLE_SECONDS = 30 * 60.0
+
+
+class McpEndpoint:
+    """An ASGI application for one path; serves while :meth:`running`.
+
+    Clients of 2026 hold no session. Those before do: it lets them cancel a call, ends after half an
+    hour without a request, and a client whose session is unknown begins a new one.
+
+    Args:
+        caller: What calls the tools.
+        max_bytes: Most bytes of a request.
+        max_sessions: Most sessions at a time.
+    """
+
+    def __init__(self, caller: Caller, *, max_bytes: int, max_sessions: int) -> None:
+        # Hosts and origins are the business of whoever mounts it.
+        self._manager = StreamableHTTPSessionManager(
+            new_server(caller),
+            session_idle_timeout=_IDLE_SECONDS,
+            max_request_body_size=max_bytes,
+            max_sessions=max_sessions,
+        )
+        self._running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve while the block runs; then every session ends."""
+        async with self._manager.run():
+            self._running = True
+            try:
+                yield
+            finally:
+                self._running = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if not self._running:
+            raise Unavailable("the server is starting or stopping", retry_after=1.0)
+        await self._manager.handle_request(scope, receive, send)

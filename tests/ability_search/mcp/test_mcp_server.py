@@ -1,0 +1,219 @@
+"""The MCP server, asked by the SDK's own client over both transports, as of 2025 and of 2026."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import PromptReference, ResourceTemplateReference
+from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_for, soon
+from tests.ability_search.flows.conftest import Network, document
+
+from ability_search.wire.table import TOOLS
+
+MODES = ("legacy", "auto")
+
+
+@asynccontextmanager
+async def over_http(settings: Any, mode: str) -> AsyncIterator[Client]:
+    async with (
+        opened(settings) as url,
+        Client(f"{url}/mcp", mode=mode, read_timeout_seconds=SECONDS) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(broker: str, home: Path, mode: str = "legacy") -> AsyncIterator[Client]:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "ability_search", "mcp", "--broker", broker],
+        cwd=home,
+        env={"HOME": str(home), "SEARCH_DATA_DIR": str(home / "data")},
+    )
+    async with Client(server, mode=mode, read_timeout_seconds=SECONDS) as client:
+        yield client
+
+
+async def use(client: Client) -> None:
+    """What an assistant does, from the first question to the last."""
+    listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert list(listed) == [row.name for row in TOOLS]
+    for row in TOOLS:
+        tool = listed[row.name]
+        assert (tool.title, tool.description) == (row.title, row.description)
+        assert (tool.input_schema, tool.output_schema) == (row.input_schema, row.output_schema)
+        hints = tool.annotations
+        assert hints is not None
+        assert (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) == (
+            row.read_only,
+            row.destructive,
+            row.idempotent,
+        )
+
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, total: float | None, stage: str | None) -> None:
+        told.append((done, total, stage))
+
+    sentences = [f"Rule {number}: knot {number} holds rope {number}." for number in range(40)]
+    documents = [document("knots & splices/a?b.md", "\n\n".join(sentences)), document("n", "Nets.")]
+    indexed = await client.call_tool(
+        "search-index",
+        {"collection": "ropes", "documents": documents, "maxTokens": 16},
+        progress_callback=progress,
+    )
+    assert not indexed.is_error
+    assert indexed.structured_content["added"] == 2
+    assert indexed.structured_content["chunks"] > 20
+    assert told[-1][:2] == (2, 2)
+    assert [done for done, *_ in told] == sorted({done for done, *_ in told})
+
+    found = await client.call_tool("search-query", {"collection": "ropes", "query": "knot 7"})
+    assert found.structured_content["results"][0]["source"] == "knots & splices/a?b.md"
+    assert json.loads(found.content[0].text) == found.structured_content
+
+    failed = await client.call_tool("search-query", {"collection": "rope", "query": "knot"})
+    assert failed.is_error
+    assert failed.content[0].text.startswith("not_found: ")
+    assert "Hint: Did you mean ropes?" in failed.content[0].text
+    wrong = await client.call_tool("search-query", {"collection": "ropes", "quary": "knot"})
+    assert wrong.is_error
+    assert "quary" in wrong.content[0].text
+    with pytest.raises(MCPError, match="unknown tool 'arcade-command'"):
+        await client.call_tool("arcade-command", {})
+
+    resources = (await client.list_resources()).resources
+    assert [resource.uri for resource in resources] == ["search://collection/ropes"]
+    about = (await client.read_resource(resources[0].uri)).contents[0]
+    assert json.loads(about.text)["sources"] == ["knots & splices/a?b.md", "n"]
+    uri = "search://collection/ropes/source/knots%20%26%20splices%2Fa%3Fb.md"
+    text = (await client.read_resource(uri)).contents[0].text
+    assert text.split() == " ".join(sentences).split(), "the whole source, in order"
+    for missing in ("search://collection/none", f"{uri}x", "search://other", "file:///etc/passwd"):
+        with pytest.raises(MCPError):
+            await client.read_resource(missing)
+
+    templates = (await client.list_resource_templates()).resource_templates
+    source = ResourceTemplateReference(uri=templates[1].uri_template)
+    names = await client.complete(source, {"name": "collection", "value": "ro"})
+    assert names.completion.values == ["ropes"]
+    sources = await client.complete(
+        source, {"name": "source", "value": "kn"}, context_arguments={"collection": "ropes"}
+    )
+    assert sources.completion.values == ["knots & splices/a?b.md"]
+
+    prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
+    assert set(prompts) == {"answer-from-collection", "explore-collection"}
+    asked = await client.get_prompt("answer-from-collection", {"question": "Which {knot}?"})
+    assert "Which {knot}?" in asked.messages[0].content.text
+    explored = await client.get_prompt("explore-collection", {"collection": "ropes"})
+    assert json.loads(explored.messages[0].content.resource.text)["collection"] == "ropes"
+    with pytest.raises(MCPError, match="collection is missing"):
+        await client.get_prompt("explore-collection", {"collection": " "})
+    begun = await client.complete(
+        PromptReference(name="explore-collection"), {"name": "collection", "value": ""}
+    )
+    assert begun.completion.values == ["ropes"]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_assistant_works_over_http(network: Network, mode: str) -> None:
+    async with over_http(network.settings, mode) as client:
+        await use(client)
+
+
+@pytest.mark.engine
+async def test_an_assistant_works_over_standard_input_and_output(
+    network: Network, tmp_path: Path
+) -> None:
+    async with over_stdio(network.url, tmp_path) as client:
+        await use(client)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_http(
+    stage: Stage, tmp_path: Path, mode: str
+) -> None:
+    async with over_http(settings_for(stage.url, tmp_path), mode) as client:
+        await cancel(client, stage)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_stdio(
+    stage: Stage, tmp_path: Path, mode: str
+) -> None:
+    async with over_stdio(stage.url, tmp_path, mode) as client:
+        await cancel(client, stage)
+
+
+async def cancel(client: Client, stage: Stage) -> None:
+    stage.hold = asyncio.Event()
+    call = asyncio.create_task(client.call_tool("search-query", {"query": "x"}))
+    await soon(stage.begun)
+    call.cancel()
+    await asyncio.wait([call])
+    await soon(stage.dropped)
+    stage.hold.set()
+    stage.answers["search-collections"] = lambda _: {"collections": []}
+    after = await client.call_tool("search-collections", {})
+    assert after.structured_content == {"collections": []}
+
+
+async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with over_http(settings_for(stage.url, tmp_path), "legacy") as client:
+        await stage.close()
+        failed = await client.call_tool("search-collections", {})
+        assert failed.is_error
+        assert failed.content[0].text.startswith("unavailable: ")
+        assert "Try again after" in failed.content[0].text
+        with pytest.raises(MCPError, match="unavailable"):
+            await client.list_resources()
+
+
+async def test_standard_output_holds_the_protocol_only(stage: Stage, tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ability_search", "mcp", "--broker", stage.url),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "SEARCH_LOG_LEVEL": "debug"},
+    )
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    lines = [
+        "this is no JSON",
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json.dumps({"jsonrpc": "2.0", "id": "two", "method": "tools/list"}),
+    ]
+    async with asyncio.timeout(SECONDS):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        answers: dict[Any, Any] = {}
+        while "two" not in answers:
+            message = json.loads(await process.stdout.readline())
+            assert message["jsonrpc"] == "2.0"
+            answers[message.get("id")] = message.get("result")
+        process.stdin.close()
+        out, err = await process.communicate()
+    assert answers[1]["serverInfo"]["name"] == "ability-search"
+    assert "search-query" in answers[1]["instructions"]
+    assert len(answers["two"]["tools"]) == len(TOOLS)
+    assert (out, process.returncode) == (b"", 0)
+    assert b"DEBUG" in err
