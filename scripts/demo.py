@@ -93,7 +93,7 @@ class Runner:
     """Runs commands as a person would type them, and says how long each took."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._environment = environment
+        self.environment = environment
 
     def __call__(self, *arguments: str) -> None:
         """Run one command and show what it prints.
@@ -106,7 +106,7 @@ class Runner:
         began = time.monotonic()
         try:
             done = subprocess.run(
-                [PROGRAM, *arguments], cwd=ROOT, env=self._environment, timeout=COMMAND_SECONDS
+                [PROGRAM, *arguments], cwd=ROOT, env=self.environment, timeout=COMMAND_SECONDS
             )
         except subprocess.TimeoutExpired as exc:
             raise Failed(f"{line} took more than {COMMAND_SECONDS} s") from exc
@@ -127,8 +127,12 @@ def title(text: str) -> None:
 
 
 @contextmanager
-def running_stack(data: Path) -> Iterator[Runner]:
+def running_stack(data: Path, **settings: str) -> Iterator[Runner]:
     """The stack, up; it has to be down, or is stopped, when the block is left.
+
+    Args:
+        data: Its data directory.
+        settings: Further variables of its environment.
 
     Raises:
         Failed: if it does not come up, or does not end with exit code 0.
@@ -139,6 +143,7 @@ def running_stack(data: Path) -> Iterator[Runner]:
         if not name.startswith(("SEARCH_", "BROKER_", "KADI_"))
     }
     environment |= {"SEARCH_DATA_DIR": str(data), "SEARCH_LOG_LEVEL": "warning", "COLUMNS": "100"}
+    environment |= settings
     say("\n$ ability-search up --port 0 &")
     process = subprocess.Popen(
         [PROGRAM, "up", "--port", "0"],

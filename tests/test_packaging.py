@@ -299,7 +299,7 @@ def test_make_help_lists_every_target() -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert {line.split()[1] for line in shown.stdout.splitlines()} == set(targets)
-    assert {"demo", "test", "up", "bench", "lint", "clean"} <= set(targets)
+    assert {"demo", "test", "up", "bench", "lint", "clean", "contract"} <= set(targets)
 
 
 def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
@@ -312,4 +312,5 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
         "make test",
         "make demo",
+        "make contract",
     ]

@@ -16,6 +16,7 @@ _CHATTY = (
     "httpx",
     "kadi_local.broker.server.websocket",
     "markdown_it",
+    "mcp",
     "uvicorn",
     "websockets",
 )

@@ -23,7 +23,7 @@ from ability_search.edges.line import Unavailable
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.gateway import metrics, openapi
 from ability_search.gateway.guard import Guard
-from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, problem
+from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.gateway.reading import fields_of, read_json
 from ability_search.gateway.shortcuts import INGEST, SEARCH, ingested, searched
 from ability_search.gateway.streaming import Streams
@@ -190,7 +190,7 @@ def _answering(handler: Handler) -> Handler:
 
 
 async def _failed(_: Request, exc: Exception) -> Response:
-    return problem(report_of(exc, "gateway"))
+    return problem(report_of(exc, GATEWAY))
 
 
 async def _unrouted(_: Request, exc: Exception) -> Response:

@@ -16,6 +16,7 @@ from ability_search.errors import Busy, SearchError
 from ability_search.gateway.limiting import RateLimit
 from ability_search.gateway.metrics import Metrics
 from ability_search.gateway.problems import (
+    GATEWAY,
     ForbiddenOrigin,
     Misdirected,
     RateLimited,
@@ -98,7 +99,7 @@ class Guard:
             with self._streams if _is_stream(scope) else self._requests:
                 await self._app(scope, receive, counted)
         except SearchError as exc:
-            await problem(report_of(exc, "gateway"))(scope, receive, counted)
+            await problem(report_of(exc, GATEWAY))(scope, receive, counted)
 
     def _check(self, scope: Scope) -> None:
         client = scope.get("client")

@@ -15,6 +15,9 @@ from ability_search.errors import SearchError
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:ability-search:error:"
 
+GATEWAY = "gateway"
+"""Stands in the report of a failure for a tool where none failed."""
+
 CLIENT_CLOSED_REQUEST = 499
 """For the log only: nobody reads the answer."""
 
@@ -99,7 +102,7 @@ def problem(report: Mapping[str, Any], *, headers: Mapping[str, str] | None = No
         "retryable": bool(report.get("retryable")),
     }
     further = ("tool", "collection", "retryAfterMs")
-    body |= {name: report[name] for name in further if report.get(name) is not None}
+    body |= {name: report[name] for name in further if report.get(name) not in (None, GATEWAY)}
     return Response(
         msgspec.json.encode(body),
         status_code=status,
