@@ -63,7 +63,7 @@ def hold(address: str, program: str, examples: str) -> int:
         *("--phases", "examples,fuzzing", "--max-examples", examples),
         *("--checks", "all", "--exclude-checks", ",".join(UNHELD)),
         *("--exclude-path", ENDLESS, "--request-timeout", str(REQUEST_SECONDS)),
-        *("--generation-database", "none", "--no-color"),
+        *("--generation-database", "none", "--warnings", "off", "--no-color"),
     ]
     return subprocess.run(command, timeout=SECONDS).returncode
 

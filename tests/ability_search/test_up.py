@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 from ability_search.stack.directory import read_running, released
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.engine, pytest.mark.model]
 
@@ -143,6 +146,26 @@ async def kill_and_wait_until_back(machine: Machine, up: Up, names: Sequence[str
     assert {name for name in before if before[name] != after[name]} == set(names)
 
 
+async def the_lines_of_the_readme_work_over_http(machine: Machine) -> None:
+    running = read_running(machine.data)
+    assert running is not None
+    address = next(part.address for part in running.parts if part.name == "gateway")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^curl -s http://127\.0\.0\.1:8070/.*$", readme, re.MULTILINE)
+    assert len(lines) == 3
+    answers = []
+    for line in lines:
+        process = await asyncio.create_subprocess_shell(
+            line.replace("http://127.0.0.1:8070", address), stdout=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(COMMAND_SECONDS):
+            out, _ = await process.communicate()
+        answers.append(json.loads(out))
+    assert answers[0]["added"] == 1
+    assert "Backups" in sources(answers[1])
+    assert [item["sources"] for item in answers[2]["collections"]] == [4]
+
+
 async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Machine) -> None:
     async with machine.up() as up:
         indexed = (await machine.run("index", "notes", "--json")).json
@@ -150,11 +173,14 @@ async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Ma
         again = (await machine.run("index", "notes", "--json")).json
         assert (again["unchanged"], again["chunks"]) == (3, 0)
 
-        await kill_and_wait_until_back(machine, up, ["broker", "models", "database", "worker-1"])
+        await kill_and_wait_until_back(
+            machine, up, ["broker", "models", "database", "worker-1", "gateway"]
+        )
 
         question = "where are copies of the data kept"
         found = await machine.run("search", question, "--semantic", "--json", "-k", "1")
         assert sources(found.json) == ["notes/backup.md"]
+        await the_lines_of_the_readme_work_over_http(machine)
 
         request = {"jsonrpc": "2.0", "id": 1, "method": "kadi.ability.request"}
         call = {"toolName": "search-collections", "toolInput": {}}
@@ -180,8 +206,9 @@ async def test_data_outlives_the_stack_and_no_part_outlives_its_killed_parent(
         up.process.kill()
         await up.process.wait()
         # Not a moment is lost: the new one waits for the parts of the killed one by itself.
-        async with machine.up("--workers", "2") as second:
-            assert list(machine.pids()) == ["broker", "database", "models", "worker-1", "worker-2"]
+        async with machine.up("--workers", "2", "--no-gateway") as second:
+            parts = ["broker", "database", "models", "worker-1", "worker-2"]
+            assert list(machine.pids()) == parts
             found = await machine.run("search", "dough", "--keyword", "--json")
             assert sources(found.json) == ["notes/kitchen/bread.md"]
             nothing = await machine.run("search", "zeppelin", "--keyword", "--json")

@@ -44,9 +44,20 @@ class Line:
         """
         try:
             async with asyncio.timeout(self._patience):
-                while self._connection is None:
-                    await self._there.wait()
-                await self._connection.wait_connected()
-                return self._connection
+                return await self._next()
         except (TimeoutError, NotConnected) as exc:
             raise Unavailable("the broker cannot be reached", retry_after=1.0) from exc
+
+    async def _next(self) -> Connection:
+        while True:
+            await self._there.wait()
+            connection = self._connection
+            if connection is None:
+                continue
+            try:
+                await connection.wait_connected()
+            except NotConnected:
+                if connection is self._connection:
+                    raise
+            else:
+                return connection

@@ -31,7 +31,7 @@ async def over_http(settings: Any, mode: str) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def over_stdio(broker: str, home: Path, mode: str = "legacy") -> AsyncIterator[Client]:
+async def over_stdio(broker: str, home: Path, mode: str) -> AsyncIterator[Client]:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "ability_search", "mcp", "--broker", broker],
@@ -140,7 +140,7 @@ async def test_an_assistant_works_over_http(network: Network, mode: str) -> None
 async def test_an_assistant_works_over_standard_input_and_output(
     network: Network, tmp_path: Path
 ) -> None:
-    async with over_stdio(network.url, tmp_path) as client:
+    async with over_stdio(network.url, tmp_path, "legacy") as client:
         await use(client)
 
 
@@ -152,11 +152,10 @@ async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_http(
         await cancel(client, stage)
 
 
-@pytest.mark.parametrize("mode", MODES)
 async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_stdio(
-    stage: Stage, tmp_path: Path, mode: str
+    stage: Stage, tmp_path: Path
 ) -> None:
-    async with over_stdio(stage.url, tmp_path, mode) as client:
+    async with over_stdio(stage.url, tmp_path, "auto") as client:
         await cancel(client, stage)
 
 
