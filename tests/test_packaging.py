@@ -160,7 +160,7 @@ def test_no_container_needs_a_program_that_its_image_lacks() -> None:
 
 def test_health_checks_that_are_python_are_python() -> None:
     scripts = [command[2] for _, command in health_commands() if command[:2] == ["python", "-c"]]
-    assert len(scripts) == 2
+    assert len(scripts) == 3
     for script in scripts:
         ast.parse(script)
 
@@ -242,7 +242,7 @@ def test_the_images_install_every_dependency_of_what_they_run() -> None:
 def test_compose_is_consistent() -> None:
     services = COMPOSE["services"]
     stages = {stage.name for stage in STAGES}
-    assert services.keys() == {"broker", "database", "models", "worker"}
+    assert services.keys() == {"broker", "database", "models", "worker", "gateway"}
     for service in services.values():
         build = service["build"]
         assert build["target"] in stages
@@ -262,7 +262,7 @@ def test_compose_is_consistent() -> None:
 def test_the_parts_of_compose_meet_at_the_broker() -> None:
     services = COMPOSE["services"]
     port = services["broker"]["environment"]["SEARCH_LOCAL_BROKER_PORT"]
-    for name in ("database", "models", "worker"):
+    for name in ("database", "models", "worker", "gateway"):
         assert services[name]["environment"]["BROKER_URL"] == f"ws://broker:{port}/kadi"
     assert services["broker"]["ports"] == [f"127.0.0.1:{port}:{port}"]
 

@@ -88,5 +88,5 @@ async def _no_mcp(_: Any) -> Any:
 
 _HINT = (
     "Set SEARCH_GATEWAY_TOKEN, or choose another address with SEARCH_GATEWAY_HOST and"
-    " SEARCH_GATEWAY_PORT (0 takes a free port)."
+    " SEARCH_GATEWAY_PORT (0 takes a free port); `up` also takes --gateway-port and --no-gateway."
 )

@@ -12,7 +12,7 @@ import msgspec
 from ability_search.boundary import failure
 from ability_search.client.failures import ToolFailure
 from ability_search.edges.line import Line, Unavailable
-from ability_search.errors import DeadlineExceeded, SearchError, TooLarge
+from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from kadi import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
 from kadi.messages import decode
 
@@ -81,6 +81,8 @@ class Caller:
                 raise ToolFailure(decode(answer))
         except (KadiError, msgspec.MsgspecError) as exc:
             raise _translated(exc, tool) from exc
+        except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+            raise InvalidInput("input", "holds what cannot be sent, such as a huge number") from exc
         return answer
 
     async def read(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:

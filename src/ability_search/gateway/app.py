@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -36,6 +37,7 @@ _LOOK_SECONDS = 5.0
 _EXPOSED = ("Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _MAX_AGE = 600
 
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.NOT_FOUND: ("not_found", "there is no such path"),
     HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not take this method"),
@@ -80,7 +82,8 @@ class Routes:
 
     async def ingest(self, request: Request) -> Response:
         """POST /ingest."""
-        return await self._call(request, INGEST, ingested(await self._body(request)))
+        fields = fields_of(await self._body(request))
+        return await self._call(request, INGEST, ingested(fields))
 
     async def search(self, request: Request) -> Response:
         """POST /search."""
@@ -201,10 +204,9 @@ async def _unrouted(_: Request, exc: Exception) -> Response:
 
 
 def _number(field: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as exc:
-        raise InvalidInput(field, "expected a whole number") from exc
+    if not _NUMBER.fullmatch(text):
+        raise InvalidInput(field, "expected a whole number")
+    return int(text)
 
 
 def _json(value: Any, *, status: int = HTTPStatus.OK) -> Response:

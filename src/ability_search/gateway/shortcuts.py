@@ -11,11 +11,13 @@ from ability_search.gateway.reading import Fields
 from ability_search.wire.base import Input, NonBlank
 from ability_search.wire.inputs import CollectionName, DocumentInput, QueryInput
 from kadi import Raw
+from kadi.messages import encode
 
 INGEST = "search-index"
 SEARCH = "search-query"
 
 _EVERYTHING = Raw(b'"*"')
+_NOTHING = Raw(b"{}")
 _DOCUMENT = DocumentInput.model_fields
 
 
@@ -54,18 +56,18 @@ class SearchInput(QueryInput):
     )
 
 
-def ingested(body: bytes) -> dict[str, Any]:
+def ingested(fields: Fields) -> dict[str, Any]:
     """The input of search-index for a body of POST /ingest.
 
     Raises:
         ValidationError: naming every field that is wrong.
     """
-    value = IngestInput.model_validate_json(body)
+    value = IngestInput.model_validate_json(encode(fields))
     document = {
         "source": value.source or value.title,
         "title": value.title,
         "content": value.content,
-        "metadata": value.metadata,
+        "metadata": fields.get("metadata", _NOTHING),
     }
     return {"collection": value.tag, "documents": [document]}
 

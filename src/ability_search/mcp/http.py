@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from ability_search.edges.calling import Caller
 from ability_search.edges.line import Unavailable
+from ability_search.errors import first_failure
 from ability_search.mcp.server import new_server
 
 _IDLE_SECONDS = 30 * 60.0
@@ -40,12 +41,15 @@ class McpEndpoint:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve while the block runs; then every session ends."""
-        async with self._manager.run():
-            self._running = True
-            try:
-                yield
-            finally:
-                self._running = False
+        try:
+            async with self._manager.run():
+                self._running = True
+                try:
+                    yield
+                finally:
+                    self._running = False
+        except BaseExceptionGroup as failures:  # what fails in the block comes out in a group
+            raise first_failure(failures) from failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

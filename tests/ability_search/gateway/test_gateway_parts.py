@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
@@ -30,6 +30,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), VALUES))
 def test_every_json_object_is_passed_on_unchanged(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -77,8 +78,11 @@ def test_every_code_of_a_tool_has_a_status() -> None:
 
 
 def test_a_text_without_a_source_is_named_by_its_title() -> None:
-    value = ingested(b'{"content": "c", "title": "t", "tag": "g"}')
+    body = b'{"content": "\\ud800", "title": "t", "tag": "g", "metadata": {"n": 1e999}}'
+    value = ingested(fields_of(body))
     assert value["documents"][0]["source"] == "t"
+    assert value["documents"][0]["content"] == "\N{REPLACEMENT CHARACTER}"
+    assert bytes(value["documents"][0]["metadata"]) == b'{"n": 1e999}'
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -18,6 +18,10 @@ DOCUMENT = json.loads(json.dumps(document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
 
 
+KIND = {"content-type": "application/json"}
+HUGE = b'{"collection": "notes", "query": "x", "limit": 1' + b"0" * 40 + b"}"
+
+
 def fits(name: str, path: str, answer: Any, status: str = "200", method: str = "post") -> Any:
     """The answer, after it was held against what the document says of it."""
     responses = DOCUMENT["paths"][path][method]["responses"]
@@ -70,6 +74,8 @@ async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
             (await http.get("/collections/none"), 404, "not_found"),
             (await http.get("/collections/notes?limit=many"), 400, "invalid_input"),
             (await http.get("/collections/notes?limit=0"), 400, "invalid_input"),
+            (await http.get(f"/collections/notes?limit={10**30}"), 400, "invalid_input"),
+            (await http.post(query, content=HUGE, headers=KIND), 413, "too_large"),
         ]
         for response, status, code in cases:
             problem = response.json()

@@ -20,9 +20,11 @@ from tests.ability_search.edge_network import (
     soon,
 )
 
+from ability_search.cli import edges
+from ability_search.cli import mcp as assistants
 from ability_search.cli.edges import open_gateway
 from ability_search.errors import ConfigurationError
-from kadi import Connection, Raw
+from kadi import Connection, NotConnected, Raw
 
 LISTED: dict[str, Any] = {"collections": []}
 
@@ -151,7 +153,7 @@ async def test_a_bearer_token_is_asked_for_where_there_is_one(stage: Stage, tmp_
         assert TOKEN not in repr(settings)
 
 
-async def test_another_address_than_loopback_needs_a_token(stage: Stage, tmp_path: Path) -> None:
+async def test_what_keeps_it_from_starting_is_told(stage: Stage, tmp_path: Path) -> None:
     settings = settings_for(stage.url, tmp_path)
     with pytest.raises(ConfigurationError, match="set a token") as refused:
         async with opened(settings, host="0.0.0.0"):
@@ -166,6 +168,10 @@ async def test_another_address_than_loopback_needs_a_token(stage: Stage, tmp_pat
         with pytest.raises(ConfigurationError, match="cannot listen"):
             async with open_gateway(settings, host="127.0.0.1", port=port or 0, wait=SECONDS):
                 pass
+    await stage.close()
+    with pytest.raises(NotConnected, match="cannot reach the broker"):
+        async with open_gateway(settings, host="127.0.0.1", port=0, wait=0):
+            pass
 
 
 async def test_pages_of_other_origins_and_other_names_for_loopback_are_refused(
@@ -266,6 +272,28 @@ async def test_on_stopping_streams_end_and_calls_in_progress_are_answered(
         assert await stream.aread() == b": connected\n\n"
         with pytest.raises(httpx.ConnectError):
             await http.get(f"{url}/ready")
+
+
+async def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_it(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(wanted: tuple[str, ...]) -> Any:
+        return lambda names: list(names) if names == wanted else []
+
+    settings = settings_for(stage.url, tmp_path)
+    monkeypatch.setattr(edges, "missing_modules", lacking(edges.MCP_MODULES))
+    async with opened(settings) as url, client(url) as http:
+        answer = await http.post("/mcp", json={})
+        assert code(answer) == (501, "not_installed")
+        assert "pip install 'ability-search[mcp]'" in answer.json()["hint"]
+    monkeypatch.setattr(edges, "missing_modules", lacking(edges.GATEWAY_MODULES))
+    with pytest.raises(ConfigurationError, match="the extra 'gateway' is not installed") as refused:
+        async with opened(settings):
+            pass
+    assert "pip install 'ability-search[gateway]'" in refused.value.hint
+    monkeypatch.setattr(assistants, "missing_modules", lambda names: list(names))
+    with pytest.raises(ConfigurationError, match="the extra 'mcp' is not installed: mcp missing"):
+        assistants.mcp()
 
 
 async def test_events_of_strangers_are_of_no_harm(stage: Stage, tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ async def use(client: Client) -> None:
     wrong = await client.call_tool("search-query", {"collection": "ropes", "quary": "knot"})
     assert wrong.is_error
     assert "quary" in wrong.content[0].text
+    huge = await client.call_tool("search-query", {"collection": "ropes", "limit": 10**30})
+    assert huge.content[0].text.startswith("invalid_input: ")
     with pytest.raises(MCPError, match="unknown tool 'arcade-command'"):
         await client.call_tool("arcade-command", {})
 
