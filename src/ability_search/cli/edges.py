@@ -76,8 +76,7 @@ async def open_gateway(
 def _mcp(caller: Caller, settings: Settings) -> McpEndpoint:
     from ability_search.mcp.http import McpEndpoint
 
-    own = settings.gateway
-    return McpEndpoint(caller, max_bytes=own.request_bytes, max_sessions=own.streams)
+    return McpEndpoint(caller, max_bytes=settings.gateway.request_bytes)
 
 
 async def _no_mcp(_: Any) -> Any:

@@ -23,10 +23,10 @@ class Line:
         patience: Seconds to wait for one that is connected.
     """
 
-    def __init__(self, connection: Connection | None = None, *, patience: float) -> None:
+    def __init__(self, *, patience: float) -> None:
         self._patience = patience
         self._there = asyncio.Event()
-        self.use(connection)
+        self._connection: Connection | None = None
 
     def use(self, connection: Connection | None) -> None:
         """From now on use this one; ``None`` means that there is none yet."""

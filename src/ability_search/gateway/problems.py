@@ -101,8 +101,13 @@ def problem(report: Mapping[str, Any], *, headers: Mapping[str, str] | None = No
         "hint": report.get("hint") or "",
         "retryable": bool(report.get("retryable")),
     }
-    further = ("tool", "collection", "retryAfterMs")
-    body |= {name: report[name] for name in further if report.get(name) not in (None, GATEWAY)}
+    tool = report.get("tool")
+    further = {
+        "tool": None if tool == GATEWAY else tool,
+        "collection": report.get("collection"),
+        "retryAfterMs": report.get("retryAfterMs"),
+    }
+    body |= {name: value for name, value in further.items() if value is not None}
     return Response(
         msgspec.json.encode(body),
         status_code=status,

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field
 from ability_search.errors import InvalidInput
 from ability_search.gateway.reading import Fields
 from ability_search.wire.base import Input, NonBlank
-from ability_search.wire.inputs import CollectionName, DocumentInput, QueryInput
+from ability_search.wire.inputs import CollectionName, Collections, DocumentInput, QueryInput
 from kadi import Raw
 from kadi.messages import encode
 
@@ -48,7 +48,7 @@ class IngestInput(Input):
 class SearchInput(QueryInput):
     """As search-query; without a collection everything is searched."""
 
-    collection: str | list[str] = Field(
+    collection: Collections = Field(
         "*",
         validation_alias=AliasChoices("collection", "tag"),
         description="A collection, a list of collections, or * for all of them.",

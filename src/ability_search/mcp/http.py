@@ -14,6 +14,7 @@ from ability_search.errors import first_failure
 from ability_search.mcp.server import new_server
 
 _IDLE_SECONDS = 30 * 60.0
+_MAX_SESSIONS = 1000
 
 
 class McpEndpoint:
@@ -25,16 +26,15 @@ class McpEndpoint:
     Args:
         caller: What calls the tools.
         max_bytes: Most bytes of a request.
-        max_sessions: Most sessions at a time.
     """
 
-    def __init__(self, caller: Caller, *, max_bytes: int, max_sessions: int) -> None:
+    def __init__(self, caller: Caller, *, max_bytes: int) -> None:
         # Hosts and origins are the business of whoever mounts it.
         self._manager = StreamableHTTPSessionManager(
             new_server(caller),
             session_idle_timeout=_IDLE_SECONDS,
             max_request_body_size=max_bytes,
-            max_sessions=max_sessions,
+            max_sessions=_MAX_SESSIONS,
         )
         self._running = False
 

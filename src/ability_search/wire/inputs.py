@@ -167,10 +167,13 @@ class IndexFileInput(Input):
     job_id: JobId = None
 
 
+Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
+
+
 class QueryInput(Input):
     """search-query."""
 
-    collection: str | Annotated[list[str], Field(min_length=1, max_length=1000)] = Field(
+    collection: Collections = Field(
         description="A collection, a list of collections, or * for all of them.",
         examples=["docs", ["docs", "notes"], "*"],
     )
