@@ -20,7 +20,7 @@ from ability_search.stack.directory import read_running, released
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.engine, pytest.mark.model]
+pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(240)]
 
 TEXTS = {
     "backup.md": "# Backup\n\nEvery night the archive is copied to a tape in the cellar.\n",

@@ -18,6 +18,7 @@ from ability_search.configuration import Settings
 from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
+from kadi.addresses import is_loopback
 
 if TYPE_CHECKING:
     from ability_search.mcp.http import McpEndpoint
@@ -26,6 +27,12 @@ _PATIENCE = 1.0
 """Seconds that a request waits for a broker that is away."""
 _BACKOFF = 2.0
 """Seconds between two tries to reach it again, at most."""
+
+_TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
+_PORT = (
+    "Choose another port with --port (`up`: --gateway-port) or SEARCH_GATEWAY_PORT, 0 for a free"
+    " one; `up --no-gateway` goes without."
+)
 
 
 @asynccontextmanager
@@ -64,7 +71,8 @@ async def open_gateway(
         try:
             url = await stack.enter_async_context(serve_app(app, host, port, token=token))
         except CannotServe as exc:
-            raise ConfigurationError(f"gateway: {exc}", hint=_HINT) from exc
+            hint = _PORT if token or is_loopback(host) else _TOKEN
+            raise ConfigurationError(str(exc), hint=hint) from exc
         if mcp is not None:
             await stack.enter_async_context(mcp.running())
         stack.callback(streams.close)
@@ -83,9 +91,3 @@ async def _no_mcp(_: Any) -> Any:
     from ability_search.gateway.problems import NotInstalled
 
     raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {INSTALL_MCP}")
-
-
-_HINT = (
-    "Set SEARCH_GATEWAY_TOKEN, or choose another address with SEARCH_GATEWAY_HOST and"
-    " SEARCH_GATEWAY_PORT (0 takes a free port); `up` also takes --gateway-port and --no-gateway."
-)
