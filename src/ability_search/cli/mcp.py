@@ -13,13 +13,13 @@ from ability_search.cli.app import app, command
 from ability_search.cli.client import (
     BrokerOption,
     client_settings,
-    find_target,
     new_connection,
     open_client,
 )
 from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
+from ability_search.client.target import find_target
 from ability_search.configuration import Settings
 from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
@@ -95,7 +95,7 @@ async def _join(
         KadiError: if a broker that is named cannot be reached.
     """
     while True:
-        target = find_target(settings, os.environ, broker)
+        target = find_target(settings, os.environ, broker, given_as="--broker")
         try:
             client = await stack.enter_async_context(open_client(broker))
             line.use(client.connection)

@@ -11,17 +11,18 @@ from kadi import Connection
 
 _DRAIN_SECONDS = 2.0
 
-Advance = Callable[[int, int, str], Awaitable[None] | None]
-"""Called with the documents done, the documents in total, and the stage; what it returns is awaited."""
+Advance = Callable[[int, int, str], None]
+"""Called with the documents done, the documents in total, and the stage."""
+AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]
 
 
 @asynccontextmanager
 async def following(
-    connection: Connection, job: str, advance: Advance, *, before: int = 0
+    connection: Connection, job: str, advance: Advance | AwaitedAdvance, *, before: int = 0
 ) -> AsyncIterator[None]:
-    """Tell ``advance`` of a job's events while the block runs, all that came before its end included.
+    """Tell ``advance`` of a job's events while the block runs; ``before`` are done already.
 
-    ``before`` documents are done already.
+    At the end of the block it is told what has come by then.
     """
     async with connection.subscribe(PROGRESS) as events:
 
