@@ -30,6 +30,10 @@ class Collection:
     chunk_strategy: str
     chunk_size: int
     chunk_overlap: int
+    kinds: tuple[str, ...] = ()
+    """Aspects that are made of each document."""
+    kinds_by: str = "local"
+    """Who makes them: ``local`` extraction, or a language model (``chat``)."""
     revision: int = 0
     """Counts every change of what is stored."""
     chunks: int = 0
@@ -43,6 +47,8 @@ class Collection:
     """Between sources."""
     aspects: int = 0
     """Of the chunks, those of titles, summaries, ... that are searched in a document's stead."""
+    keyed: bool = False
+    """Whether its chunks name what their vectors were made from, as those of new generations do."""
     graph: bool = False
     """Whether the vector graph has been built; until then embeddings are scanned."""
     aspect_graph: bool = False
@@ -79,6 +85,7 @@ _WIRE = {
     "chunk_strategy": "chunkStrategy",
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
+    "kinds_by": "kindsBy",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
     "aspect_graph": "aspectGraph",
@@ -91,9 +98,8 @@ FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields_
 
 def from_record(record: Mapping[str, Any]) -> Collection:
     """Read a database record; what an older writer left out has its default."""
-    return Collection(
-        **{name: record[wire] for name, wire in FIELDS.items() if record.get(wire) is not None}
-    )
+    known = {name: record[wire] for name, wire in FIELDS.items() if record.get(wire) is not None}
+    return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
 
 
 def to_record(collection: Collection) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Document:
     """Whether it was read from a file that ``source`` names, relative to an allowed root."""
     file_hash: str | None = None
     """Of the file's bytes, where reading them costs so much that the text shall not be compared."""
+    generated: bool = False
+    """Whether it is an aspect that was made of the document it belongs to, and follows that one."""
 
 
 def instant(milliseconds: int) -> str:

@@ -167,7 +167,9 @@ class _Total:
         total.added += part.added
         total.updated += part.updated
         total.unchanged += part.unchanged
+        total.reused += part.reused
         total.failed += part.failed
+        total.warnings += part.warnings
         total.seconds += part.seconds
 
     async def report(self, progress: Progress) -> None:

@@ -125,7 +125,14 @@ def build_services(
     vocabulary = Vocabulary(store)
     count, counter = token_counter(settings)
     indexing = Indexing(
-        store, embedder, catalogue, settings=settings, count=count, counter=counter, now=_now
+        store,
+        embedder,
+        chat,
+        catalogue,
+        settings=settings,
+        count=count,
+        counter=counter,
+        now=_now,
     )
     ranking = settings.ranking
     return Services(
@@ -223,7 +230,7 @@ def broker_chat(settings: Settings, invoke: Invoke) -> Chat:
         invoke,
         model=expansion.model,
         api_key=expansion.api_key,
-        timeout=expansion.timeout,
+        timeout=max(expansion.timeout, settings.aspects.timeout),
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,
     )

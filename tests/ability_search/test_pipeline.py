@@ -23,6 +23,23 @@ from ability_search.indexing.preparing import Prepared
 PATIENCE = 10.0
 
 
+def vector_of(text: str) -> Vector:
+    return np.array([len(text), sum(map(ord, text))], dtype=np.float32)
+
+
+def prepared_of(document: Document, words: list[str]) -> Prepared:
+    return Prepared(
+        document=document,
+        content_hash="hash",
+        passages=[Passage(word, 0, len(word), 1, 1, 1) for word in words],
+        title_terms=[],
+        terms=[[word] for word in words],
+        texts=words,
+        vectors=[None] * len(words),
+        missing=len(words),
+    )
+
+
 @dataclass
 class Stages:
     """Stages that keep count; documents are cut at spaces."""
@@ -35,23 +52,27 @@ class Stages:
     in_flight: int = 0
     most_in_flight: int = 0
     refuse: Callable[[list[str]], None] = lambda _texts: None
+    known: set[str] = field(default_factory=set)
+    """Texts that were embedded before."""
+    looked_up: list[list[str]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    reused: int = 0
 
-    def prepare(self, task: Task) -> Prepared:
+    async def prepare(self, task: Task) -> Prepared:
         words = task.document.content.split()
         if "uncut" in words:
             raise InvalidInput("content", "cannot be cut")
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        return Prepared(
-            document=task.document,
-            content_hash=task.content_hash,
-            passages=[Passage(word, 0, len(word), 1, 1, 1) for word in words],
-            title_terms=[],
-            terms=[[word] for word in words],
-            texts=words,
-            vectors=[None] * len(words),
-            missing=len(words),
-        )
+        prepared = prepared_of(task.document, words)
+        if "described" in words:
+            prepared.aspects = [prepared_of(task.document, [f"{word}!" for word in words])]
+            prepared.missing *= 2
+        return prepared
+
+    async def reuse(self, texts: list[str]) -> dict[str, Vector]:
+        self.looked_up.append(texts)
+        return {text: vector_of(text) for text in texts if text in self.known}
 
     async def embed(self, texts: list[str]) -> Vector:
         self.embedding += 1
@@ -60,13 +81,16 @@ class Stages:
         self.embedding -= 1
         self.refuse(texts)
         self.embedded.append(texts)
-        return np.array([[len(text), sum(map(ord, text))] for text in texts], dtype=np.float32)
+        return np.array([vector_of(text) for text in texts])
 
     async def write(self, group: list[Prepared]) -> None:
         for item in group:
-            for text, vector in zip(item.texts, item.vectors, strict=True):
-                assert vector is not None
-                assert vector.tolist() == [len(text), sum(map(ord, text))]
+            for part in item.parts:
+                for text, vector in zip(part.texts, part.vectors, strict=True):
+                    if vector is None:
+                        self.left_out.append(text)
+                    else:
+                        assert vector.tolist() == vector_of(text).tolist()
         self.in_flight -= len(group)
         self.groups.append([item.document.source for item in group])
 
@@ -76,10 +100,12 @@ class Stages:
     async def run(self, *texts: str, group_chunks: int = 10, group_bytes: int = 10**9) -> None:
         pipeline = Pipeline(
             prepare=self.prepare,
+            reuse=self.reuse,
             embed=self.embed,
             write=self.write,
             fail=self.fail,
             size=lambda prepared: 100 * len(prepared.passages),
+            abreast=2,
             batch_texts=4,
             embedders=2,
             group_chunks=group_chunks,
@@ -88,6 +114,7 @@ class Stages:
         tasks = [Task(Document(f"d{n}", "", text), str(n)) for n, text in enumerate(texts)]
         async with asyncio.timeout(PATIENCE):
             await pipeline.run(tasks)
+        self.reused = pipeline.reused
 
     @property
     def stored(self) -> list[str]:
@@ -113,9 +140,9 @@ async def test_groups_are_closed_by_chunks_and_by_bytes() -> None:
 
 async def test_what_is_under_way_is_bounded_whatever_the_number_of_documents() -> None:
     stages = Stages()
-    await stages.run(*(f"word{n}" for n in range(400)), group_chunks=4)
-    assert len(stages.stored) == 400
-    assert stages.most_in_flight < 60
+    await stages.run(*(f"word{n}" for n in range(1500)), group_chunks=4)
+    assert len(stages.stored) == 1500
+    assert stages.most_in_flight < 400
 
 
 async def test_a_document_that_cannot_be_prepared_fails_alone() -> None:
@@ -157,6 +184,36 @@ async def test_a_database_that_gives_out_ends_the_run_at_once() -> None:
     with pytest.raises(DatabaseUnavailable, match="gone"):
         await stages.run(*(f"a{n}" for n in range(500)), group_chunks=2)
     assert len(stages.embedded) < 50
+
+
+async def test_what_is_known_is_not_embedded_and_the_rest_fills_its_batches() -> None:
+    stages = Stages(known={f"a{n}" for n in range(300)})
+    await stages.run(*(f"a{n} b{n}" for n in range(300)))
+    assert len(stages.stored) == stages.reused == 300
+    assert {text[0] for batch in stages.embedded for text in batch} == {"b"}
+    assert {len(batch) for batch in stages.embedded} == {4}
+    assert max(map(len, stages.looked_up)) == 64
+
+
+async def test_where_everything_is_known_the_embedder_is_not_asked_even_if_it_is_down() -> None:
+    def refuse(_texts: list[str]) -> None:
+        raise EmbeddingUnavailable("down")
+
+    stages = Stages(known={"a", "b"}, refuse=refuse)
+    await stages.run("a b", "b")
+    assert stages.stored == ["d0", "d1"]
+
+
+async def test_an_aspect_with_a_refused_text_is_left_out_and_its_document_is_stored() -> None:
+    def refuse(texts: list[str]) -> None:
+        if "poison!" in texts:
+            raise TextsRefused("no")
+
+    stages = Stages(refuse=refuse)
+    await stages.run("a described poison b c", "d")
+    assert (stages.stored, stages.failed) == (["d0", "d1"], {})
+    assert "poison!" in stages.left_out
+    assert {"a", "described", "poison", "b", "c"}.isdisjoint(stages.left_out)
 
 
 async def test_no_documents_do_nothing() -> None:

@@ -246,7 +246,14 @@ def _new_collection(
     artifact: Importable, record: str, *, model: str | None, now: int
 ) -> Collection:
     origin = artifact.origin
-    recipe = Recipe(origin.chunk_strategy, origin.chunk_size, origin.chunk_overlap, origin.language)
+    recipe = Recipe(
+        origin.chunk_strategy,
+        origin.chunk_size,
+        origin.chunk_overlap,
+        origin.language,
+        kinds=origin.kinds,
+        kinds_by=origin.kinds_by,
+    )
     return new_collection(
         record,
         model=model or artifact.manifest.model_id,

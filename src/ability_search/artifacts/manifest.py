@@ -82,6 +82,9 @@ class Origin(_Record):
     chunk_strategy: Text
     chunk_size: int = Field(ge=1)
     chunk_overlap: Count
+    kinds: tuple[Text, ...] = Field((), strict=False)
+    """Aspects that are made of each document."""
+    kinds_by: Text = "local"
     token_counter: Text
     average_length: float = Field(gt=0)
     layout: Text
@@ -165,6 +168,8 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         chunk_strategy=collection.chunk_strategy,
         chunk_size=collection.chunk_size,
         chunk_overlap=collection.chunk_overlap,
+        kinds=collection.kinds,
+        kinds_by=collection.kinds_by,
         token_counter=counter,
         average_length=collection.average_length,
         layout=LAYOUT,

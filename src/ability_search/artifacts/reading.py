@@ -59,6 +59,7 @@ class SourceLine(msgspec.Struct, rename="camel"):
     aspect_of: str | None = None
     tail: str | None = None
     links: list[LinkLine] | None = None
+    generated: bool | None = None
 
 
 class LinkLine(msgspec.Struct):
@@ -90,6 +91,7 @@ class ChunkLine(msgspec.Struct, rename="camel"):
     metadata: dict[str, Any] | None = None
     aspect_of: str | None = None
     duplicate_of: str | None = None
+    vector_key: Annotated[str, Meta(max_length=64)] | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
     spare_terms: list[_TermId] | None = None
@@ -158,8 +160,7 @@ class Artifact:
             counted: Counter[str] = Counter()
             names = array("Q")
             while (line := sources.line()) is not None:
-                counted["sources"] += 1
-                place = f"{sources.name}:{counted['sources']}"
+                place = f"{sources.name}:{len(names) + 1}"
                 record, known = parsed(line, SourceLine, place)
                 names.append(int.from_bytes(blake2b(known.source.encode(), digest_size=8).digest()))
                 item = self._item(record, known, chunks, vectors, counted["chunks"])
@@ -329,6 +330,7 @@ def _duplicates(item: Item) -> Iterator[Row]:
 
 
 def _count(counted: Counter[str], item: Item) -> None:
+    counted["sources"] += not item.record.get("generated")
     counted["chunks"] += len(item.rows)
     counted["tokens"] += item.record["tokens"]
     counted["aspects"] += sum(bool(row.get("aspectOf")) for row in item.rows)

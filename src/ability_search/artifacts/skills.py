@@ -164,6 +164,8 @@ def _item(prepared: Prepared, collection: Collection, settings: Settings, now: i
     rows: list[Row] = chunk_rows(
         prepared, collection, k1=ranking.bm25_k1, b=ranking.bm25_b, now=now
     )
+    for row in rows:
+        row["vectorKey"] = None  # what the vector was made of, only the other tool knows
     vectors = np.array(prepared.vectors, dtype=np.float32)
     return Item(source_record(prepared, now=now), rows, vectors)
 

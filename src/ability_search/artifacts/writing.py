@@ -54,7 +54,7 @@ class ArtifactWriter:
         """Append Source records, whose chunks follow in the same order."""
         self._sources = {record["source"]: record for record in records}
         for record in records:
-            self._counts["sources"] += 1
+            self._counts["sources"] += not record.get("generated")
             self._counts["tokens"] += record["tokens"]
             self._counts["links"] += len(link_rows(restored_document(record, ())))
             self._write(SOURCES, _plain(record))
@@ -97,9 +97,11 @@ class ArtifactWriter:
         """Take a chunk into the revision.
 
         That is the sum of a hash of each source: the same for the same sources, in whatever order
-        they are and however they are cut.
+        they are and however they are cut. What was made of them does not count.
         """
         record = self._sources[row["source"]]
+        if record.get("generated"):
+            return
         if row["chunkIndex"] == 0:
             described = [record.get(name) for name in _DESCRIBED]
             self._text = sha256(json.dumps(described, sort_keys=True).encode() + b"\0")

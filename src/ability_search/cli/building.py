@@ -77,6 +77,7 @@ def build(
             outcome,
             base=None if force else base or directory,
             model=model,
+            force=force,
             revision=revision,
             hidden=as_json,
         )

@@ -21,6 +21,7 @@ from ability_search.cli.client import (
     with_client,
 )
 from ability_search.cli.failures import FAILED
+from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.progress import progress_bar
 from ability_search.client.following import following
 
@@ -77,7 +78,11 @@ def info(
         output.print_json(answer)
         return
     hidden = ("sources", "nextCursor")
-    output.print_pairs((name, value) for name, value in answer.items() if name not in hidden)
+    output.print_pairs(
+        (name, ", ".join(value) or "none" if isinstance(value, list) else value)
+        for name, value in answer.items()
+        if name not in hidden
+    )
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):
@@ -121,6 +126,8 @@ def reindex(
     model: Annotated[str | None, typer.Option(help="Embed with this model from now on.")] = None,
     chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
+    kinds: KindsOption = None,
+    kinds_by: KindsByOption = None,
     clear: Annotated[
         bool, typer.Option("--clear", help="Only delete everything; you index again.")
     ] = False,
@@ -144,6 +151,7 @@ def reindex(
         clear=clear,
         jobId=job,
     )
+    wanted |= kinds_fields(kinds, kinds_by)
 
     async def work(client: Client) -> dict[str, Any]:
         with progress_bar(collection, total=None, hidden=as_json) as advance:
@@ -155,6 +163,8 @@ def reindex(
         output.print_json(answer)
     else:
         output.stdout().print(output.plain(answer["message"]))
+    for warning in answer.get("warnings") or ():
+        output.warn(warning)
     for item in answer.get("failed") or ():
         output.warn(f"{item['source']}: {item['error']}")
     if answer.get("failed"):

@@ -16,6 +16,7 @@ from ability_search.cli.app import DefaultGroup, app, command, new_group
 from ability_search.cli.client import LONG_SECONDS, BrokerOption, JsonOption, TimeoutOption, given
 from ability_search.cli.evaluated import run_file, show_comparison, show_run
 from ability_search.cli.evaluating import Wanted, measured
+from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.local_stack import any_client
 from ability_search.cli.selecting import collection_name
 from ability_search.cli.served import missing_modules
@@ -83,6 +84,8 @@ def run(
     chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
+    kinds: KindsOption = None,
+    kinds_by: KindsByOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete and index everything.")] = False,
     concurrency: Annotated[
         int, typer.Option(min=1, max=16, help="Queries under way at a time.")
@@ -123,7 +126,8 @@ def run(
         collection=collection,
         recipe=given(
             model=model, chunkStrategy=chunk_strategy, maxTokens=max_tokens, language=language
-        ),
+        )
+        | kinds_fields(kinds, kinds_by),
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,

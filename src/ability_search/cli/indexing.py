@@ -20,6 +20,7 @@ from ability_search.cli.client import (
     with_client,
 )
 from ability_search.cli.failures import FAILED, NOT_FOUND
+from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import collection_name, sweepable, trees
 from ability_search.cli.sending import Outcome, remove_vanished, send_files, show
@@ -53,7 +54,11 @@ def index(
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Leave out what .gitignore files name.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Unchanged files too.")] = False,
+    kinds: KindsOption = None,
+    kinds_by: KindsByOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Unchanged files too; every text is embedded anew.")
+    ] = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Remove sources under a PATH whose files are gone.")
     ] = False,
@@ -84,6 +89,7 @@ def index(
         model=model,
         force=force,
     )
+    options |= kinds_fields(kinds, kinds_by)
     patterns = given(include=include, exclude=exclude, gitignore=gitignore)
     outcome = Outcome()
 

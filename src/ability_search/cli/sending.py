@@ -17,7 +17,7 @@ from ability_search.client.following import Advance, following
 from ability_search.files import Skipped
 from ability_search.loading import open_extractor
 
-_COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated")
+_COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
 _PAGE = 10_000
 
 
@@ -28,14 +28,16 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[dict[str, str]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     removed: int = 0
     model: str | None = None
 
     def add(self, answer: dict[str, Any]) -> None:
         """Take in the answer of a call."""
-        self.counts.update({name: answer[name] for name in _COUNTED})
+        self.counts.update({name: answer.get(name, 0) for name in _COUNTED})
         self.failed += answer["failed"]
         self.skipped += answer.get("skipped", ())
+        self.warnings += answer.get("warnings") or ()
         self.removed += answer.get("removed", 0)
         self.model = answer["model"]
 
@@ -56,6 +58,7 @@ class Outcome:
         told = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
         further = {
             "deduplicated": counts["deduplicated"],
+            "vectors reused": counts["reused"],
             "removed": self.removed,
             "skipped": len(self.skipped),
             "failed": len(self.failed),
@@ -72,6 +75,7 @@ class Outcome:
             "model": self.model,
             "failed": self.failed,
             "skipped": self.skipped,
+            "warnings": self.warnings,
         }
 
 
@@ -154,10 +158,12 @@ def show(collection: str, outcome: Outcome, *, as_json: bool) -> None:
 
 
 def show_problems(outcome: Outcome) -> None:
-    """Print which files were left out or failed."""
+    """Print which files were left out or failed, and what else is to be known."""
     for item in outcome.skipped:
         output.stderr().print(
             f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}", soft_wrap=True
         )
+    for warning in dict.fromkeys(outcome.warnings):
+        output.warn(warning)
     for item in outcome.failed:
         output.warn(f"{item['source']} failed: {item['error']}")

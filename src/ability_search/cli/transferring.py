@@ -115,6 +115,7 @@ async def built(
     *,
     base: Path | None,
     model: str | None,
+    force: bool,
     revision: str | None,
     hidden: bool,
 ) -> Built:
@@ -137,7 +138,7 @@ async def built(
             name,
             directory,
             _documents(read_trees(chosen, services.settings.limits, extractor), outcome),
-            IndexOptions(model=wanted),
+            IndexOptions(model=wanted, force=force, anew=force),
             _reporting(advance),
             base=None if base is None else await _base(base, wanted),
             revision=revision,

@@ -18,6 +18,7 @@ from ability_search.cli.client import (
     given,
     open_client,
 )
+from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.selecting import Tree, collection_name, trees
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.watching import EDITORS, Watcher, changes_of
@@ -48,6 +49,8 @@ def watch(
         bool, typer.Option("--no-gitignore", help="Also what .gitignore files name.")
     ] = False,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
+    kinds: KindsOption = None,
+    kinds_by: KindsByOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
@@ -82,6 +85,7 @@ def watch(
             " root itself; give its parent as --root to remove them"
         )
     options = given(collection=collection or collection_name(paths[0]), model=model)
+    options |= kinds_fields(kinds, kinds_by)
 
     async def work() -> None:
         async with open_client(broker) as client:

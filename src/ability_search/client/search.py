@@ -41,6 +41,16 @@ _PAGE = 1000
 _OPEN_SECONDS = 10.0
 _BATCH_DOCUMENTS = 500
 _BATCH_BYTES = 2 * 1024 * 1024
+_COUNTED = (
+    "documents",
+    "chunks",
+    "added",
+    "updated",
+    "unchanged",
+    "deduplicated",
+    "reused",
+    "took_ms",
+)
 
 
 class SearchClient:
@@ -306,6 +316,7 @@ def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:
-    counted = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "took_ms")
-    counts = {name: getattr(one, name) + getattr(other, name) for name in counted}
-    return other.model_copy(update={**counts, "failed": [*one.failed, *other.failed]})
+    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
+    warnings = [*(one.warnings or ()), *(other.warnings or ())] or None
+    failed = [*one.failed, *other.failed]
+    return other.model_copy(update={**counts, "failed": failed, "warnings": warnings})

@@ -49,6 +49,8 @@ class ReindexOptions(TypedDict, total=False):
     chunk_strategy: str
     max_tokens: int
     language: str
+    kinds: Sequence[str]
+    kinds_by: str
     clear: bool
 
 
@@ -60,6 +62,8 @@ class IndexOptions(TypedDict, total=False):
     overlap: int
     model: str
     language: str
+    kinds: Sequence[str]
+    kinds_by: str
     force: bool
     dedup_threshold: float
 
@@ -75,6 +79,8 @@ class FileOptions(TypedDict, total=False):
     max_tokens: int
     overlap: int
     model: str
+    kinds: Sequence[str]
+    kinds_by: str
     force: bool
     sweep: bool
 

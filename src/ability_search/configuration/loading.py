@@ -40,6 +40,7 @@ from ability_search.configuration.schema import (
     Ranking,
     Reranker,
 )
+from ability_search.configuration.schema_aspects import Aspects
 from ability_search.configuration.schema_edges import Gateway
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 from ability_search.configuration.secret_ability import Invoke, fetch_secrets
@@ -60,6 +61,7 @@ class Settings:
     embedding: Embedding
     reranker: Reranker
     expansion: Expansion
+    aspects: Aspects
     database: Database
     limits: Limits
     ranking: Ranking

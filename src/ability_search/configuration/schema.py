@@ -21,6 +21,7 @@ from ability_search.configuration.fields import (
     WebSocketUrl,
     setting,
 )
+from ability_search.configuration.schema_aspects import Aspects
 from ability_search.configuration.schema_edges import Gateway
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 
@@ -83,6 +84,9 @@ class Embedding(Group):
         unit="seconds",
         gt=0,
         le=3600,
+    )
+    reuse: bool = setting(
+        True, about="Use the vectors again that the database holds of the same model and text."
     )
     max_tokens: int | None = setting(
         None,
@@ -377,6 +381,7 @@ GROUPS: dict[str, type[Group]] = {
     "embedding": Embedding,
     "reranker": Reranker,
     "expansion": Expansion,
+    "aspects": Aspects,
     "database": Database,
     "limits": Limits,
     "ranking": Ranking,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from ability_search.documents import Document, Vector
@@ -16,6 +17,8 @@ from ability_search.errors import (
 )
 from ability_search.indexing.preparing import Prepared
 
+_LOOKED_UP = 64
+"""Passages whose vectors are looked for at a time."""
 _LINGER = 1.0
 """Seconds that finished documents wait for others to share their transaction."""
 
@@ -28,18 +31,20 @@ class Task(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """One passage of a document, waiting for its vector."""
+    """One passage of a document or of its aspects, waiting for its vector."""
 
-    prepared: Prepared
+    whole: Prepared
+    part: Prepared
     place: int
 
     @property
     def text(self) -> str:
         """What is embedded of the passage."""
-        return self.prepared.texts[self.place]
+        return self.part.texts[self.place]
 
 
-Prepare = Callable[[Task], Prepared]
+Prepare = Callable[[Task], Awaitable[Prepared]]
+Reuse = Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
 Embed = Callable[[list[str]], Awaitable[Vector]]
 Write = Callable[[list[Prepared]], Awaitable[None]]
 Fail = Callable[[Document, SearchError], None]
@@ -50,11 +55,13 @@ class Pipeline:
     """Takes documents in and stores them, a bounded number at a time.
 
     Args:
-        prepare: Cuts a document; runs in a thread. A :class:`SearchError` fails the document.
+        prepare: Cuts a document. A :class:`SearchError` fails the document.
+        reuse: Finds the vectors of those texts that were embedded before. It must not raise.
         embed: Embeds a batch of texts.
         write: Stores documents whose vectors are complete, in one transaction.
         fail: Is told of each document that could not be done, with the reason.
         size: Estimates the bytes of a finished document in a statement.
+        abreast: Documents that are prepared at the same time.
         batch_texts: Texts in a batch.
         embedders: Batches embedded at the same time.
         group_chunks: Chunks after which a transaction is full.
@@ -62,19 +69,25 @@ class Pipeline:
     """
 
     prepare: Prepare
+    reuse: Reuse
     embed: Embed
     write: Write
     fail: Fail
     size: Callable[[Prepared], int]
+    abreast: int
     batch_texts: int
     embedders: int
     group_chunks: int
     group_bytes: int
+    reused: int = field(init=False, default=0)
+    """Passages that took a vector which was there before."""
+    _cut: asyncio.Queue[list[Slot] | None] = field(init=False)
     _batches: asyncio.Queue[list[Slot] | None] = field(init=False)
     _finished: asyncio.Queue[Prepared | None] = field(init=False)
     _broken: EmbeddingUnavailable | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self._cut = asyncio.Queue(self.embedders)
         self._batches = asyncio.Queue(self.embedders)
         self._finished = asyncio.Queue(self.group_chunks)
 
@@ -88,6 +101,7 @@ class Pipeline:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._prepare_all(tasks))
+                group.create_task(self._reuse_all())
                 group.create_task(self._embed_all())
                 group.create_task(self._write_all())
         except ExceptionGroup as failures:
@@ -97,16 +111,37 @@ class Pipeline:
 
     async def _prepare_all(self, tasks: Iterable[Task]) -> None:
         batch: list[Slot] = []
-        for task in tasks:
-            if self._broken:
-                break
-            try:
-                prepared = await asyncio.to_thread(self.prepare, task)
-            except SearchError as exc:
-                self.fail(task.document, exc)
-                continue
-            for place in range(len(prepared.passages)):
-                batch.append(Slot(prepared, place))
+        waiting = iter(tasks)
+        while not self._broken and (some := list(islice(waiting, self.abreast))):
+            for prepared in filter(None, await asyncio.gather(*map(self._prepared, some))):
+                for slot in _slots(prepared):
+                    batch.append(slot)
+                    if len(batch) == _LOOKED_UP:
+                        await self._cut.put(batch)
+                        batch = []
+        if batch:
+            await self._cut.put(batch)
+        await self._cut.put(None)
+
+    async def _prepared(self, task: Task) -> Prepared | None:
+        try:
+            return await self.prepare(task)
+        except SearchError as exc:
+            self.fail(task.document, exc)
+            return None
+
+    async def _reuse_all(self) -> None:
+        """Fill in the vectors that there are, and hand on the other passages in full batches."""
+        batch: list[Slot] = []
+        while (slots := await self._cut.get()) is not None:
+            known = await self.reuse([slot.text for slot in slots])
+            for slot in slots:
+                vector = known.get(slot.text)
+                if vector is not None:
+                    self.reused += 1
+                    await self._arrived(slot, vector)
+                    continue
+                batch.append(slot)
                 if len(batch) == self.batch_texts:
                     await self._batches.put(batch)
                     batch = []
@@ -131,22 +166,32 @@ class Pipeline:
                 self._broken = exc
 
     async def _embed_slots(self, slots: list[Slot]) -> None:
-        """Embed a batch; if the embedder objects to its texts, find the documents it means."""
-        documents = list(_by_document(slots))
+        """Embed a batch; if the embedder objects to its texts, find the documents it means.
+
+        An aspect that it objects to is left out, its document is not.
+        """
+        parts = list(_by_part(slots))
         try:
             vectors = await self._embed_unique(slots)
         except TextsRefused as exc:
-            if len(documents) == 1:
-                self.fail(slots[0].prepared.document, exc)
-                return
-            for part in documents:
-                await self._embed_slots(part)
+            if len(parts) > 1:
+                for part in parts:
+                    await self._embed_slots(part)
+            elif slots[0].part is slots[0].whole:
+                self.fail(slots[0].whole.document, exc)
+            else:
+                for slot in slots:
+                    await self._arrived(slot, None)
             return
         for slot, vector in zip(slots, vectors, strict=True):
-            slot.prepared.vectors[slot.place] = vector
-            slot.prepared.missing -= 1
-            if not slot.prepared.missing:
-                await self._finished.put(slot.prepared)
+            await self._arrived(slot, vector)
+
+    async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
+        """Take a vector in; the document goes on with its last one."""
+        slot.part.vectors[slot.place] = vector
+        slot.whole.missing -= 1
+        if not slot.whole.missing:
+            await self._finished.put(slot.whole)
 
     async def _embed_unique(self, slots: list[Slot]) -> list[Vector]:
         """Vectors of the slots; texts that occur several times are embedded once."""
@@ -162,7 +207,7 @@ class Pipeline:
             if first is None:
                 return
             group.append(first)
-            chunks, size = len(first.passages), self.size(first)
+            chunks, size = first.chunks, self.size(first)
             try:
                 async with asyncio.timeout(_LINGER):
                     while chunks < self.group_chunks and size < self.group_bytes:
@@ -171,18 +216,24 @@ class Pipeline:
                             open_ = False
                             break
                         group.append(following)
-                        chunks += len(following.passages)
+                        chunks += following.chunks
                         size += self.size(following)
             except TimeoutError:
                 pass
             await self.write(group)
 
 
-def _by_document(slots: list[Slot]) -> Iterator[list[Slot]]:
-    """Runs of slots of one document."""
+def _slots(prepared: Prepared) -> Iterator[Slot]:
+    for part in prepared.parts:
+        for place in range(len(part.passages)):
+            yield Slot(prepared, part, place)
+
+
+def _by_part(slots: list[Slot]) -> Iterator[list[Slot]]:
+    """Runs of slots of one document, or of one of its aspects."""
     run: list[Slot] = []
     for slot in slots:
-        if run and slot.prepared is not run[-1].prepared:
+        if run and slot.part is not run[-1].part:
             yield run
             run = []
         run.append(slot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -23,6 +23,9 @@ from ability_search.understanding import Period, buckets, chunk_periods, to_numb
 LAYOUT = "2"
 """Version of everything in this module that decides what is stored of a text."""
 
+_GENERATED = "#~"
+"""Between the source of a document and the kind of what was made of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -33,6 +36,15 @@ class Recipe:
     chunk_overlap: int
     language: str
     """Language of the full-text analysis."""
+    kinds: tuple[str, ...] = ()
+    """Aspects that are made of each document."""
+    kinds_by: str = "local"
+    """Who makes them: ``local`` extraction, or a language model (``chat``)."""
+
+    def kinds_of(self, document: Document) -> tuple[str, ...]:
+        """The aspects that are made of a document; none of what is an aspect itself."""
+        is_aspect = document.aspect_of is not None or document.kind in ASPECTS
+        return () if is_aspect else self.kinds
 
 
 @dataclass(slots=True)
@@ -55,7 +67,24 @@ class Prepared:
     """What each passage is about in time."""
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
-    """How many vectors have not arrived yet."""
+    """How many vectors have not arrived yet, those of its aspects included."""
+    aspects: Sequence[Prepared] = ()
+    """What was made of it, to be stored with it."""
+
+    @property
+    def parts(self) -> Sequence[Prepared]:
+        """Itself and its aspects."""
+        return (self, *self.aspects)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every passage has its vector."""
+        return all(vector is not None for vector in self.vectors)
+
+    @property
+    def chunks(self) -> int:
+        """Passages of all parts."""
+        return sum(len(part.passages) for part in self.parts)
 
     @property
     def tokens(self) -> int:
@@ -79,7 +108,7 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         document.format,
         document.language,
     )
-    parts = (
+    parts: tuple[object, ...] = (
         LAYOUT,
         said if document.file_hash is None else document.file_hash,
         document.kind,
@@ -92,6 +121,8 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         model,
         counter,
     )
+    if kinds := recipe.kinds_of(document):
+        parts += (kinds, recipe.kinds_by)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
     return sha256(text.encode()).hexdigest()
 
@@ -120,6 +151,13 @@ def prepare(
         format=document.format,
         language=document.language,
     )
+    return analyzed(document, passages, content_hash=content_hash, analyzer=analyzer)
+
+
+def analyzed(
+    document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
+) -> Prepared:
+    """A document with what it was cut into, ready to be embedded."""
     return Prepared(
         document=document,
         content_hash=content_hash,
@@ -152,6 +190,11 @@ def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: st
     if not (breadcrumb.startswith(title) or content.startswith(title)):
         above.insert(0, title)
     return "\n".join([*filter(None, above), content])
+
+
+def vector_key(model: str, text: str) -> str:
+    """Names the vector that ``model`` makes of ``text``: 128 bits of SHA-256, in hexadecimal."""
+    return sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def chunk_rows(
@@ -210,6 +253,7 @@ def chunk_rows(
                 "startOffset": passage.start,
                 "endOffset": passage.end,
                 "embedding": _written(prepared.vectors[index]),
+                "vectorKey": vector_key(collection.model, prepared.texts[index]),
                 "terms": ids.tolist(),
                 "weights": [round(weight, 5) for weight in weights.tolist()],
                 "lengths": [len(prepared.title_terms), len(terms)],
@@ -258,6 +302,7 @@ def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
         "aspectOf": document.aspect_of,
         "file": document.file,
         "fileHash": document.file_hash,
+        "generated": document.generated or None,
         "tail": document.content[end:],
     }
 
@@ -293,10 +338,27 @@ def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str,
         aspect_of=record.get("aspectOf"),
         file=bool(record.get("file")),
         file_hash=record.get("fileHash"),
+        generated=bool(record.get("generated")),
     )
 
 
+def generated_source(source: str, kind: str) -> str:
+    """Source of the aspect that is made of a document."""
+    return f"{source}{_GENERATED}{kind}"
+
+
+def generated_sources(sources: Iterable[str]) -> list[str]:
+    """Sources of all the aspects that may have been made of documents."""
+    return [generated_source(source, kind) for source in sources for kind in ASPECTS]
+
+
 def _check_aspect(document: Document) -> None:
+    if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in ASPECTS)):
+        raise InvalidInput(
+            "source",
+            f"ends in {_GENERATED} and a kind, as what is made of documents does",
+            hint="Name it otherwise.",
+        )
     if document.aspect_of is None:
         return
     if document.kind not in ASPECTS:

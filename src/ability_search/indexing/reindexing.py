@@ -15,9 +15,10 @@ from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import DatabaseUnavailable, NotFound, SearchError
+from ability_search.indexing.options import IndexOptions
 from ability_search.indexing.preparing import restored_document
 from ability_search.indexing.reports import IndexReport, Progress, Report
-from ability_search.indexing.service import Indexing, IndexOptions
+from ability_search.indexing.service import Indexing
 from ability_search.ports import Store
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Reindexing:
             max_tokens=recipe.chunk_size,
             overlap=recipe.chunk_overlap,
             language=recipe.language,
+            kinds=recipe.kinds,
+            kinds_by=recipe.kinds_by,
         )
         try:
             return await self._build(live, record, options, report)
@@ -139,6 +142,8 @@ class Reindexing:
                 raise part.failed[0].error
             built.update({source: known for source, (known, _) in restored.items()})
             total.chunks += part.chunks
+            total.reused += part.reused
+            total.warnings += part.warnings
             total.dimensions = part.dimensions
             total.updated = len(built)
             await report(Progress(live.name, len(built), live.sources, "reindexing"))

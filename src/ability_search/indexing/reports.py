@@ -32,7 +32,10 @@ class IndexReport:
     unchanged: int = 0
     deduplicated: int = 0
     """Of the chunks, those that another one stands for."""
+    reused: int = 0
+    """Of the chunks, those whose vectors were stored before."""
     failed: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -85,6 +88,11 @@ class Job:
         self._result.chunks += written.chunks
         self._result.deduplicated += written.deduplicated
         await self.publish("indexing")
+
+    def told(self, *, reused: int, warnings: Sequence[str]) -> None:
+        """Note where vectors and aspects came from."""
+        self._result.reused += reused
+        self._result.warnings += warnings
 
     async def publish(self, stage: str) -> None:
         """Tell how far the call has come."""

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ability_search import statements
-from ability_search.analysis import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.analysis import analyzer_for
 from ability_search.catalogue import Catalogue
 from ability_search.chunking import TokenCounter
 from ability_search.collection import Collection, checked_name
 from ability_search.configuration import Settings
-from ability_search.documents import Document
+from ability_search.documents import Document, Vector
 from ability_search.errors import InvalidInput, ModelMismatch
+from ability_search.indexing.describing import Describing
 from ability_search.indexing.duplicates import Deduplication
+from ability_search.indexing.options import IndexOptions, recipe_for
 from ability_search.indexing.pipeline import Pipeline, Task
 from ability_search.indexing.preparing import Prepared, Recipe, content_hash, prepare
 from ability_search.indexing.reports import IndexReport, Job, Report
+from ability_search.indexing.reusing import Reusing
 from ability_search.indexing.writing import Writer, prepared_bytes
-from ability_search.ports import Embedder, Store
+from ability_search.ports import Chat, Embedder, Store
 
 log = logging.getLogger(__name__)
 
 _HASH_SLICE = 500
 """Sources whose hashes one statement asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexOptions:
-    """How a call wants its documents indexed; what is ``None`` is the collection's own way."""
-
-    chunk_strategy: str | None = None
-    max_tokens: int | None = None
-    overlap: int | None = None
-    model: str | None = None
-    language: str | None = None
-    force: bool = False
-    """Index even what is unchanged."""
-    dedup_threshold: float | None = None
-    """Least cosine of a near-duplicate, in (0, 1]; ``None`` looks for none."""
 
 
 class Indexing:
@@ -50,6 +38,7 @@ class Indexing:
     Args:
         store: The database.
         embedder: The models.
+        chat: The language model that may describe documents.
         catalogue: Knows the collections.
         settings: Defaults and limits.
         count: Counts tokens, as the embedding model does where that is known.
@@ -61,6 +50,7 @@ class Indexing:
         self,
         store: Store,
         embedder: Embedder,
+        chat: Chat,
         catalogue: Catalogue,
         *,
         settings: Settings,
@@ -70,6 +60,7 @@ class Indexing:
     ) -> None:
         self._store = store
         self._embedder = embedder
+        self._chat = chat
         self._catalogue = catalogue
         self._settings = settings
         self._count = count
@@ -126,7 +117,7 @@ class Indexing:
                 return await self.index_into(record, now, documents, options, report)
         await job.publish("indexing")
         if tasks:
-            await self._pipeline(writer, job, recipe, model).run(tasks)
+            await self._run(tasks, writer, job, recipe, model, anew=options.anew)
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -234,74 +225,87 @@ class Indexing:
         writer.collection, rows = found
         return {row["source"]: row["contentHash"] for row in rows}
 
-    def _pipeline(self, writer: Writer, job: Job, recipe: Recipe, model: str) -> Pipeline:
-        analyzer = analyzer_for(recipe.language)
+    async def _run(
+        self,
+        tasks: Sequence[Task],
+        writer: Writer,
+        job: Job,
+        recipe: Recipe,
+        model: str,
+        *,
+        anew: bool,
+    ) -> None:
+        """Store the documents, and note what was reused and who described them."""
+        describing = Describing(
+            self._chat,
+            recipe,
+            settings=self._settings.aspects,
+            analyzer=analyzer_for(recipe.language),
+            count=self._count,
+        )
+        pipeline = self._pipeline(writer, job, describing, recipe, model, anew=anew)
+        await pipeline.run(tasks)
+        job.told(reused=pipeline.reused, warnings=describing.warnings)
+
+    def _pipeline(
+        self,
+        writer: Writer,
+        job: Job,
+        describing: Describing,
+        recipe: Recipe,
+        model: str,
+        *,
+        anew: bool,
+    ) -> Pipeline:
         embedding = self._settings.embedding
 
-        def cut(task: Task) -> Prepared:
-            prepared = prepare(
-                task.document,
-                recipe,
-                content_hash=task.content_hash,
-                analyzer=analyzer,
-                count=self._count,
-            )
-            if not prepared.passages:
-                raise InvalidInput(
-                    "content", "is blank", hint="Use search-delete to remove a source."
-                )
-            return prepared
+        async def cut(task: Task) -> Prepared:
+            prepared = await asyncio.to_thread(self._cut, task, recipe)
+            return await describing.described(prepared)
+
+        async def embed(texts: list[str]) -> Vector:
+            timeout = embedding.timeout * embedding.attempts
+            return await self._embedder.embed(model, texts, timeout=timeout)
 
         async def store(group: list[Prepared]) -> None:
             await job.stored(await writer.write(group))
 
+        known = Reusing(
+            self._store,
+            model,
+            record=writer.name,
+            dimensions=writer.collection.dimensions if writer.collection else None,
+            embed=embed,
+        )
         return Pipeline(
             prepare=cut,
-            embed=lambda texts: self._embedder.embed(
-                model, texts, timeout=embedding.timeout * embedding.attempts
-            ),
+            reuse=known.find if embedding.reuse and not anew else _nothing,
+            embed=embed,
             write=store,
             fail=job.failed,
             size=prepared_bytes,
+            abreast=describing.abreast,
             batch_texts=embedding.batch_texts,
             embedders=embedding.concurrency,
             group_chunks=self._settings.database.write_group_chunks,
             group_bytes=self._settings.database.write_group_bytes,
         )
 
-    def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
-        """How to cut: as the call says, else as the collection was begun, else by the settings.
-
-        A chunk never is longer than the model reads.
-
-        Raises:
-            InvalidInput: if the overlap is no less than a chunk, or the language is not known or
-                not the collection's.
-        """
-        chunking = self._settings.chunking
-        size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
-        longest = self._settings.embedding.max_tokens
-        size = min(size, longest) if longest else size
-        overlap = options.overlap
-        if overlap is None:
-            usual = collection.chunk_overlap if collection else chunking.overlap
-            overlap = min(usual, size // 4)
-        elif overlap >= size:
-            raise InvalidInput("overlap", f"must be less than maxTokens ({size}), not {overlap}")
-        language = options.language or (collection.language if collection else DEFAULT_LANGUAGE)
-        if collection is not None and language != collection.language:
-            raise InvalidInput(
-                "language",
-                f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
-                hint="Leave language out, or search-reindex the collection with another one.",
-            )
-        return Recipe(
-            chunk_strategy=options.chunk_strategy
-            or (collection.chunk_strategy if collection else chunking.strategy),
-            chunk_size=size,
-            chunk_overlap=overlap,
-            language=analyzer_for(language).language,
+    def _cut(self, task: Task, recipe: Recipe) -> Prepared:
+        prepared = prepare(
+            task.document,
+            recipe,
+            content_hash=task.content_hash,
+            analyzer=analyzer_for(recipe.language),
+            count=self._count,
         )
+        if not prepared.passages:
+            raise InvalidInput("content", "is blank", hint="Use search-delete to remove a source.")
+        return prepared
+
+    def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
+        """How a call has documents cut and described, see :func:`.recipe_for`."""
+        return recipe_for(options, collection, self._settings)
 
     def _model(self, options: IndexOptions, collection: Collection | None) -> str:
         if collection is None:
@@ -339,6 +343,11 @@ class Indexing:
                 dedup_threshold, beam=ranking.ef_search, scan_below=ranking.scan_below
             ),
         )
+
+
+async def _nothing(_texts: list[str]) -> Mapping[str, Vector]:
+    """What is known of texts that are to be embedded in any case."""
+    return {}
 
 
 def _slices(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:

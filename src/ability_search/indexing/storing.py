@@ -20,6 +20,7 @@ from ability_search import statements
 from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.indexing.preparing import generated_sources
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics
 
@@ -40,6 +41,8 @@ class Contents:
     """Of all of them."""
     stand_ins: Mapping[str, int] = field(default_factory=dict)
     """Chunks of other sources that stand for duplicates, with their ``createdAt``."""
+    gone: Sequence[str] = ()
+    """Sources that nothing takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Written:
     """What one transaction did."""
 
     sources: int
+    """Without what was made of them, as in ``replaced``."""
     chunks: int
     replaced: int
     deduplicated: int
@@ -76,7 +80,7 @@ class Storage:
     ) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._name = name
+        self.name = name
         self.collection = collection
         self._message_bytes = message_bytes
         self._now = now
@@ -97,7 +101,7 @@ class Storage:
             statements.replace_sources(
                 collection.name,
                 collection.type,
-                sources=[record["source"] for record in contents.records],
+                sources=[*(record["source"] for record in contents.records), *contents.gone],
                 chunks=chunks,
                 aspects=aspects,
                 records=contents.records,
@@ -113,21 +117,23 @@ class Storage:
         stored = chunks.count + aspects.count
         if int(answer["inserted"] or 0) != stored:
             raise StatementRefused("other", f"{answer['inserted']} of {stored} chunks were stored")
-        return Written(len(contents.records), stored, int(answer["replaced"] or 0), duplicates)
+        documents = sum(not record.get("generated") for record in contents.records)
+        return Written(documents, stored, int(answer["replaced"] or 0), duplicates)
 
     async def remove(
         self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
     ) -> int | None:
-        """Remove sources and, in a transaction after theirs, what are aspects of them.
+        """Remove sources with what was made of them and, in a transaction after, their aspects.
 
         An aspect that a crash leaves is never found, as its document is gone.
 
         Returns:
             How many chunks were deleted; ``None`` if the generation is gone.
         """
+        made = generated_sources(sources) if collection.aspects else []
         answer = await self._transact(
             statements.replace_sources(
-                collection.name, collection.type, sources=sources, now=self._now()
+                collection.name, collection.type, sources=[*sources, *made], now=self._now()
             )
         )
         if answer is None:
@@ -188,7 +194,7 @@ class Storage:
         if answer["revision"] is None:
             return None
         # The next group is to know what this one stored.
-        self.collection = self._catalogue.learn(self._name, answer["collection"])
+        self.collection = self._catalogue.learn(self.name, answer["collection"])
         return answer
 
     async def _is_on(self, chunk_type: str) -> bool:
@@ -196,7 +202,7 @@ class Storage:
 
         What is said of types that are being dropped varies, so the record decides.
         """
-        current = await self._catalogue.reload(self._name)
+        current = await self._catalogue.reload(self.name)
         return current is not None and current.type == chunk_type
 
     async def _run(self, statement: statements.Statement) -> Any:

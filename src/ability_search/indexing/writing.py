@@ -24,6 +24,7 @@ from ability_search.indexing.preparing import (
     Prepared,
     Recipe,
     chunk_rows,
+    generated_sources,
     link_rows,
     source_record,
 )
@@ -98,15 +99,15 @@ class Writer(Storage):
             written = await self._replace(collection, group)
             if written is not None:
                 return written
-            log.info("collection %s changed under a writer, writing again", self._name)
-            self.collection = await self._catalogue.reload(self._name)
-        raise StatementRefused("conflict", f"{self._name} changes again and again")
+            log.info("collection %s changed under a writer, writing again", self.name)
+            self.collection = await self._catalogue.reload(self.name)
+        raise StatementRefused("conflict", f"{self.name} changes again and again")
 
     async def _existing(self, group: Sequence[Prepared]) -> Collection:
         if self.collection is None:
             self.collection = await self._catalogue.create(
                 new_collection(
-                    self._name,
+                    self.name,
                     model=self._model,
                     dimensions=_dimensions(group),
                     recipe=self._recipe,
@@ -136,17 +137,19 @@ class Writer(Storage):
     async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
         """One transaction; ``None`` if what it builds on is not there any more."""
         now = self._now()
-        rows = await asyncio.to_thread(self._rows, collection, group, now)
+        parts = [part for item in group for part in item.parts if part.complete]
+        rows = await asyncio.to_thread(self._rows, collection, parts, now)
         duplicates = await self._duplicates(collection, rows)
         if duplicates is None:
             return None
         return await self.put(
             collection,
             Contents(
-                records=[source_record(item, now=now) for item in group],
+                records=[source_record(part, now=now) for part in parts],
                 rows=[[duplicates.set_aside(row) for row in each] for each in rows],
                 links=[link for item in group for link in link_rows(item.document)],
                 stand_ins=duplicates.stored,
+                gone=_unmade(group, parts) if collection.aspects else (),
             ),
         )
 
@@ -200,6 +203,9 @@ def new_collection(
         chunk_strategy=recipe.chunk_strategy,
         chunk_size=recipe.chunk_size,
         chunk_overlap=recipe.chunk_overlap,
+        kinds=recipe.kinds,
+        kinds_by=recipe.kinds_by,
+        keyed=True,
         created_at=now,
         updated_at=now,
     )
@@ -213,8 +219,12 @@ def expected_length(group: Sequence[Prepared]) -> float:
 
 
 def prepared_bytes(prepared: Prepared) -> int:
-    """About how many bytes the rows of a finished document take in a statement."""
-    dimensions = _dimensions([prepared])
+    """About how many bytes the rows of a finished document and its aspects take in a statement."""
+    return sum(map(_part_bytes, prepared.parts))
+
+
+def _part_bytes(prepared: Prepared) -> int:
+    dimensions = next((len(each) for each in prepared.vectors if each is not None), 0)
     document = prepared.document
     text = 3 * (len(document.content) + len(document.title))
     terms = 18 * sum(len(set(terms)) for terms in prepared.terms)
@@ -227,9 +237,25 @@ def prepared_bytes(prepared: Prepared) -> int:
     return text + terms + links + dates + shared + passages * (600 + 11 * dimensions)
 
 
+def _unmade(group: Sequence[Prepared], parts: Sequence[Prepared]) -> list[str]:
+    """The aspects that may have been made of the documents once, and are not now."""
+    made = {part.document.source for part in parts}
+    return [
+        source
+        for source in generated_sources(item.document.source for item in group)
+        if source not in made
+    ]
+
+
 def _dimensions(group: Sequence[Prepared]) -> int:
     return next(iter(_all_dimensions(group)))
 
 
 def _all_dimensions(group: Sequence[Prepared]) -> set[int]:
-    return {len(vector) for item in group for vector in item.vectors if vector is not None}
+    return {
+        len(vector)
+        for item in group
+        for part in item.parts
+        for vector in part.vectors
+        if vector is not None
+    }

@@ -33,6 +33,7 @@ from ability_search.statements.core import (
     type_name,
 )
 from ability_search.statements.neighbours import best_chunks, context_rows, walk
+from ability_search.statements.reusing import known_vectors, vector_places
 from ability_search.statements.schema import (
     create_aspects,
     create_generation,
@@ -106,6 +107,7 @@ __all__ = [
     "hit_rows",
     "insert_collection",
     "is_collection_name",
+    "known_vectors",
     "link_type",
     "list_file_sources",
     "list_sources",
@@ -129,6 +131,7 @@ __all__ = [
     "switch_generation",
     "term_statistics",
     "type_name",
+    "vector_places",
     "walk",
     "uses",
     "uses_of",

@@ -36,6 +36,7 @@ def schema() -> Statement:
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
         CREATE PROPERTY Source.source IF NOT EXISTS STRING;
         CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
+        CREATE PROPERTY Source.generated IF NOT EXISTS BOOLEAN;
         CREATE DOCUMENT TYPE Link IF NOT EXISTS;
         CREATE PROPERTY Link.source IF NOT EXISTS STRING;
         CREATE PROPERTY Link.target IF NOT EXISTS STRING;
@@ -61,6 +62,7 @@ def schema() -> Statement:
         CREATE PROPERTY Chunk.spareWeights IF NOT EXISTS ARRAY_OF_FLOATS;
         CREATE PROPERTY Chunk.facets IF NOT EXISTS LIST OF STRING;
         CREATE PROPERTY Chunk.dates IF NOT EXISTS ARRAY_OF_INTEGERS;
+        CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;
         """,
         {},
     )
@@ -77,7 +79,7 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (duplicateOf) NOTUNIQUE;
-        {_searched(chunk_type, dimensions)}
+        {_indexed(chunk_type, dimensions)}
         """,
         {},
     )
@@ -104,7 +106,7 @@ def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
         CREATE VERTEX TYPE `{aspects}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{aspects}` (chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{aspects}` (source) NOTUNIQUE;
-        {_searched(aspects, dimensions)}
+        {_indexed(aspects, dimensions)}
         """,
         {},
     )
@@ -126,9 +128,14 @@ def drop_generation(chunk_type: str) -> Statement:
     )
 
 
-def _searched(chunk_type: str, dimensions: int) -> str:
-    """The indexes of a type of chunks that searches and their filters ask."""
+def _indexed(chunk_type: str, dimensions: int) -> str:
+    """The indexes of a type of chunks that searches and their filters ask, and that of vectors.
+
+    A database from before has no property for the keys of vectors yet.
+    """
     return f"""
+        CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;
+        CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (vectorKey) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (facets BY ITEM) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{chunk_type}` (terms, weights)
             LSM_SPARSE_VECTOR METADATA {{"dimensions": 0}};

@@ -12,8 +12,8 @@ CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
     " dates, chunkIndex, totalChunks, breadcrumb, section, page, startLine, endLine,"
     " startOffset, endOffset, createdAt, aspectOf,"
-    " embedding, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding, spareTerms,"
-    " spareWeights"
+    " embedding, vectorKey, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding,"
+    " spareTerms, spareWeights"
 )
 """Everything a chunk consists of."""
 
@@ -36,6 +36,12 @@ class Rows:
 
 NO_ROWS = Rows()
 
+_TOTALS = (
+    "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
+    " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
+)
+"""What collections keep count of; aspects that were made of documents are no sources."""
+
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
     """What is stored of these sources, with the collection's record as it is now.
@@ -54,10 +60,13 @@ def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Stateme
 
 
 def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Source names greater than ``after``, in order, at most ``limit``."""
+    """Source names greater than ``after``, in order, at most ``limit``.
+
+    Aspects that were made of documents are left out.
+    """
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" ORDER BY source LIMIT {limit:d}",
+        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
         {"floor": after},
     )
 
@@ -72,10 +81,13 @@ def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Whole Source records greater than ``after``, in order, at most ``limit``."""
+    """Whole Source records greater than ``after``, in order, at most ``limit``.
+
+    Aspects that were made of documents are left out, as they are made anew.
+    """
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" ORDER BY source LIMIT {limit:d}",
+        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
         {"floor": after},
     )
 
@@ -158,9 +170,7 @@ def replace_sources(
             WHERE name = :name AND type = :type;
         IF ($c.size() = 0) {{ ROLLBACK; RETURN {{'revision': null}}; }}
         {check_stand_ins}
-        LET old = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
-            min(tokensMin) AS lo, max(tokensMax) AS hi
-            FROM `{source_t}` WHERE source IN :sources;
+        LET old = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
         LET gone = SELECT chunkId, ifnull(terms, spareTerms) AS terms, lengths
             FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].duplicates > 0) {{
@@ -187,12 +197,10 @@ def replace_sources(
         {_insert(aspect_t, aspects, "aspects")}
         {insert_records}
         {insert_links}
-        LET new = SELECT count(*) AS sources, sum(chunks) AS chunks, sum(tokens) AS tokens,
-            min(tokensMin) AS lo, max(tokensMax) AS hi
-            FROM `{source_t}` WHERE source IN :sources;
+        LET new = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
         UPDATE Collection SET
             chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
-            sources = sources - $old[0].sources + $new[0].sources,
+            sources = sources - ifnull($old[0].sources, 0) + ifnull($new[0].sources, 0),
             duplicates = ifnull(duplicates, 0) + :duplicates,
             aspects = ifnull(aspects, 0) + :aspectCount,
             links = ifnull(links, 0) + :linkCount,
@@ -210,7 +218,8 @@ def replace_sources(
         LET now = SELECT FROM Collection WHERE name = :name;
         COMMIT;
         RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
-                 'inserted': $new[0].chunks, 'replaced': $old[0].sources, 'collection': $now}};
+                 'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
+                 'collection': $now}};
         """
     return Statement(
         text,

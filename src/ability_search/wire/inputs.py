@@ -41,6 +41,22 @@ MaxTokens = Annotated[
     Count | None,
     Field(ge=16, le=8192, description="Most tokens in a chunk.", examples=[500]),
 ]
+Kinds = Annotated[
+    list[Literal["title", "summary", "keywords", "propositions"]] | None,
+    Field(
+        max_length=4,
+        description="What is made of each document, to be searched by the option extended of"
+        " search-query. Left out: as the collection was begun, or nothing.",
+        examples=[["title", "summary"]],
+    ),
+]
+KindsBy = Annotated[
+    Literal["local", "chat"] | None,
+    Field(
+        description="Who makes it: extraction from the text (local), or a language model (chat);"
+        " what that does not answer is extracted. Left out: as the collection was begun, or local."
+    ),
+]
 Overlap = Annotated[
     Count | None,
     Field(ge=0, le=4096, description="Tokens that neighbouring sliding windows share."),
@@ -122,7 +138,11 @@ class IndexInput(Input):
     language: str | None = Field(
         None, description="Language of the keyword search (english, german, none, ...)."
     )
-    force: bool = Field(False, description="Index unchanged documents too.")
+    kinds: Kinds = None
+    kinds_by: KindsBy = None
+    force: bool = Field(
+        False, description="Index unchanged documents too, and embed every text anew."
+    )
     dedup_threshold: float | None = Field(
         None,
         gt=0,
@@ -160,7 +180,9 @@ class IndexFileInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
-    force: bool = Field(False, description="Index unchanged files too.")
+    kinds: Kinds = None
+    kinds_by: KindsBy = None
+    force: bool = Field(False, description="Index unchanged files too, and embed every text anew.")
     sweep: bool = Field(
         False, description="Remove sources under this directory whose files are gone."
     )
@@ -330,6 +352,8 @@ class ReindexInput(Input):
     language: str | None = Field(
         None, description="Language of the keyword search from now on.", examples=["german"]
     )
+    kinds: Kinds = None
+    kinds_by: KindsBy = None
     clear: bool = Field(
         False, description="Only delete everything; the caller indexes again (the old behaviour)."
     )

@@ -61,7 +61,10 @@ def index_options(
         overlap=getattr(value, "overlap", None),
         model=value.model,
         language=getattr(value, "language", None),
+        kinds=None if value.kinds is None else tuple(value.kinds),
+        kinds_by=value.kinds_by,
         force=getattr(value, "force", False),
+        anew=getattr(value, "force", False),
         dedup_threshold=getattr(value, "dedup_threshold", None),
     )
 

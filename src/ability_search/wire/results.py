@@ -37,7 +37,12 @@ class IndexResult(Result):
     deduplicated: int = Field(
         description="Of the chunks, those that another one stands for, see dedupThreshold."
     )
+    reused: int = Field(
+        0,
+        description="Of the chunks, those whose vectors were stored before: nothing was embedded.",
+    )
     failed: list[FailedDocument]
+    warnings: list[str] | None = None
     job_id: str
     took_ms: float
 
@@ -183,7 +188,11 @@ class ReindexResult(Result):
     documents: int | None = None
     model: str | None = None
     dimensions: int | None = None
+    reused: int | None = Field(
+        None, description="Of the chunks, those whose vectors were stored before."
+    )
     failed: list[FailedDocument] | None = None
+    warnings: list[str] | None = None
     job_id: str | None = None
     took_ms: float | None = None
 
@@ -231,6 +240,10 @@ class CollectionInfoResult(Result):
     dimensions: int
     similarity: str
     language: str
+    kinds: list[str] = Field(
+        default_factory=list,
+        description="What is made of each document, unless a call says else.",
+    )
     generation: int
     state: str
     embedded_percent: float = Field(

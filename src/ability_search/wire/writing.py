@@ -26,7 +26,9 @@ def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
         updated=report.updated,
         unchanged=report.unchanged,
         deduplicated=report.deduplicated,
+        reused=report.reused,
         failed=_failed(report.failed),
+        warnings=report.warnings or None,
         job_id=job_id,
         took_ms=round(report.seconds * 1e3, 1),
     )
@@ -57,7 +59,9 @@ def reindex_result(
         documents=report.updated,
         model=collection.model,
         dimensions=collection.dimensions,
+        reused=report.reused,
         failed=_failed(report.failed),
+        warnings=report.warnings or None,
         job_id=job_id,
         took_ms=round(report.seconds * 1e3, 1),
     )
@@ -178,6 +182,7 @@ def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionI
         dimensions=collection.dimensions,
         similarity="cosine",
         language=collection.language,
+        kinds=list(collection.kinds),
         generation=collection.generation,
         state="building" if waiting else "ready",
         embedded_percent=round(100 * collection.embedded_share, 2),

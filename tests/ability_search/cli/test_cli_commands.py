@@ -36,6 +36,7 @@ INFO = CollectionInfoResult(
     dimensions=3,
     similarity="cosine",
     language="english",
+    kinds=[],
     generation=1,
     state="ready",
     embedded_percent=100.0,

@@ -39,6 +39,7 @@ def answered(tool_input: dict[str, Any]) -> Any:
         updated=0,
         unchanged=0,
         deduplicated=0,
+        reused=0,
         failed=[FailedDocument(source=name, error="no", code="too_large") for name in failed],
         job_id="j",
         took_ms=1.0,
@@ -60,6 +61,22 @@ def test_files_are_sent_with_sources_relative_to_the_working_directory(network, 
     told = json.loads(done.stdout)
     assert (told["documents"], told["added"]) == (3, 3)
     assert told["skipped"] == [{"path": "notes/binary", "reason": "binary, not text"}]
+
+
+def test_what_is_to_be_made_of_documents_is_sent_and_what_was_not_is_told(network, run) -> None:
+    write("notes/a.md")
+    network.answers["search-index"] = lambda given: {**answered(given), "warnings": ["no model"]}
+    done = run(
+        *("index", "notes", "--kinds", "summary, title", "--kinds-by", "chat"), broker=network.url
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "no model" in done.stderr
+    run("index", "notes", "--kinds", "none", broker=network.url)
+    asked = [(sent["kinds"], sent.get("kindsBy")) for sent in network.inputs("search-index")]
+    assert asked == [(["summary", "title"], "chat"), ([], None)]
+    refused = run("index", "notes", "--kinds", "title,abstract", broker=network.url)
+    assert refused.exit_code == 2
+    assert "abstract" in refused.stderr
 
 
 def test_a_failed_document_is_told_and_is_exit_code_1(network, run) -> None:

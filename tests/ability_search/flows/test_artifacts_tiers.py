@@ -49,7 +49,8 @@ def base(tmp_path: Path) -> Path:
 
 async def build(network: Network, home: Path, out: str, **options: Any) -> tuple[Built, Outcome]:
     outcome = Outcome()
-    wanted: dict[str, Any] = {"base": home / out, "model": None, "revision": None} | options
+    usual = {"base": home / out, "model": None, "force": False, "revision": None}
+    wanted: dict[str, Any] = usual | options
     found = await built(
         services_of(network, home),
         "skills",
@@ -107,6 +108,15 @@ async def test_all_is_embedded_again_if_asked_or_if_the_model_is_another(
         await build(network, base, "search")
         assert network.model.texts == []
         await build(network, base, "search", base=None)
+        assert len(network.model.texts) == first.manifest.counts.chunks
+        services = services_of(network, base)
+        artifact = open_artifact(base / "search", network.settings)
+        await imported(services, artifact, "there", replace=False, hidden=True)
+        network.model.texts.clear()
+        await build(network, base, "search", base=None)
+        assert len(network.model.texts) == 1
+        network.model.texts.clear()
+        await build(network, base, "search", base=None, force=True)
         assert len(network.model.texts) == first.manifest.counts.chunks
         network.model.texts.clear()
         other, _ = await build(network, base, "search", model="words-32")

@@ -1,0 +1,150 @@
+"""Documents -> their aspects, by extraction from the text or by a language model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ability_search.analysis import Analyzer
+from ability_search.aspects import Statement, extracted
+from ability_search.aspects.asking import PROMPTS, read_aspect, shown
+from ability_search.chunking import TokenCounter, chunk
+from ability_search.configuration.schema_aspects import Aspects
+from ability_search.documents import Document, Passage
+from ability_search.errors import ChatUnavailable
+from ability_search.indexing.preparing import Prepared, Recipe, analyzed, generated_source
+from ability_search.ports import Chat
+
+CHAT = "chat"
+CONVERSATIONS = 4
+"""Documents that the language model is asked about at the same time."""
+
+
+class Describing:
+    """Makes the aspects of the documents of one call.
+
+    Args:
+        chat: The language model.
+        recipe: Which aspects, and how texts are cut.
+        settings: How the language model is asked.
+        analyzer: Of the collection's language.
+        count: Counts tokens.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        recipe: Recipe,
+        *,
+        settings: Aspects,
+        analyzer: Analyzer,
+        count: TokenCounter,
+    ) -> None:
+        self._chat = chat
+        self._recipe = recipe
+        self._settings = settings
+        self._analyzer = analyzer
+        self._count = count
+        self._missed = 0
+        self._reason = ""
+
+    @property
+    def abreast(self) -> int:
+        """How many documents are worth being described at the same time."""
+        return CONVERSATIONS if self._recipe.kinds and self._recipe.kinds_by == CHAT else 1
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the caller is to be told."""
+        if not self._missed:
+            return []
+        return [
+            f"kindsBy: {self._missed} of the documents were described by their own words, as the"
+            f" language model did not: {self._reason}"
+        ]
+
+    async def described(self, prepared: Prepared) -> Prepared:
+        """Give a document its aspects, in place; it is never worse off than without them."""
+        kinds = self._recipe.kinds_of(prepared.document)
+        if not kinds or not prepared.passages:
+            return prepared
+        said = await self._asked(prepared.document, kinds)
+        aspects = await asyncio.to_thread(self._aspects, prepared, kinds, said)
+        prepared.aspects = aspects
+        prepared.missing += sum(aspect.missing for aspect in aspects)
+        return prepared
+
+    async def _asked(self, document: Document, kinds: Sequence[str]) -> dict[str, list[Statement]]:
+        """What the language model says of each kind, as far as it is asked and answers."""
+        said: dict[str, list[Statement]] = {}
+        if self._recipe.kinds_by != CHAT:
+            return said
+        text = shown(document)
+        for kind in kinds:
+            try:
+                answer = await self._chat.complete(
+                    PROMPTS[kind],
+                    text,
+                    model=self._settings.model,
+                    timeout=self._settings.timeout,
+                )
+            except ChatUnavailable as exc:
+                self._missed += 1
+                self._reason = str(exc)
+                break
+            said[kind] = read_aspect(kind, answer)
+        return said
+
+    def _aspects(
+        self, prepared: Prepared, kinds: Sequence[str], said: dict[str, list[Statement]]
+    ) -> list[Prepared]:
+        found = []
+        for kind in kinds:
+            statements = said.get(kind) or extracted(kind, prepared.document, prepared.passages)
+            if statements:
+                found.append(self._aspect(prepared, kind, statements))
+        return found
+
+    def _aspect(self, prepared: Prepared, kind: str, said: Sequence[Statement]) -> Prepared:
+        whole = prepared.document
+        document = replace(
+            whole,
+            source=generated_source(whole.source, kind),
+            content="\n".join(statement.text for statement in said),
+            kind=kind,
+            format="text",
+            language=None,
+            links=(),
+            aspect_of=whole.source,
+            file=False,
+            file_hash=None,
+            generated=True,
+        )
+        return analyzed(
+            document,
+            list(self._cut(said)),
+            content_hash=prepared.content_hash,
+            analyzer=self._analyzer,
+        )
+
+    def _cut(self, said: Sequence[Statement]) -> Iterator[Passage]:
+        """A passage for each statement, or more for one that is longer than a chunk may be."""
+        start, line = 0, 0
+        for statement in said:
+            for passage in chunk(
+                statement.text,
+                strategy="paragraph",
+                max_tokens=self._recipe.chunk_size,
+                count=self._count,
+            ):
+                yield replace(
+                    passage,
+                    start=start + passage.start,
+                    end=start + passage.end,
+                    start_line=line + passage.start_line,
+                    end_line=line + passage.end_line,
+                    breadcrumb=statement.breadcrumb,
+                )
+            start += len(statement.text) + 1
+            line += statement.text.count("\n") + 1

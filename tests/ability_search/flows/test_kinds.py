@@ -1,0 +1,273 @@
+"""Titles, summaries, keywords and propositions that are made when documents are indexed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.stored import aspects, assert_consistent, record, rows, services_of
+
+from ability_search.artifacts.exporting import Exporting
+from ability_search.artifacts.importing import Importing
+from ability_search.artifacts.reading import Artifact, read_manifest
+from ability_search.statements import source_type
+from ability_search.worker import token_counter
+from kadi import Call, Connection, RemoteError, Tool
+
+pytestmark = pytest.mark.engine
+
+ALL = ["title", "summary", "keywords", "propositions"]
+NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
+TEXT = (
+    "# Install\n\nThe broker carries every message. It needs no database at all. Start it first."
+    " The worker comes afterwards.\n\n# Limits\n\nOne broker serves a hundred workers easily."
+)
+
+
+@dataclass
+class Talker:
+    """A model manager whose language model says what it is told to."""
+
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    failing: bool = False
+
+    async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
+        self.requests.append(tool_input)
+        if self.failing:
+            raise RemoteError("out of order")
+        said = f"Words about granite\nNumber {len(self.requests)}"
+        return {"choices": [{"index": 0, "message": {"role": "assistant", "content": said}}]}
+
+
+@pytest.fixture
+async def talker(network: Network) -> AsyncIterator[Talker]:
+    talking = Talker()
+    tool = Tool("chat-completion", "Talk.", {"type": "object"}, talking.handle)
+    async with Connection(network.url, name="talker", role="ability", tools=[tool]):
+        yield talking
+
+
+async def index(network: Network, *documents: dict[str, Any], **options: Any) -> Any:
+    network.model.texts.clear()
+    answer = await network.call(
+        "search-index", collection="docs", documents=list(documents), **options
+    )
+    assert not answer["failed"], answer
+    return answer
+
+
+async def made(network: Network) -> dict[tuple[str, str], list[str]]:
+    """What was made of each document, by source and kind."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in await aspects(network, "docs"):
+        found.setdefault((row["aspectOf"], row["kind"]), []).append(row["content"])
+    return found
+
+
+async def records(network: Network) -> dict[str, Any]:
+    kind = source_type((await record(network, "docs")).type)
+    return {row["source"]: row for row in await rows(network, f"SELECT FROM `{kind}`")}
+
+
+async def test_every_document_gets_what_is_asked_for_in_its_own_transaction(
+    network: Network,
+) -> None:
+    answer = await index(network, document("a", TEXT, format="markdown"), kinds=ALL)
+    assert (answer["documents"], answer["added"]) == (1, 1)
+    found = await made(network)
+    assert set(found) == {("a", kind) for kind in ALL}
+    assert found["a", "title"] == ["a\nInstall\nLimits"]
+    assert found["a", "summary"] == [
+        "The broker carries every message. It needs no database at all."
+        " The worker comes afterwards."
+    ]
+    assert "broker" in found["a", "keywords"][0]
+    assert len(found["a", "propositions"]) >= 4
+    collection = await assert_consistent(network, "docs")
+    assert (collection.sources, collection.kinds) == (1, tuple(ALL))
+    info = await network.call("search-collection-info", collection="docs")
+    assert (info["sources"], info["sourceCount"], info["kinds"]) == (["a"], 1, ALL)
+
+
+async def test_they_are_found_where_they_are_asked_for_and_nowhere_else(network: Network) -> None:
+    await index(
+        network,
+        document("a", TEXT, format="markdown", title="Handbook"),
+        *(document(f"rock{n}", f"Granite of the mountain {n} is old.") for n in range(8)),
+        kinds=["title", "propositions"],
+    )
+    asked = {"collection": "docs", "query": "hundred workers handbook", "limit": 5}
+    plain = await network.call("search-query", **asked)
+    assert {hit["kind"] for hit in plain["results"]} == {"document"}
+    assert all("#~" not in hit["source"] for hit in plain["results"])
+    extended = await network.call(
+        "search-query", **asked, extended=["title", "propositions", "documents"], explain=True
+    )
+    best = extended["results"][0]
+    assert (best["source"], best["kind"]) == ("a", "document")
+    assert best["explain"]["extended"]["kind"] in ("title", "propositions")
+
+
+async def test_unchanged_documents_cost_nothing_and_changed_ones_replace_what_was_made(
+    network: Network,
+) -> None:
+    given = document("a", TEXT, format="markdown")
+    await index(network, given, kinds=ALL)
+    before = await made(network)
+    again = await index(network, given)
+    assert (again["unchanged"], network.model.texts) == (1, [])
+    changed = document("a", TEXT.replace("hundred", "thousand"), format="markdown")
+    answer = await index(network, changed)
+    assert (answer["updated"], answer["added"]) == (1, 0)
+    assert all("thousand" in text for text in network.model.texts)
+    after = await made(network)
+    assert set(after) == set(before)
+    assert any("thousand" in text for text in after["a", "propositions"])
+    await assert_consistent(network, "docs")
+    fewer = await index(network, changed, kinds=["title"])
+    assert (fewer["updated"], network.model.texts) == (1, [])
+    assert set(await made(network)) == {("a", "title")}
+    await index(network, changed, kinds=[])
+    assert await made(network) == {}
+    assert (await assert_consistent(network, "docs")).aspects == 0
+
+
+async def test_they_go_with_their_document_in_one_transaction(network: Network) -> None:
+    await index(network, document("a", TEXT), document("b", TEXT), kinds=ALL)
+    writes = len(network.calls)
+    await network.call("search-delete", collection="docs", source="a")
+    first = next(given for tool, given in network.calls[writes:] if tool == "arcade-command")
+    assert len(first["params"]["sources"]) == 5
+    assert {source for source, _ in await made(network)} == {"b"}
+    assert set(await records(network)) == {"b", *(f"b#~{kind}" for kind in ALL)}
+    await assert_consistent(network, "docs")
+
+
+async def test_a_new_generation_makes_them_as_the_collection_was_begun(start: Start) -> None:
+    async with start(**NO_GRACE, SEARCH_KINDS="summary,keywords") as network:
+        theirs = document("a#own", "Said by hand about it.", kind="summary", of="a")
+        await index(network, document("a", TEXT), theirs)
+        before = await made(network)
+        assert set(before) == {("a", "summary"), ("a", "keywords")}
+        network.model.texts.clear()
+        answer = await network.call("search-reindex", collection="docs")
+        assert (answer["documents"], len(network.model.texts)) == (2, 1)
+        assert await made(network) == before
+        await network.call("search-reindex", collection="docs", kinds=["title"])
+        assert set(await made(network)) == {("a", "title"), ("a", "summary")}
+        collection = await assert_consistent(network, "docs")
+        assert (collection.kinds, collection.sources) == (("title",), 2)
+
+
+async def test_filters_of_a_document_hold_for_what_was_made_of_it(network: Network) -> None:
+    await index(
+        network,
+        document("a", TEXT, metadata={"lang": "en"}),
+        document("b", TEXT, metadata={"lang": "de"}),
+        kinds=["propositions"],
+    )
+    answer = await network.call(
+        "search-query",
+        collection="docs",
+        query="hundred workers",
+        extended=["propositions"],
+        filter={"metadata.lang": "de"},
+    )
+    assert {hit["source"] for hit in answer["results"]} == {"b"}
+
+
+async def test_a_source_that_ends_as_theirs_do_is_refused_alone(network: Network) -> None:
+    answer = await network.call(
+        "search-index",
+        collection="docs",
+        documents=[document("a", TEXT), document("a#~title", "Mine.")],
+        kinds=["title"],
+    )
+    assert [item["source"] for item in answer["failed"]] == ["a#~title"]
+    assert answer["added"] == 1
+
+
+async def test_a_language_model_makes_them_and_is_asked_once_for_each(
+    network: Network, talker: Talker
+) -> None:
+    answer = await index(
+        network, document("a", TEXT), kinds=["summary", "propositions"], kindsBy="chat"
+    )
+    assert "warnings" not in answer
+    assert len(talker.requests) == 2
+    shown = talker.requests[0]["messages"][1]["content"]
+    assert shown.startswith("a\n\n# Install")
+    found = await made(network)
+    assert found["a", "summary"] == ["Words about granite Number 1"]
+    assert found["a", "propositions"] == ["Words about granite", "Number 2"]
+    await index(network, document("a", TEXT))
+    assert len(talker.requests) == 2
+
+
+async def test_without_a_language_model_they_are_extracted_and_the_caller_is_told(
+    network: Network, talker: Talker
+) -> None:
+    talker.failing = True
+    many = [document(f"d{n}", f"{TEXT}\n\nNumber {n}.") for n in range(12)]
+    answer = await index(network, *many, kinds=ALL, kindsBy="chat")
+    assert answer["added"] == 12
+    (warning,) = answer["warnings"]
+    assert "12 of the documents" in warning
+    assert len(talker.requests) <= 12
+    assert {kind for _, kind in await made(network)} == set(ALL)
+
+
+async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) -> None:
+    await index(network, document("a", TEXT), document("b", "Short words."), kinds=ALL)
+    before = await made(network)
+    services = services_of(network, tmp_path)
+    count, counter = token_counter(network.settings)
+    exporting = Exporting(services.store, services.catalogue, count=count, counter=counter)
+    manifest = await exporting.export("docs", tmp_path / "out", _unheard)
+    assert (manifest.counts.sources, manifest.collection.kinds) == (2, tuple(ALL))
+    await network.call("search-delete", collection="docs")
+    artifact = Artifact(tmp_path / "out", read_manifest(tmp_path / "out"))  # type: ignore[arg-type]
+    importing = Importing(
+        services.store, services.catalogue, services.maintenance, settings=network.settings
+    )
+    await importing.import_artifact(artifact, "docs", _unheard)
+    assert await made(network) == before
+    assert (await assert_consistent(network, "docs")).sources == 2
+    again = await index(network, document("a", TEXT), document("b", "Short words."))
+    assert (again["unchanged"], network.model.texts) == (2, [])
+    other = await network.call(
+        "search-index", collection="other", documents=[document("a", TEXT)], kinds=ALL
+    )
+    assert other["reused"] == other["chunks"]
+    plain = await network.call(
+        "search-index",
+        collection="plain",
+        documents=[document("a", TEXT), document("b", "Short words.")],
+    )
+    assert plain["added"] == 2
+    bare = await exporting.export("plain", tmp_path / "bare", _unheard)
+    assert bare.revision == manifest.revision
+
+
+async def _unheard(_progress: Any) -> None:
+    """Nobody listens."""
+
+
+async def test_files_get_them_too(network: Network, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "notes" / name).write_text(f"{TEXT} Of {name}.")
+    asked = {"collection": "docs", "path": "notes", "sweep": True}
+    answer = await network.call("search-index-file", **asked, kinds=["title"])
+    assert (answer["files"], answer["added"], answer["removed"]) == (2, 2, 0)
+    again = await network.call("search-index-file", **asked)
+    assert (again["unchanged"], again["removed"]) == (2, 0)
+    assert len(await made(network)) == 2
+    (tmp_path / "notes" / "a.md").unlink()
+    assert (await network.call("search-index-file", **asked))["removed"] == 1
+    assert {source for source, _ in await made(network)} == {"notes/b.md"}
+    await assert_consistent(network, "docs")
