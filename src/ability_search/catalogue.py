@@ -25,13 +25,13 @@ from ability_search.collection import (
     type_created_at,
 )
 from ability_search.errors import NotFound, StatementRefused
+from ability_search.layout import check_new
 from ability_search.ports import Store
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MISSING = ("missing_database", "missing_type")
 _MOVES = 5
 _TRIES = 8
 _PAUSE = 0.1
@@ -258,21 +258,19 @@ class Catalogue:
         return self._known[collection.name]
 
     async def read(self, statement: statements.Statement) -> list[Any]:
-        """Read rows; none where the schema is missing, as nothing was stored yet."""
+        """Read rows; none where nothing was stored yet. Raises as :func:`.layout.check_new`."""
         try:
             return list(await self._store.read(*statement))
         except StatementRefused as exc:
-            if exc.reason not in _MISSING:
-                raise
+            await check_new(self._store, exc)
             return []
 
     async def write(self, statement: statements.Statement) -> Any:
-        """Write, creating the schema first where it is missing."""
+        """Write, creating the schema first where it is missing. Raises as :meth:`read`."""
         try:
             return await self._store.write(*statement)
         except StatementRefused as exc:
-            if exc.reason not in _MISSING:
-                raise
+            await check_new(self._store, exc)
             await _created(partial(self._store.write, *statements.schema()))
             return await self._store.write(*statement)
 

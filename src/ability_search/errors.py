@@ -12,7 +12,8 @@
     ├── RerankerUnavailable     (a warning of the answer, never on the wire)
     ├── ChatUnavailable         (a warning of the answer, never on the wire)
     ├── DatabaseUnavailable     database_unavailable    (retryable)
-    │   └── StatementRefused    the database answered, with a refusal
+    │   ├── StatementRefused    the database answered, with a refusal
+    │   └── EarlierLayout       it holds an index of the earlier ability, to be migrated
     ├── TooLarge                too_large
     ├── Busy                    busy                    (retryable)
     ├── ForbiddenPath           forbidden_path
@@ -152,6 +153,16 @@ class StatementRefused(DatabaseUnavailable):
         self.reason = reason
         self.detail = detail
         """The database's own words."""
+
+
+class EarlierLayout(DatabaseUnavailable):
+    """The database holds what the earlier TypeScript ability stored, in its layout."""
+
+    retryable = False
+    default_hint = "Run `ability-search migrate --dry-run`; docs/operations.md tells the steps."
+
+    def __init__(self) -> None:
+        super().__init__("the database holds an index of the earlier TypeScript ability")
 
 
 class TooLarge(SearchError):

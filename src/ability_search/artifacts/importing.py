@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from hashlib import blake2b
 from itertools import islice
 from typing import Protocol
 
@@ -19,10 +19,15 @@ from ability_search.artifacts.reading import Item, Row
 from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, checked_name
 from ability_search.configuration import Settings
-from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    SearchError,
+)
 from ability_search.indexing import Progress, Report
 from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import Recipe, link_rows, restored_document
+from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restored_document
 from ability_search.indexing.storing import Contents, Storage, row_bytes
 from ability_search.indexing.writing import new_collection
 from ability_search.ports import Store
@@ -32,6 +37,7 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 10
 _DEFAULTS: Row = {"lead": "", "metadata": {}, "dates": [], "aspectOf": None}
 """What an older artifact may leave out."""
+_TOKEN_BYTES = 8
 _USES = 1000
 """Uses written in one statement."""
 
@@ -49,7 +55,11 @@ class Importable(Protocol):
 
     @property
     def counts(self) -> Counts:
-        """How much of each there is."""
+        """How much of each there is, at the latest when all was read."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the very contents: what was begun with the same one is gone on with."""
 
     def check(self) -> None:
         """Read all of it, before anything is done."""
@@ -98,7 +108,8 @@ class Importing:
         """Make an artifact the collection ``name``; all of it is checked before anything is done.
 
         Nobody sees the collection before it is complete. Killed at any instant it leaves what
-        there was; calling again begins anew, and what was left behind is swept hours later.
+        there was; calling again goes on where it ended, and what is not gone on with is swept
+        hours later.
 
         Args:
             artifact: What to import.
@@ -116,7 +127,7 @@ class Importing:
             DatabaseUnavailable: if the database did not answer.
         """
         await self._check_free(checked_name(name), replacing)
-        record = f"{name}@{secrets.token_hex(4)}"
+        record = _record(name, artifact, model)
         try:
             await self.load(artifact, record, report, model=model)
             total = artifact.counts.sources
@@ -124,8 +135,10 @@ class Importing:
             self._maintenance.schedule(record)
             await self._maintenance.settled()
             imported, replaced = await self._publish(artifact.origin, name, record, replacing)
-        except BaseException:
-            await asyncio.shield(self.discard(record))
+        except Exception as exc:
+            # Nothing else is wrong than that somebody is away: it is gone on with later.
+            if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
+                await asyncio.shield(self.discard(record))
             raise
         await self._write_usage(artifact, name)
         if replaced is not None:
@@ -138,10 +151,13 @@ class Importing:
     ) -> None:
         """Bring an artifact under a record ``name@token``, where nobody sees it.
 
+        Sources that are there already, as the artifact has them, are not written again.
+
         Arguments and errors as for :meth:`import_artifact`.
         """
         await asyncio.to_thread(artifact.check)
-        collection = await self._catalogue.create(
+        begun = await self._catalogue.reload(record)
+        collection = begun or await self._catalogue.create(
             _new_collection(artifact, record, model=model, now=_now())
         )
         storage = Storage(
@@ -155,12 +171,15 @@ class Importing:
         name, done = collection.public_name, 0
         groups = self._groups(artifact, name)
         while contents := await asyncio.to_thread(next, groups, None):
-            if await storage.put(collection, contents) is None:
-                raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
             done += len(contents.records)
+            if begun is not None:
+                contents = await self._unstored(collection, contents)
+            if contents.records and await storage.put(collection, contents) is None:
+                raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
             await report(Progress(name, done, artifact.counts.sources, "importing"))
         built = await self._catalogue.reload(record)
         if built is None or not holds(built, artifact.counts):
+            await self.discard(record)
             raise DatabaseUnavailable("not all of it was stored", hint="Call again.")
 
     async def discard(self, record: str) -> None:
@@ -171,6 +190,26 @@ class Importing:
                 await self._catalogue.drop(collection)
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
+
+    async def _unstored(self, collection: Collection, contents: Contents) -> Contents:
+        """What of some sources is not stored as it is."""
+        answer = await self._store.read(
+            *statements.source_hashes(
+                collection.name, collection.type, [row["source"] for row in contents.records]
+            )
+        )
+        stored = {row["source"]: row["contentHash"] for row in answer["sources"]}
+        left = [
+            (record, rows)
+            for record, rows in zip(contents.records, contents.rows, strict=True)
+            if stored.get(record["source"]) != record["contentHash"]
+        ]
+        names = {record["source"] for record, _ in left}
+        return Contents(
+            records=[record for record, _ in left],
+            rows=[rows for _, rows in left],
+            links=[link for link in contents.links if link["source"] in names],
+        )
 
     async def _check_free(self, name: str, replacing: bool) -> Collection | None:
         live = await self._catalogue.reload(name)
@@ -240,6 +279,13 @@ def holds(collection: Collection, counts: Counts) -> bool:
     """Whether a collection holds as much of everything as an artifact tells."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
+
+
+def _record(name: str, artifact: Importable, model: str | None) -> str:
+    """The record that a collection is built under, the same for the same contents."""
+    parts = (LAYOUT, artifact.fingerprint, model or artifact.manifest.model_id)
+    digest = blake2b("\n".join(parts).encode(), digest_size=_TOKEN_BYTES)
+    return f"{name}@{digest.hexdigest()}"
 
 
 def _new_collection(

@@ -127,6 +127,11 @@ class Artifact:
         """How much of each there is."""
         return self.manifest.counts
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all files: the manifest names their hashes."""
+        return digest(self.directory)
+
     def check(self) -> None:
         """Read all of it, and see that every file is as it should be.
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +63,7 @@ class SkillsArtifact:
     manifest: SkillsManifest
     origin: Origin
     counts: Counts
+    fingerprint: str
     read: list[Item]
 
     def check(self) -> None:
@@ -111,7 +113,9 @@ def read_skills(
         now=now,
     )
     items = [_item(each, collection, settings, now) for each in prepared]
-    return SkillsArtifact(manifest, origin_of(collection, counter), _counts(items), items)
+    return SkillsArtifact(
+        manifest, origin_of(collection, counter), _counts(items), _fingerprint(items), items
+    )
 
 
 def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
@@ -168,6 +172,15 @@ def _item(prepared: Prepared, collection: Collection, settings: Settings, now: i
         row["vectorKey"] = None  # what the vector was made of, only the other tool knows
     vectors = np.array(prepared.vectors, dtype=np.float32)
     return Item(source_record(prepared, now=now), rows, vectors)
+
+
+def _fingerprint(items: list[Item]) -> str:
+    """Of all skills: these manifests name no hashes of their files."""
+    digest = sha256()
+    for item in items:
+        digest.update(item.record["contentHash"].encode())
+        digest.update(item.vectors.tobytes())
+    return digest.hexdigest()
 
 
 def _counts(items: list[Item]) -> Counts:

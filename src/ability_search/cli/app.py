@@ -41,6 +41,7 @@ ORDER = (
     "import",
     "backup",
     "restore",
+    "migrate",
     "eval",
     "call",
     "mcp",

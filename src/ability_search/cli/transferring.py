@@ -34,6 +34,7 @@ from ability_search.loading import Reading, open_extractor
 from ability_search.tools import Services
 from ability_search.wire.writing import index_result
 from ability_search.worker import open_services, token_counter
+from kadi import Connection
 
 _DIGITS = 12
 _LONGEST = 50
@@ -60,13 +61,22 @@ async def services_here(broker: str | None) -> AsyncIterator[Services]:
         ConfigurationError: if the settings cannot be used.
         KadiError: if the broker cannot be reached.
     """
+    async with services_and_connection(broker) as (services, _):
+        yield services
+
+
+@asynccontextmanager
+async def services_and_connection(
+    broker: str | None,
+) -> AsyncIterator[tuple[Services, Connection]]:
+    """As :func:`services_here`, with the connection that they use."""
     settings = client_settings()
     target = find_target(settings, os.environ, broker)
     if target.stack is not None:
         settings = load_settings(joining(settings, os.environ), Path.cwd())
     connection = new_connection(settings, target)
     async with open_services(settings, connection, base=Path.cwd()) as services:
-        yield services
+        yield services, connection
 
 
 async def exported(
@@ -81,7 +91,7 @@ async def exported(
     """Export a collection, with a progress bar; raises as :meth:`Exporting.export`."""
     with progress_bar(name, total=None, hidden=hidden) as advance:
         return await _exporting(services).export(
-            name, directory, _reporting(advance), revision=revision, usage=usage
+            name, directory, reporting(advance), revision=revision, usage=usage
         )
 
 
@@ -101,8 +111,8 @@ async def imported(
             f" {LAYOUT}): words may be missed until its documents are indexed again"
         )
     with progress_bar(name, total=None, hidden=hidden) as advance:
-        await _importing(services).import_artifact(
-            artifact, name, _reporting(advance), model=model, replacing=replace
+        await importing_of(services).import_artifact(
+            artifact, name, reporting(advance), model=model, replacing=replace
         )
 
 
@@ -124,7 +134,7 @@ async def built(
         services.store,
         services.catalogue,
         services.indexing,
-        _importing(services),
+        importing_of(services),
         _exporting(services),
     )
     wanted = model or services.settings.embedding.model
@@ -139,7 +149,7 @@ async def built(
             directory,
             _documents(read_trees(chosen, services.settings.limits, extractor), outcome),
             IndexOptions(model=wanted, force=force, anew=force),
-            _reporting(advance),
+            reporting(advance),
             base=None if base is None else await _base(base, wanted),
             revision=revision,
         )
@@ -200,7 +210,7 @@ async def _documents(
     """What was read of files, as it would be sent to a worker."""
     while (reading := await asyncio.to_thread(next, readings, None)) is not None:
         outcome.skip(reading.skipped)
-        yield [replace(each, file=False, file_hash=None) for each in reading.documents]
+        yield [replace(each, file=False) for each in reading.documents]
 
 
 async def _base(directory: Path, model: str) -> Artifact | None:
@@ -228,13 +238,16 @@ def _exporting(services: Services) -> Exporting:
     return Exporting(services.store, services.catalogue, count=count, counter=counter)
 
 
-def _importing(services: Services) -> Importing:
+def importing_of(services: Services) -> Importing:
+    """The import service."""
     return Importing(
         services.store, services.catalogue, services.maintenance, settings=services.settings
     )
 
 
-def _reporting(advance: Advance) -> Callable[[Progress], Awaitable[None]]:
+def reporting(advance: Advance) -> Callable[[Progress], Awaitable[None]]:
+    """What moves a progress bar."""
+
     async def report(progress: Progress) -> None:
         advance(progress.done, progress.total, progress.stage)
 

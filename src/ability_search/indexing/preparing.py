@@ -157,7 +157,11 @@ def prepare(
 def analyzed(
     document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
 ) -> Prepared:
-    """A document with what it was cut into, ready to be embedded."""
+    """A document that has been cut already, with everything that is stored of it but its vectors.
+
+    Raises:
+        InvalidInput: if its metadata cannot be stored.
+    """
     return Prepared(
         document=document,
         content_hash=content_hash,

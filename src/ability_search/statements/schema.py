@@ -68,6 +68,11 @@ def schema() -> Statement:
     )
 
 
+def base_type() -> Statement:
+    """What kind of type the base of all chunks is: no row, or one with ``type``."""
+    return Statement("SELECT type FROM schema:types WHERE name = 'Chunk'", {})
+
+
 def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
     """Create the types of one generation; harmless where they exist."""
     sources = source_type(chunk_type)

@@ -1,0 +1,266 @@
+"""Migrating from the command line, with the services of a worker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ability_search.cli import output
+from ability_search.cli.progress import progress_bar
+from ability_search.cli.transferring import importing_of, reporting, services_and_connection
+from ability_search.errors import InvalidInput, NotFound
+from ability_search.indexing import IndexOptions
+from ability_search.migration import Migration, State, Survey
+from ability_search.migration.moving import Way
+from ability_search.remote import BrokerStore
+from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.worker import open_embedder, token_counter
+
+_ALIKE = 0.9
+"""Cosine below which the same model did not make two embeddings of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user wants to be migrated, and how."""
+
+    database: str | None
+    collections: Sequence[str]
+    prefix: str
+    model: str | None
+    embed: bool
+    dry_run: bool
+    drop_old: bool
+
+
+Agree = Callable[[str], None]
+"""Asks the user; raises if the answer is no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A migration and what it was asked for."""
+
+    migration: Migration
+    wishes: Wishes
+    database: str
+    into: str
+    hidden: bool
+
+    async def survey(self) -> Survey:
+        """What there is.
+
+        Raises:
+            NotFound: if there is nothing of the earlier ability, or not a collection named.
+        """
+        with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
+            found = await self.migration.survey(
+                reporting(advance),
+                prefix=self.wishes.prefix,
+                mending=self.wishes.embed,
+                wanted=self.wishes.collections,
+            )
+        if found is None:
+            raise NotFound("index of the earlier ability in the database", self.database)
+        known = {each.name for each in found.collections}
+        for name in self.wishes.collections:
+            if name not in known:
+                raise NotFound("collection of the earlier ability", name)
+        return found
+
+    async def move(self, survey: Survey) -> Survey:
+        """Move what is to be moved; returns what there is afterwards."""
+        with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
+            aside = await self.migration.set_aside(survey, reporting(advance))
+        if aside:
+            survey = await self.survey()
+        for each in survey.collections:
+            if each.state is not State.TO_MOVE:
+                continue
+            with progress_bar(each.becomes, total=None, hidden=self.hidden) as advance:
+                await self.migration.move(survey, each, reporting(advance))
+            if not self.hidden:
+                output.stdout().print(
+                    f"moved [bold]{output.plain(each.becomes)}[/bold]: {each.chunks:,} chunks of"
+                    f" {each.sources:,} sources",
+                    soft_wrap=True,
+                )
+        return survey
+
+
+async def performed(broker: str | None, wishes: Wishes, agree: Agree, *, as_json: bool) -> bool:
+    """Do what the user wants and tell it; returns whether all collections are moved.
+
+    Raises:
+        NotFound: if there is nothing of the earlier ability, or not a collection named.
+        InvalidInput: if its data is to be dropped and not all of it was moved.
+        ConfigurationError, KadiError: as :func:`services_here`.
+    """
+    async with opened(broker, wishes, hidden=as_json) as run:
+        survey = await run.survey()
+        if not as_json:
+            show(run, survey)
+        if wishes.drop_old:
+            _check_moved(survey)
+        if not wishes.dry_run:
+            await asyncio.to_thread(agree, _question(run, survey))
+            if wishes.drop_old:
+                await run.migration.drop(survey)
+            else:
+                survey = await run.move(survey)
+        if as_json:
+            output.print_json(told(run, survey))
+        elif not wishes.dry_run:
+            output.stdout().print(output.plain(_ending(run)), soft_wrap=True)
+    return all(
+        each.state is State.MOVED or (wishes.dry_run and each.state is State.TO_MOVE)
+        for each in survey.collections
+    )
+
+
+@asynccontextmanager
+async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIterator[Run]:
+    """A migration over the broker that a client uses; raises as :func:`services_here`."""
+    async with services_and_connection(broker) as (services, connection):
+        settings = services.settings
+        into = settings.database.name
+        database = wishes.database or into
+        async with open_embedder(settings, connection.invoke) as embedder:
+            count, counter = token_counter(settings)
+            migration = Migration(
+                BrokerStore(
+                    connection.invoke, database=database, timeout=settings.database.timeout
+                ),
+                services.store,
+                in_place=database == into,
+                catalogue=services.catalogue,
+                importing=importing_of(services),
+                embedder=embedder,
+                way=Way(
+                    model=wishes.model or settings.embedding.model,
+                    recipe=services.indexing.recipe(IndexOptions(), None),
+                    settings=settings,
+                    count=count,
+                    counter=counter,
+                ),
+            )
+            yield Run(migration, wishes, database, into, hidden)
+
+
+def told(run: Run, survey: Survey) -> dict[str, Any]:
+    """The plan, for programs."""
+    return {
+        "database": run.database,
+        "type": survey.chunk_type,
+        "into": run.into,
+        "model": survey.model,
+        "warnings": warnings(survey),
+        "collections": [
+            {
+                "name": each.name,
+                "becomes": each.becomes,
+                "state": each.state.value,
+                "reason": each.reason or None,
+                "chunks": each.chunks,
+                "sources": each.sources,
+                "dimensions": each.dimensions,
+                "similarity": None if each.similarity is None else round(each.similarity, 4),
+                "embedded": each.mended,
+                "incompleteSources": each.incomplete,
+                "leftOut": dict(each.left_out),
+            }
+            for each in survey.collections
+        ],
+        "leftOut": dict(survey.unassigned),
+    }
+
+
+def warnings(survey: Survey) -> list[str]:
+    """What the user should know before anything is done."""
+    found = [survey.warning] if survey.warning else []
+    found += [
+        f"{each.name!r} does not seem to be embedded with {survey.model!r}: its embeddings and"
+        f" those of that model have a cosine of {each.similarity:.2f}"
+        for each in survey.collections
+        if each.similarity is not None and each.similarity < _ALIKE
+    ]
+    return found
+
+
+def show(run: Run, survey: Survey) -> None:
+    """Print the plan."""
+    where = "in place" if run.database == run.into else f"into {run.into}"
+    output.stdout().print(
+        f"{survey.rows:,} chunks of the earlier ability in {output.plain(run.database)}, to be"
+        f" moved {output.plain(where)}; their embeddings are taken for those of"
+        f" {output.plain(survey.model)}",
+        soft_wrap=True,
+    )
+    if survey.collections:
+        output.print_table(
+            ("collection", "becomes", "chunks", "sources", "dimensions", "state"),
+            [
+                (
+                    each.name,
+                    each.becomes,
+                    each.chunks,
+                    each.sources,
+                    each.dimensions,
+                    each.state.value,
+                )
+                for each in survey.collections
+            ],
+        )
+    for line in _remarks(survey):
+        output.stdout().print(output.plain(line), soft_wrap=True)
+    for text in warnings(survey):
+        output.warn(text)
+
+
+def _check_moved(survey: Survey) -> None:
+    left = [
+        each.name for each in survey.collections if each.state is not State.MOVED and each.chunks
+    ]
+    if left:
+        raise InvalidInput(
+            "--drop-old",
+            f"not all was moved: {', '.join(left)}",
+            hint="Run `ability-search migrate` first.",
+        )
+
+
+def _question(run: Run, survey: Survey) -> str:
+    if not run.wishes.drop_old:
+        return "Move what is to be moved? The earlier ability must not be running."
+    lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
+    also = f", {lost:,} of which were not moved" if lost else ""
+    return f"Drop the {survey.rows:,} chunks in {survey.chunk_type} of {run.database}{also}?"
+
+
+def _ending(run: Run) -> str:
+    if run.wishes.drop_old:
+        return "dropped what the earlier ability stored"
+    kind = ASIDE_TYPE if run.database == run.into else LEGACY_TYPE
+    return f"what the earlier ability stored is kept as {kind} in {run.database}, until --drop-old"
+
+
+def _remarks(survey: Survey) -> list[str]:
+    found = []
+    for each in survey.collections:
+        if each.reason:
+            found.append(f"{each.name}: {each.reason}")
+        if each.mended:
+            found.append(f"{each.name}: {each.mended:,} chunks get a new embedding")
+        if each.incomplete:
+            found.append(
+                f"{each.name}: {each.incomplete:,} sources lack chunks; index them again afterwards"
+            )
+        found += _left_out(each.name, each.left_out)
+    return found + _left_out("in no collection", survey.unassigned)
+
+
+def _left_out(name: str, reasons: dict[str, int]) -> list[str]:
+    return [f"{name}: {count:,} chunks left out: {reason}" for reason, count in reasons.items()]

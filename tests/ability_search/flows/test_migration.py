@@ -1,0 +1,274 @@
+"""What the earlier TypeScript ability stored, moved into the layout of today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.ability_search.flows.conftest import (
+    DIMENSIONS,
+    MODEL,
+    Network,
+    document,
+    word_vector,
+)
+from tests.ability_search.flows.legacy import chunk, command, migration_of, source, write_legacy
+from tests.ability_search.flows.stored import assert_consistent, chunks, rows
+
+from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable
+from ability_search.indexing import Progress
+from ability_search.migration import Migration, State, Survey
+from kadi import RemoteError
+
+pytestmark = pytest.mark.engine
+
+TEXTS = {
+    "guide.md": ("The otter swims in the river.", "A badger sleeps under the hill.\n\nSoundly."),
+    "http://host:80/a:b": ("Pelicans carry fish.",),
+    "O'Brien \\ notes.txt": ("Walrus and whale.", "The whale sings.", "The walrus does not."),
+}
+HIDDEN = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
+
+
+async def unheard(_progress: Progress) -> None:
+    """Nobody listens."""
+
+
+def stored(collection: str) -> list[dict[str, Any]]:
+    return [row for name, texts in TEXTS.items() for row in source(collection, name, *texts)]
+
+
+async def migrate(migration: Migration, **wishes: Any) -> Survey:
+    """Do what the command does, without being asked."""
+    survey = await migration.survey(unheard, **wishes)
+    assert survey is not None
+    if await migration.set_aside(survey, unheard):
+        survey = await migration.survey(unheard, **wishes)
+        assert survey is not None
+    for each in survey.collections:
+        if each.state is State.TO_MOVE:
+            await migration.move(survey, each, unheard)
+    return survey
+
+
+async def legacy_rows(network: Network, kind: str) -> int:
+    (row,) = await rows(network, f"SELECT count(*) AS n FROM {kind}")
+    return int(row["n"])
+
+
+async def test_a_worker_that_meets_the_earlier_layout_names_the_command(network: Network) -> None:
+    await write_legacy(network, stored("docs"))
+    for tool, given in (
+        ("search-collections", {}),
+        ("search-query", {"collection": "docs", "query": "otter"}),
+        ("search-index", {"collection": "docs", "documents": [document("a", "Text.")]}),
+    ):
+        refusal = await network.refused(tool, **given)
+        assert (refusal["code"], refusal["retryable"]) == ("database_unavailable", False), tool
+        assert "TypeScript" in refusal["error"]
+        assert "ability-search migrate" in refusal["hint"]
+    assert await legacy_rows(network, "Chunk") == 6
+    kinds = await rows(network, "SELECT name, type FROM schema:types")
+    assert [(row["name"], row["type"]) for row in kinds] == [("Chunk", "document")]
+
+
+async def test_its_collections_answer_in_all_modes_with_their_own_embeddings(
+    network: Network, tmp_path: Path
+) -> None:
+    await write_legacy(network, [*stored("docs"), *source("notes", "n", "A single note.")])
+    survey = await migrate(migration_of(network, tmp_path))
+    assert [(each.name, each.state, each.similarity) for each in survey.collections] == [
+        ("docs", State.MOVED, pytest.approx(1.0, abs=1e-5)),
+        ("notes", State.MOVED, pytest.approx(1.0, abs=1e-5)),
+    ]
+    assert len(network.model.texts) == 10, "nothing but four chunks of docs and one of notes, twice"
+    moved = await assert_consistent(network, "docs")
+    assert (moved.chunks, moved.sources, moved.model, moved.dimensions) == (6, 3, MODEL, DIMENSIONS)
+    for row in await chunks(network, "docs"):
+        expected = word_vector(row["content"])
+        assert np.allclose(row["embedding"], expected / np.linalg.norm(expected), atol=1e-5)
+        assert row["content"] == TEXTS[row["source"]][row["chunkIndex"]]
+        assert (row["title"], row["metadata"]) == (f"Title of {row['source']}", {"lang": "en"})
+    for mode in ("hybrid", "semantic", "keyword"):
+        found = await network.call(
+            "search-query",
+            collection="docs",
+            query="pelicans fish",
+            mode=mode,
+            filter={"metadata.lang": "en"},
+        )
+        (hit, *_) = found["results"]
+        assert hit["chunkId"] == "docs:http://host:80/a:b:0", mode
+        assert hit["createdAt"].startswith("2025-03-04T05:06:07")
+    listed = await network.call("search-collections")
+    assert [each["name"] for each in listed["collections"]] == ["docs", "notes"]
+
+
+async def test_what_was_moved_is_reindexed_and_indexed_like_anything_else(
+    network: Network, tmp_path: Path
+) -> None:
+    await write_legacy(network, stored("docs"))
+    await migrate(migration_of(network, tmp_path))
+    answer = await network.call("search-reindex", collection="docs")
+    assert (answer["documents"], answer["failed"]) == (3, [])
+    await assert_consistent(network, "docs")
+    texts = {row["source"]: row["content"] for row in await chunks(network, "docs")}
+    assert texts["guide.md"] == "\n\n".join(TEXTS["guide.md"])
+    same = [document(name, "\n\n".join(parts)) for name, parts in TEXTS.items()]
+    first = await network.call("search-index", collection="docs", documents=same)
+    again = await network.call("search-index", collection="docs", documents=same)
+    assert (first["updated"], again["unchanged"]) == (3, 3)
+    await assert_consistent(network, "docs")
+
+
+async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
+    network: Network, tmp_path: Path
+) -> None:
+    def wrong(name: str, **other: Any) -> dict[str, Any]:
+        return chunk("docs", name, 0, f"Text of {name}.", **other)
+
+    nulls = [None, *([0.5] * (DIMENSIONS - 1))]
+    odd = [
+        wrong("none", embedding=None),
+        wrong("nulls", embedding=nulls),
+        wrong("zeros", embedding=[0.0] * DIMENSIONS),
+        wrong("short", embedding=[0.5, 0.5]),
+        wrong("blank", content=" \n"),
+        wrong("again", chunkId="docs:again:0"),
+        wrong("again", chunkId="docs:again:0b"),
+        wrong("gap", chunkIndex=3, totalChunks=5),
+        wrong("", chunkId="x"),
+        chunk("my docs/ä", "s", 0, "Some text.", metadata={"n": 1}),
+        chunk("my docs/ö", "s", 0, "Other text."),
+        chunk("only-bad", "s", 0, "Bad text.", embedding=None),
+        {"chunkId": "lost", "content": "Of no collection."},
+    ]
+    await write_legacy(network, [*stored("docs"), *odd], strict=False)
+    migration = migration_of(network, tmp_path)
+    before = await rows(network, "SELECT name FROM schema:types")
+    survey = await migration.survey(unheard, prefix="old.")
+    assert survey is not None
+    assert survey.rows == len(stored("docs")) + len(odd)
+    assert await rows(network, "SELECT name FROM schema:types") == before
+    assert survey.unassigned == {"no collection": 1}
+    by_name = {each.name: each for each in survey.collections}
+    docs = by_name["docs"]
+    assert (docs.becomes, docs.chunks, docs.sources, docs.incomplete) == ("old.docs", 8, 5, 1)
+    assert docs.left_out == {
+        "no embedding": 1,
+        "an embedding that is not all numbers": 1,
+        "an embedding of nothing but zeros": 1,
+        f"an embedding of 2 dimensions, most have {DIMENSIONS}": 1,
+        "no text": 1,
+        "no source": 1,
+        "the number of another chunk of its source": 1,
+    }
+    assert {by_name[name].becomes for name in ("my docs/ä", "my docs/ö")} == {
+        "old.my-docs-",
+        "old.my-docs--2",
+    }
+    bad = by_name["only-bad"]
+    assert (bad.state, bad.chunks, bad.left_out) == (State.REFUSED, 0, {"no embedding": 1})
+    await migrate(migration, prefix="old.")
+    assert (await assert_consistent(network, "old.docs")).chunks == 8
+    assert (await assert_consistent(network, "old.my-docs-")).chunks == 1
+
+
+async def test_chunks_without_a_usable_embedding_get_one_when_asked(
+    network: Network, tmp_path: Path
+) -> None:
+    await write_legacy(
+        network,
+        [
+            *stored("docs"),
+            chunk("docs", "none", 0, "Flamingo.", embedding=None),
+            chunk("docs", "short", 0, "Ostrich.", embedding=[0.5, 0.5]),
+            chunk("bare", "s", 0, "Lynx.", embedding=None),
+        ],
+        strict=False,
+    )
+    migration = migration_of(network, tmp_path)
+
+    def fail(_asked: dict[str, Any]) -> None:
+        raise RemoteError("away")
+
+    network.model.failure = fail
+    with pytest.raises(EmbeddingUnavailable):
+        await migration.survey(unheard, mending=True)
+    network.model.failure = None
+    network.model.texts.clear()
+    survey = await migrate(migration_of(network, tmp_path), mending=True)
+    assert [(each.name, each.mended, each.state) for each in survey.collections] == [
+        ("bare", 1, State.MOVED),
+        ("docs", 2, State.MOVED),
+    ]
+    assert {"Flamingo.", "Ostrich.", "Lynx."} <= set(network.model.texts)
+    for name, word, place in (("docs", "ostrich", "short"), ("bare", "lynx", "s")):
+        await assert_consistent(network, name)
+        found = await network.call(
+            "search-query", collection=name, query=word, mode="semantic", limit=1
+        )
+        assert found["results"][0]["source"] == place
+
+
+async def test_another_model_than_the_one_that_made_the_embeddings_is_noticed(
+    network: Network, tmp_path: Path
+) -> None:
+    network.model.models["small"] = 8
+    await write_legacy(network, stored("docs"))
+    survey = await migration_of(network, tmp_path, model="small").survey(unheard)
+    assert survey is not None
+    (docs,) = survey.collections
+    assert docs.state is State.REFUSED
+    assert docs.reason == f"its embeddings have {DIMENSIONS} dimensions, 'small' gives 8"
+
+
+async def test_another_database_is_read_only_and_a_taken_name_is_left_alone(
+    network: Network, tmp_path: Path
+) -> None:
+    old = f"{network.settings.database.name}_old"
+    await write_legacy(network, stored("docs"), database=old)
+    await network.call("search-index", collection="docs", documents=[document("a", "Mine.")])
+    migration = migration_of(network, tmp_path, database=old)
+    survey = await migrate(migration)
+    (docs,) = survey.collections
+    assert (docs.state, docs.reason) == (
+        State.TAKEN,
+        "there is a collection 'docs', without 3 of its sources",
+    )
+    survey = await migrate(migration, prefix="ts-")
+    assert (await assert_consistent(network, "ts-docs")).chunks == 6
+    again = await migrate(migration, prefix="ts-")
+    assert [each.state for each in again.collections] == [State.MOVED]
+    assert [row["source"] for row in await chunks(network, "docs")] == ["a"]
+
+
+async def test_nothing_is_dropped_while_the_earlier_ability_still_writes(
+    network: Network, tmp_path: Path
+) -> None:
+    database = network.settings.database.name
+    await write_legacy(network, stored("docs"))
+    migration = migration_of(network, tmp_path)
+    survey = await migration.survey(unheard)
+    assert survey is not None
+
+    async def delete(_progress: Progress) -> None:
+        await command(network, database, "DELETE FROM Chunk WHERE source = 'guide.md'")
+
+    with pytest.raises(DatabaseUnavailable, match="does not hold the same 4 chunks"):
+        await migration.set_aside(survey, delete)
+    assert (await legacy_rows(network, "Chunk"), await legacy_rows(network, "LegacyChunk")) == (
+        4,
+        6,
+    )
+    await command(network, database, "DROP TYPE LegacyChunk UNSAFE")
+    await migrate(migration)
+    assert (await assert_consistent(network, "docs")).chunks == 4
+    assert await legacy_rows(network, "LegacyChunk") == 4
+    survey = await migration.survey(unheard)
+    assert survey is not None
+    await migration.drop(survey)
+    assert await migration.survey(unheard) is None
+    assert (await assert_consistent(network, "docs")).chunks == 4
