@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from benchmarks import latency, overhead
+from benchmarks import latency, overhead, tree
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -22,17 +22,20 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         )
     if arguments.only in (None, "overhead"):
         report["overhead"] = await overhead.measure(chunks=arguments.texts, rounds=arguments.rounds)
+    if arguments.only in (None, "tree"):
+        report["tree"] = await tree.measure(files=arguments.files)
     return report
 
 
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=["latency", "overhead"], help="one of them")
+    parser.add_argument("--only", choices=["latency", "overhead", "tree"], help="one of them")
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")
     parser.add_argument("--queries", type=int, default=200, help="queries in a round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
     parser.add_argument("--texts", type=int, default=512, help="chunks that are really embedded")
+    parser.add_argument("--files", type=int, default=5_000, help="files of a directory")
     print(json.dumps(asyncio.run(_run(parser.parse_args())), indent=2))
 
 

@@ -24,22 +24,17 @@ class Network:
     """A stack and a client on it."""
 
     client: Connection
+    url: str
     processes: dict[str, int]
     """Process ids by part: broker, database, models, worker-1, ..."""
 
     def resident_mb(self, part: str) -> float:
         """Resident memory of a part in MB (Linux)."""
-        status = Path(f"/proc/{self.processes[part]}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
+        return resident_mb(self.processes[part])
 
     def cpu_ms(self) -> dict[str, float]:
         """Processor time that each part has used so far, in milliseconds (Linux)."""
-        used = {}
-        for part, pid in self.processes.items():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            used[part] = (int(fields[11]) + int(fields[12])) * _CLOCK_TICK_MS
-        return used
+        return {part: cpu_ms(pid) for part, pid in self.processes.items()}
 
     async def call(self, tool: str, /, **tool_input: Any) -> dict[str, Any]:
         """Call a tool that must succeed."""
@@ -47,6 +42,22 @@ class Network:
         if answer.get("success") is False:
             raise RuntimeError(f"{tool}: {answer['error']}")
         return answer
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (Linux); 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS")), "VmRSS 0")
+    return int(line.split()[1]) / 1024
+
+
+def cpu_ms(pid: int) -> float:
+    """Processor time that a process has used so far, in milliseconds (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _CLOCK_TICK_MS
 
 
 @asynccontextmanager
@@ -86,7 +97,7 @@ async def running(
                 tools=tools,
             ) as client:
                 pids = {part["name"]: part["pid"] for part in state["parts"]}
-                yield Network(client, pids)
+                yield Network(client, state["url"], pids)
         finally:
             if process.returncode is None:
                 process.terminate()

@@ -37,9 +37,14 @@ class Document:
     file: bool = False
     """Whether it was read from a file that ``source`` names, relative to an allowed root."""
     file_hash: str | None = None
-    """Of the file's bytes, where reading them costs so much that the text shall not be compared."""
+    """Of the bytes that it was read from; it tells whether it is unchanged, and not the text."""
     generated: bool = False
     """Whether it is an aspect that was made of the document it belongs to, and follows that one."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether it is there to be compared with what is stored only, by its hash."""
+        return self.file_hash is not None and not self.content
 
 
 def instant(milliseconds: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
@@ -53,6 +53,10 @@ class Selection:
     """What the sources of files below the path begin with."""
     skipped: tuple[Skipped, ...] = ()
     """Directories that could not be read."""
+
+    def only(self, files: Set[Path]) -> Selection:
+        """The selection with no other files than these."""
+        return replace(self, files=tuple(file for file in self.files if file in files))
 
 
 def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path]:
@@ -133,6 +137,12 @@ def select(
     return Selection(base, tuple(files), prefix, tuple(skipped))
 
 
+def slices(selection: Selection, *, most: int) -> Iterator[Selection]:
+    """Cut a selection into parts of at most ``most`` files."""
+    for start in range(0, len(selection.files), most):
+        yield replace(selection, files=selection.files[start : start + most])
+
+
 def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selection]:
     """Cut a selection into parts of at most ``most`` files and ``most_bytes`` bytes.
 
@@ -143,12 +153,12 @@ def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selec
     for file in selection.files:
         length = _size(file)
         if part and (len(part) == most or size + length > most_bytes):
-            yield Selection(selection.root, tuple(part), selection.prefix)
+            yield replace(selection, files=tuple(part))
             part, size = [], 0
         part.append(file)
         size += length
     if part:
-        yield Selection(selection.root, tuple(part), selection.prefix)
+        yield replace(selection, files=tuple(part))
 
 
 def vanished(file: Path) -> bool:

@@ -12,9 +12,9 @@ from ability_search import statements
 from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
 from ability_search.documents import Document
-from ability_search.files import Selection, Skipped, allowed, parts, select, vanished
+from ability_search.files import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
-from ability_search.loading import File, load, open_extractor, readings
+from ability_search.loading import Print, open_extractor, prints, read_files
 from ability_search.ports import Store
 
 _PAGE = 1000
@@ -85,33 +85,39 @@ class FileIndexing:
         total = _Total(name, options.model or "", len(selection.files), report)
         skipped: list[Skipped] = []
         limits = self._settings.limits
-        cut = parts(selection, most=limits.batch_documents, most_bytes=limits.batch_bytes)
         with open_extractor(self._settings) as extractor:
-            while (part := await asyncio.to_thread(next, cut, None)) is not None:
-                loaded = await asyncio.to_thread(
-                    load, part, max_bytes=limits.file_bytes, format=request.format
+            for part in slices(selection, most=limits.batch_documents):
+                printed = await asyncio.to_thread(
+                    prints, part, max_bytes=limits.file_bytes, format=request.format
                 )
-                skipped += loaded.skipped
-                files = await self._changed(name, loaded.files, options, total)
-                read = readings(files, extractor, most_bytes=limits.batch_bytes)
+                skipped += printed.skipped
+                changed = await self._changed(name, printed.files, options, total)
+                read = read_files(
+                    part.only(changed),
+                    extractor,
+                    limits,
+                    most=limits.batch_documents,
+                    most_bytes=limits.batch_bytes,
+                    format=request.format,
+                )
                 while (reading := await asyncio.to_thread(next, read, None)) is not None:
                     skipped += reading.skipped
                     await self._store_documents(name, reading.documents, options, total)
         removed = await self._sweep(name, selection) if request.sweep else 0
-        read_files = len(selection.files) - len(skipped)
-        return FileReport(total.result, read_files, [*selection.skipped, *skipped], removed)
+        taken = len(selection.files) - len(skipped)
+        return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
     async def _changed(
-        self, name: str, files: Sequence[File], options: IndexOptions, total: _Total
-    ) -> list[File]:
+        self, name: str, files: Sequence[Print], options: IndexOptions, total: _Total
+    ) -> set[Path]:
         """The files but for those whose bytes tell that they are stored as they are."""
-        costly = [file.document() for file in files if file.hash]
-        if not costly:
-            return list(files)
-        changed, unchanged = await self._indexing.changed(name, costly, options)
-        total.add(unchanged)
-        known = {each.source for each in costly} - {each.source for each in changed}
-        return [file for file in files if file.source not in known]
+        if not files:
+            return set()
+        documents = [file.document() for file in files]
+        report = await self._indexing.index(name, documents, options, total.report)
+        total.add(report)
+        wanted = set(report.wanted)
+        return {file.path for file in files if file.source in wanted}
 
     async def _store_documents(
         self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total

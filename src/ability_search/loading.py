@@ -1,17 +1,18 @@
-"""Files as documents: their bytes first, their text where it is needed."""
+"""Files as documents: the hash of their bytes first, their text where it is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from ability_search import formats
 from ability_search.configuration import Settings
+from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
 from ability_search.extraction import Extractor
-from ability_search.files import Selection, Skipped, shown
+from ability_search.files import Selection, Skipped, parts, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +25,47 @@ class File:
     format: str | None
 
     @property
-    def hash(self) -> str | None:
-        """Of what decides its text, for formats whose text costs much; else ``None``."""
-        if self.format not in formats.FOREIGN:
-            return None
-        return sha256(f"{formats.VERSION} {self.format} ".encode() + self.data).hexdigest()
+    def hash(self) -> str:
+        """Of what decides its text."""
+        digest = sha256(f"{formats.VERSION} {self.format} ".encode())
+        digest.update(self.data)
+        return digest.hexdigest()
 
-    def document(self, found: formats.Extracted | None = None) -> Document:
-        """The document of what was read of it; without that, one to be compared by its hash."""
+    def document(self, found: formats.Extracted) -> Document:
+        """The document of what was read of it."""
         path = PurePath(self.source)
         own = {"path": self.source, "extension": path.suffix.lower().removeprefix(".")}
         return Document(
             source=self.source,
-            title=(found and found.title) or path.name,
-            content=found.text if found else "",
-            metadata={**found.metadata, **own} if found else own,
-            format=found.format if found else None,
-            language=found.language if found else None,
+            title=found.title or path.name,
+            content=found.text,
+            metadata={**found.metadata, **own},
+            format=found.format,
+            language=found.language,
             file=True,
             file_hash=self.hash,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """What a file is recognised by, without its bytes."""
+
+    path: Path
+    source: str
+    hash: str
+
+    def document(self) -> Document:
+        """A document to be compared with what is stored, see :attr:`Document.unread`."""
+        return Document(self.source, PurePath(self.source).name, "", file=True, file_hash=self.hash)
+
+
+@dataclass(slots=True)
+class Prints:
+    """Files that were recognised, and those that could not be read."""
+
+    files: list[Print] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -78,10 +100,32 @@ def load(selection: Selection, *, max_bytes: int, format: str | None = None) -> 
         format: What all of them are; by their names and bytes unless given.
     """
     loaded = Loaded()
+    for _, found in _opened(selection, max_bytes, format):
+        if isinstance(found, Skipped):
+            loaded.skipped.append(found)
+        else:
+            loaded.files.append(found)
+    return loaded
+
+
+def prints(selection: Selection, *, max_bytes: int, format: str | None = None) -> Prints:
+    """Hash the files of a selection; as :func:`load`, with one of them in memory at a time."""
+    printed = Prints()
+    for path, found in _opened(selection, max_bytes, format):
+        if isinstance(found, Skipped):
+            printed.skipped.append(found)
+        else:
+            printed.files.append(Print(path, found.source, found.hash))
+    return printed
+
+
+def _opened(
+    selection: Selection, max_bytes: int, format: str | None
+) -> Iterator[tuple[Path, File | Skipped]]:
     for path in selection.files:
         source = path.relative_to(selection.root).as_posix()
         if shown(source) != source:
-            loaded.skipped.append(Skipped(shown(source), "its name is not valid UTF-8"))
+            yield path, Skipped(shown(source), "its name is not valid UTF-8")
             continue
         try:
             size = path.stat().st_size
@@ -92,10 +136,35 @@ def load(selection: Selection, *, max_bytes: int, format: str | None = None) -> 
             kind = format or formats.format_of(source, data)
         except (OSError, formats.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            loaded.skipped.append(Skipped(source, reason))
+            yield path, Skipped(source, reason)
         else:
-            loaded.files.append(File(source, data, kind))
-    return loaded
+            yield path, File(source, data, kind)
+
+
+def read_files(
+    selection: Selection,
+    extractor: Extractor,
+    limits: Limits,
+    *,
+    most: int,
+    most_bytes: int,
+    format: str | None = None,
+) -> Iterator[Reading]:
+    """Read the text of the files of a selection, when it is asked for.
+
+    Args:
+        selection: Which files.
+        extractor: Reads them.
+        limits: Of a file.
+        most: Files in a part.
+        most_bytes: Bytes of files, and of their text, in a part.
+        format: What all of them are; by their names and bytes unless given.
+    """
+    for part in parts(selection, most=most, most_bytes=most_bytes):
+        loaded = load(part, max_bytes=limits.file_bytes, format=format)
+        if loaded.skipped:
+            yield Reading([], loaded.skipped)
+        yield from readings(loaded.files, extractor, most_bytes=most_bytes)
 
 
 def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) -> Iterator[Reading]:

@@ -13,7 +13,7 @@ from ability_search.errors import ForbiddenPath, InvalidInput
 from ability_search.extraction import Extractor
 from ability_search.files import allowed, parts, select, vanished
 from ability_search.formats import Bounds
-from ability_search.loading import load, readings
+from ability_search.loading import load, prints, readings
 
 
 def test_links_are_followed_before_the_root_is_checked(tmp_path: Path) -> None:
@@ -112,13 +112,14 @@ def test_what_the_file_is_called_wins_over_what_it_says_of_itself(tmp_path: Path
     assert found.metadata == {"path": "a.md", "extension": "md", "tags": ["x"]}
 
 
-def test_costly_files_are_compared_by_their_bytes_and_format(tmp_path: Path) -> None:
+def test_files_are_compared_by_their_bytes_and_format(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>One</h1>")
-    (tmp_path / "b.md").write_text("# Two")
-    html, markdown = load(select(tmp_path, tmp_path), max_bytes=100).files
-    assert markdown.hash is None
-    assert html.hash is not None
-    assert html.document().file_hash == html.hash == read(tmp_path)[0].file_hash
+    chosen = select(tmp_path, tmp_path)
+    (html,) = load(chosen, max_bytes=100).files
+    (found,) = prints(chosen, max_bytes=100).files
+    assert found.hash == html.hash == found.document().file_hash == read(tmp_path)[0].file_hash
+    assert found.document().unread
+    assert not read(tmp_path)[0].unread
     changed = replace(html, data=html.data + b" ")
     other = replace(html, format="pdf")
     assert len({html.hash, changed.hash, other.hash}) == 3

@@ -13,8 +13,8 @@ import typer
 from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
 from ability_search.extraction import Extractor
-from ability_search.files import Selection, Skipped, parts, select, vanished
-from ability_search.loading import Reading, load, readings
+from ability_search.files import Selection, select, slices, vanished
+from ability_search.loading import Reading, read_files
 
 MIB = 1024 * 1024
 BATCH_BYTES = 2 * MIB
@@ -36,22 +36,13 @@ class Tree:
 
     def only(self, files: Set[Path]) -> Tree:
         """The tree with no other files than these."""
-        kept = tuple(file for file in self.selection.files if file in files)
-        return replace(self, selection=replace(self.selection, files=kept))
+        return replace(self, selection=self.selection.only(files))
 
     def lacks(self, source: str) -> bool:
         """Whether a source lies in this directory by its name, but its file does not exist."""
         if not source.startswith(self.selection.prefix):
             return False
         return vanished(self.selection.root / source)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Documents of a call, as it takes them, and files that were left out before it."""
-
-    documents: list[dict[str, Any]]
-    skipped: list[Skipped]
 
 
 def collection_name(path: Path) -> str:
@@ -118,33 +109,51 @@ def _home(path: Path, real: Path, root: Path | None) -> Path:
     return home
 
 
-def batches(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Batch]:
-    """The documents in calls of bounded size; a call's files are read when it is asked for."""
-    for reading in read_trees(chosen, limits, extractor):
-        yield Batch([_wire(document) for document in reading.documents], reading.skipped)
-
-
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:
-    """As :func:`batches`, the documents themselves."""
-    by_root: dict[Path, list[Path]] = {}
-    for tree in chosen:
-        by_root.setdefault(tree.selection.root, []).extend(tree.selection.files)
-    most = min(BATCH_DOCUMENTS, limits.batch_documents)
-    # Half of what is allowed: a text grows when it is written as JSON.
-    most_bytes = min(BATCH_BYTES, limits.batch_bytes // 2)
-    for root, files in by_root.items():
-        for part in parts(Selection(root, tuple(files), ""), most=most, most_bytes=most_bytes):
-            loaded = load(part, max_bytes=limits.file_bytes)
-            yield Reading([], loaded.skipped)
-            yield from readings(loaded.files, extractor, most_bytes=most_bytes)
+    """The documents in parts of a size that fits into a call, read when they are asked for."""
+    for selection in _by_root(chosen):
+        yield from read_selection(selection, limits, extractor)
 
 
-def _wire(document: Document) -> dict[str, Any]:
+def read_selection(selection: Selection, limits: Limits, extractor: Extractor) -> Iterator[Reading]:
+    """As :func:`read_trees`, of files with one root."""
+    return read_files(
+        selection,
+        extractor,
+        limits,
+        most=most_documents(limits),
+        # Half of what is allowed: a text grows when it is written as JSON.
+        most_bytes=min(BATCH_BYTES, limits.batch_bytes // 2),
+    )
+
+
+def compared(chosen: Sequence[Tree], limits: Limits) -> Iterator[Selection]:
+    """The files, as many at a time as are compared in one call."""
+    for selection in _by_root(chosen):
+        yield from slices(selection, most=most_documents(limits))
+
+
+def most_documents(limits: Limits) -> int:
+    """Documents in a call."""
+    return min(BATCH_DOCUMENTS, limits.batch_documents)
+
+
+def wire_document(document: Document) -> dict[str, Any]:
+    """A document as a call takes it."""
     return {
         "source": document.source,
         "title": document.title,
         "content": document.content,
+        "fileHash": document.file_hash,
         "metadata": dict(document.metadata),
         "format": document.format,
         "language": document.language,
     }
+
+
+def _by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
+    by_root: dict[Path, list[Path]] = {}
+    for tree in chosen:
+        by_root.setdefault(tree.selection.root, []).extend(tree.selection.files)
+    for root, files in by_root.items():
+        yield Selection(root, tuple(files), "")

@@ -7,15 +7,17 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ability_search.cli import output
 from ability_search.cli.client import Client, given
 from ability_search.cli.progress import progress_bar
-from ability_search.cli.selecting import Batch, Tree, batches
+from ability_search.cli.selecting import Tree, compared, read_selection, wire_document
 from ability_search.client.following import Advance, following
-from ability_search.files import Skipped
-from ability_search.loading import open_extractor
+from ability_search.documents import Document
+from ability_search.files import Selection, Skipped
+from ability_search.loading import Reading, open_extractor, prints
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
 _PAGE = 10_000
@@ -35,11 +37,14 @@ class Outcome:
     def add(self, answer: dict[str, Any]) -> None:
         """Take in the answer of a call."""
         self.counts.update({name: answer.get(name, 0) for name in _COUNTED})
+        wanted = len(answer.get("wanted") or ())
+        self.counts["documents"] -= wanted
         self.failed += answer["failed"]
         self.skipped += answer.get("skipped", ())
         self.warnings += answer.get("warnings") or ()
         self.removed += answer.get("removed", 0)
-        self.model = answer["model"]
+        if answer["documents"] > wanted:
+            self.model = answer["model"]
 
     def skip(self, files: Iterable[Skipped]) -> None:
         """Note files that were left out before anything was sent."""
@@ -88,37 +93,79 @@ async def send_files(
     *,
     hidden: bool,
 ) -> None:
-    """Read the files here and send them, in calls of bounded size; adds to the outcome."""
+    """Read the files here and send them, in calls of bounded size; adds to the outcome.
+
+    Files that are stored as they are, as their bytes tell, are neither read further nor sent.
+    """
     total = sum(len(tree.selection.files) for tree in chosen)
-    done = 0
     for tree in chosen:
         outcome.skip(tree.selection.skipped)
+    limits = client.settings.limits
     with (
         progress_bar(options["collection"], total=total, hidden=hidden) as advance,
         open_extractor(client.settings) as extractor,
     ):
-        sent = batches(chosen, client.settings.limits, extractor)
-        while (batch := await asyncio.to_thread(next, sent, None)) is not None:
-            outcome.skip(batch.skipped)
-            if batch.documents:
-                outcome.add(await _send(client, batch, options, timeout, advance, done))
-            done += len(batch.documents) + len(batch.skipped)
-            advance(done, total, "")
+        sender = _Sender(client, options, outcome, timeout, advance, total)
+        for selection in compared(chosen, limits):
+            changed = await sender.compare(selection)
+            readings = read_selection(selection.only(changed), limits, extractor)
+            while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+                await sender.send(reading)
 
 
-async def _send(
-    client: Client,
-    batch: Batch,
-    options: dict[str, Any],
-    timeout: float,
-    advance: Advance,
-    done: int,
-) -> dict[str, Any]:
-    job = secrets.token_hex(8)
-    async with following(client.connection, job, advance, before=done):
-        return await client.call(
-            "search-index", {**options, "documents": batch.documents, "jobId": job}, timeout=timeout
-        )
+@dataclass(slots=True)
+class _Sender:
+    """The calls that files are sent in."""
+
+    client: Client
+    options: dict[str, Any]
+    outcome: Outcome
+    timeout: float
+    advance: Advance
+    total: int
+    done: int = 0
+
+    async def compare(self, selection: Selection) -> set[Path]:
+        """The files that are not stored as they are."""
+        limits = self.client.settings.limits
+        printed = await asyncio.to_thread(prints, selection, max_bytes=limits.file_bytes)
+        self._skip(printed.skipped)
+        if not printed.files:
+            return set()
+        answer = await self._call([file.document() for file in printed.files])
+        wanted = set(answer.get("wanted") or ())
+        self._count(len(printed.files) - len(wanted))
+        return {file.path for file in printed.files if file.source in wanted}
+
+    async def send(self, reading: Reading) -> None:
+        """Send documents that were read."""
+        self._skip(reading.skipped)
+        if reading.documents:
+            await self._call(reading.documents)
+            self._count(len(reading.documents))
+
+    async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
+        job = secrets.token_hex(8)
+        async with following(self.client.connection, job, self.advance, before=self.done):
+            answer = await self.client.call(
+                "search-index",
+                {
+                    **self.options,
+                    "documents": [wire_document(each) for each in documents],
+                    "jobId": job,
+                },
+                timeout=self.timeout,
+            )
+        self.outcome.add(answer)
+        return answer
+
+    def _skip(self, files: Sequence[Skipped]) -> None:
+        self.outcome.skip(files)
+        self._count(len(files))
+
+    def _count(self, files: int) -> None:
+        self.done += files
+        self.advance(self.done, self.total, "")
 
 
 async def remove_vanished(client: Client, collection: str, tree: Tree, timeout: float) -> int:

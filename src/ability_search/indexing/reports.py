@@ -34,6 +34,8 @@ class IndexReport:
     """Of the chunks, those that another one stands for."""
     reused: int = 0
     """Of the chunks, those whose vectors were stored before."""
+    wanted: list[str] = field(default_factory=list)
+    """Sources that are not stored as they are, and whose text is not known."""
     failed: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0

@@ -77,7 +77,8 @@ class Indexing:
         """Make ``documents`` findable in the collection ``name``, which is created if need be.
 
         Unchanged documents cost nothing; a changed one replaces exactly its own chunks. Documents
-        that cannot be indexed are listed in the report.
+        that cannot be indexed are listed in the report, and so are those that are not unchanged
+        but :attr:`Document.unread`.
 
         Raises:
             InvalidInput: if an option is wrong.
@@ -115,6 +116,8 @@ class Indexing:
             if now is None or now.type != collection.type:
                 # Another generation may be cut and embedded another way: begin again with it.
                 return await self.index_into(record, now, documents, options, report)
+        result.wanted = [task.document.source for task in tasks if task.document.unread]
+        tasks = [task for task in tasks if not task.document.unread]
         await job.publish("indexing")
         if tasks:
             await self._run(tasks, writer, job, recipe, model, anew=options.anew)
@@ -132,33 +135,6 @@ class Indexing:
             result.seconds,
         )
         return result
-
-    async def changed(
-        self, name: str, documents: Sequence[Document], options: IndexOptions
-    ) -> tuple[list[Document], IndexReport]:
-        """The documents that are not stored as they are, and a report of the others.
-
-        The content of those with a :attr:`Document.file_hash` need not be known.
-
-        Raises:
-            InvalidInput, ModelMismatch, DatabaseUnavailable: as :meth:`index`.
-        """
-        checked_name(name)
-        collection = await self._catalogue.find(name)
-        while True:
-            recipe = self.recipe(options, collection)
-            model = self._model(options, collection)
-            tasks = self._tasks(documents, recipe, model)
-            result = IndexReport(name, 0, model)
-            if collection is None or options.force:
-                return list(documents), result
-            writer = self._writer(name, collection, recipe, model)
-            changed = await self._changed(writer, tasks, result)
-            if writer.collection is not None and writer.collection.type == collection.type:
-                break
-            collection = writer.collection
-        result.documents, result.dimensions = result.unchanged, collection.dimensions
-        return [task.document for task in changed], result
 
     async def delete(self, name: str, source: str | None = None) -> int:
         """Remove one source, or the whole collection; returns how many chunks are gone.

@@ -94,6 +94,13 @@ class DocumentInput(Input):
         description="The whole text. A form feed in it ends a page.",
         examples=["# Installation\n\nRun ..."],
     )
+    file_hash: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="Hash of the file that the content was read from. It tells whether the document"
+        " is unchanged, whatever its content. With an empty content the document is only compared:"
+        " one that is not stored as it is is listed in wanted.",
+    )
     metadata: dict[str, Any] = Field(
         default_factory=dict,
         description="Anything to filter by or to get back with hits.",

@@ -46,6 +46,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             language=item.language,
             links=tuple(link.model_dump() for link in item.links),
             aspect_of=item.of,
+            file_hash=item.file_hash,
         )
         for item in value.documents
     ]

@@ -43,6 +43,9 @@ class IndexResult(Result):
     )
     failed: list[FailedDocument]
     warnings: list[str] | None = None
+    wanted: list[str] | None = Field(
+        None, description="Sources to send with their content, see fileHash."
+    )
     job_id: str
     took_ms: float
 

@@ -29,6 +29,7 @@ def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
         reused=report.reused,
         failed=_failed(report.failed),
         warnings=report.warnings or None,
+        wanted=report.wanted or None,
         job_id=job_id,
         took_ms=round(report.seconds * 1e3, 1),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from ability_search.cli.selecting import Batch, Tree, batches, collection_name, sweepable, trees
+from ability_search.cli.selecting import Tree, collection_name, read_trees, sweepable, trees
 from ability_search.configuration.schema import Limits
 from ability_search.extraction import Extractor
 from ability_search.formats import Bounds
@@ -20,27 +20,32 @@ def write(*names: str, text: str = "Some words.") -> None:
         Path(name).write_text(text)
 
 
-def sent(chosen: list[Tree], limits: Limits) -> list[Batch]:
+def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
+    """The sources of the documents in each part."""
     bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
     with Extractor(bounds, timeout=60) as extractor:
-        return [batch for batch in batches(chosen, limits, extractor) if batch.documents]
+        found = [reading.documents for reading in read_trees(chosen, limits, extractor)]
+    return [[each.source for each in documents] for documents in found if documents]
 
 
 def answered(tool_input: dict[str, Any]) -> Any:
     documents = tool_input.get("documents", [{}])
-    failed = [d["source"] for d in documents if "bad" in d.get("source", "")]
+    wanted = [d["source"] for d in documents if d.get("content") == ""]
+    sent = [d for d in documents if d.get("source") not in wanted]
+    failed = [d["source"] for d in sent if "bad" in d.get("source", "")]
     result = IndexResult(
         collection=tool_input["collection"],
         documents=len(documents),
-        chunks=len(documents),
+        chunks=len(sent),
         model="m",
         dimensions=3,
-        added=len(documents) - len(failed),
+        added=len(sent) - len(failed),
         updated=0,
         unchanged=0,
         deduplicated=0,
         reused=0,
         failed=[FailedDocument(source=name, error="no", code="too_large") for name in failed],
+        wanted=wanted or None,
         job_id="j",
         took_ms=1.0,
     )
@@ -53,10 +58,16 @@ def test_files_are_sent_with_sources_relative_to_the_working_directory(network, 
     network.answers["search-index"] = answered
     done = run("index", "notes", "other/a.md", "--json", "--force", broker=network.url)
     assert done.exit_code == 0, done.stderr
-    (sent,) = network.inputs("search-index")
+    compared, sent = network.inputs("search-index")
     assert [d["source"] for d in sent["documents"]] == [
         *("notes/a.md", "notes/deep/b.txt", "other/a.md")
     ]
+    assert {d["content"] for d in sent["documents"]} == {"Some words."}
+    assert {d["content"] for d in compared["documents"]} == {""}
+    known = {d["source"]: d["fileHash"] for d in compared["documents"]}
+    assert known == {d["source"]: d["fileHash"] for d in sent["documents"]} | {
+        "notes/binary": known["notes/binary"]
+    }
     assert (sent["collection"], sent["force"]) == ("notes", True)
     told = json.loads(done.stdout)
     assert (told["documents"], told["added"]) == (3, 3)
@@ -160,26 +171,22 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
     outside = tmp_path / "outside"
     write(str(outside / "a.md"))
     (tree,) = trees([outside], None)
-    (batch,) = sent([tree], Limits())
-    assert [d["source"] for d in batch.documents] == ["outside/a.md"]
+    assert read([tree], Limits()) == [["outside/a.md"]]
     with pytest.raises(typer.BadParameter, match="lies outside"):
         trees([outside], Path("."))
 
 
 def test_a_file_named_twice_is_sent_once(run) -> None:
     write("d/a.md", "d/b.md")
-    found = sent(trees([Path("d/b.md"), Path("d")], None), Limits())
-    assert [d["source"] for batch in found for d in batch.documents] == ["d/b.md", "d/a.md"]
+    assert read(trees([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
 
 
 def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
     write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
     limits = Limits(batch_bytes=2048, document_bytes=1024)
-    sizes = [len(batch.documents) for batch in sent(trees([Path("d")], None), limits)]
-    assert sizes == [2, 2, 1]
+    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
     limits = Limits(batch_documents=3)
-    sizes = [len(batch.documents) for batch in sent(trees([Path("d")], None), limits)]
-    assert sizes == [3, 2]
+    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
 
 
 def test_reindex_sends_its_options_and_fails_if_a_document_failed(network, run) -> None:

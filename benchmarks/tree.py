@@ -1,0 +1,111 @@
+"""A directory of mixed files: the first time, with 1 % changed, with nothing changed, watched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import trees
+from benchmarks.network import Network, cpu_ms, resident_mb, running
+
+_CHANGED = 0.01
+_IDLE_SECONDS = 20.0
+_START_SECONDS = 600.0
+
+
+async def measure(*, files: int) -> dict[str, Any]:
+    """Index, change and index again: by the command, by the worker; then watch; all in seconds."""
+    with tempfile.TemporaryDirectory(prefix="ability-search-tree-") as directory:
+        root = Path(directory, "tree")
+        started = time.perf_counter()
+        paths = trees.write(root, files)
+        written = time.perf_counter() - started
+        async with running(environ={"SEARCH_ALLOWED_ROOTS": directory}) as network:
+            idle = network.resident_mb("worker-1")
+            return {
+                "files": files,
+                "megabytes": round(sum(path.stat().st_size for path in paths) / 1e6, 1),
+                "written in, seconds": round(written, 1),
+                "index": await _rounds(paths, lambda: _command(network, root)),
+                "search-index-file": await _rounds(paths, lambda: _by_worker(network, root)),
+                "worker's memory before and after, MB": [
+                    round(idle),
+                    round(network.resident_mb("worker-1")),
+                ],
+                "watch": await _watch(network, root),
+            }
+
+
+async def _rounds(paths: list[Path], index: Any) -> dict[str, Any]:
+    rng = random.Random(len(paths))
+    first = await index()
+    again = await index()
+    for path in rng.sample(paths, max(1, int(_CHANGED * len(paths)))):
+        trees.rewrite(path, rng)
+    changed = await index()
+    return {
+        "first": first,
+        "nothing changed": again,
+        "1 % changed": changed,
+        "1 % changed / first": round(changed["seconds"] / first["seconds"], 4),
+    }
+
+
+async def _command(network: Network, root: Path) -> dict[str, Any]:
+    """One run of the command, with the memory that it takes at most."""
+    started = time.perf_counter()
+    process = await _ability_search(network, "index", str(root), "-c", "by-command", "--json")
+    peak, reading = 0.0, asyncio.create_task(process.communicate())
+    while not reading.done():
+        peak = max(peak, resident_mb(process.pid))
+        await asyncio.wait([reading], timeout=0.2)
+    told = json.loads(reading.result()[0])
+    return _told(told, time.perf_counter() - started) | {"memory at most, MB": round(peak)}
+
+
+async def _by_worker(network: Network, root: Path) -> dict[str, Any]:
+    started = time.perf_counter()
+    told = await network.call("search-index-file", collection="by-worker", path=str(root))
+    return _told(told, time.perf_counter() - started)
+
+
+def _told(answer: dict[str, Any], seconds: float) -> dict[str, Any]:
+    counts = {name: answer[name] for name in ("added", "updated", "unchanged", "chunks")}
+    return {"seconds": round(seconds, 2), **counts, "skipped": len(answer["skipped"])}
+
+
+async def _watch(network: Network, root: Path) -> dict[str, Any]:
+    """What it costs to begin where nothing changed, and to wait."""
+    started = time.perf_counter()
+    process = await _ability_search(network, "watch", str(root), "-c", "by-command", "--json")
+    try:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
+        began = time.perf_counter() - started
+        before = cpu_ms(process.pid)
+        await asyncio.sleep(_IDLE_SECONDS)
+        idle = cpu_ms(process.pid) - before
+        return {
+            "ready after, seconds": round(began, 2),
+            "processor until then, seconds": round(before / 1e3, 2),
+            "processor when idle, ms a second": round(idle / _IDLE_SECONDS, 2),
+            "memory, MB": round(resident_mb(process.pid)),
+        }
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _ability_search(network: Network, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ability_search", *arguments, "--broker", network.url),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ},
+    )
