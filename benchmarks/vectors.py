@@ -21,6 +21,8 @@ class InstantEmbedder:
     def __init__(self) -> None:
         self.seconds = 0.0
         """Time spent here so far."""
+        self.texts = 0
+        """Texts embedded so far."""
         self._centres = np.random.default_rng(0).standard_normal((_CLUSTERS, DIMENSIONS))
 
     @property
@@ -35,6 +37,7 @@ class InstantEmbedder:
             for index, text in enumerate(tool_input["input"])
         ]
         self.seconds += time.perf_counter() - started
+        self.texts += len(data)
         return {"data": data, "model": tool_input["model"]}
 
     def _vector(self, text: str) -> bytes:

@@ -162,7 +162,7 @@ class EarlierLayout(DatabaseUnavailable):
     default_hint = "Run `ability-search migrate --dry-run`; docs/operations.md tells the steps."
 
     def __init__(self) -> None:
-        super().__init__("the database holds an index of the earlier TypeScript ability")
+        super().__init__("the database has the layout of the earlier TypeScript ability")
 
 
 class TooLarge(SearchError):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.client import BrokerOption, JsonOption
 from ability_search.cli.failures import FAILED
@@ -44,31 +45,28 @@ def migrate(
     """Move what the earlier TypeScript ability stored into the layout of today.
 
     Embeddings are kept. Stop the earlier ability first. Run the command again if
-    it was interrupted; what the ability stored stays until --drop-old. Exit code 1
-    means that a collection could not be moved.
+    it was interrupted. What the ability stored stays until --drop-old, which takes
+    the same --from and --into. Exit code 1 means that a collection cannot be moved.
 
     Example:
         ability-search migrate --dry-run
         ability-search migrate --from kadi_memory --model nomic-embed-text
         ability-search migrate --drop-old
     """
-    from ability_search.cli.migrating import Wishes, performed
+    from ability_search.cli import migrating
 
-    def agree(question: str) -> None:
-        if yes:
-            return
-        if not sys.stdin.isatty():
-            raise typer.BadParameter(f"{question} Say --yes", param_hint="--yes")
-        typer.confirm(question, abort=True, err=True)
-
-    wishes = Wishes(
-        database=database,
-        collections=collection or (),
-        prefix=prefix,
-        model=model,
-        embed=embed,
-        dry_run=dry_run,
-        drop_old=drop_old,
-    )
-    if not asyncio.run(performed(broker, wishes, agree, as_json=as_json)):
+    if drop_old and collection:
+        raise typer.BadParameter("drops all collections, not only some", param_hint="--drop-old")
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise typer.BadParameter("say --yes to do it, or --dry-run", param_hint="--yes")
+    wishes = migrating.Wishes(database, collection or (), prefix, model, embed, drop_old)
+    if dry_run or not yes:
+        run, survey = asyncio.run(migrating.planned(broker, wishes, quiet=as_json))
+    if not dry_run:
+        if not yes:
+            typer.confirm(migrating.question(run, survey), abort=True, err=True)
+        run, survey = asyncio.run(migrating.performed(broker, wishes, quiet=as_json))
+    if as_json:
+        output.print_json(migrating.told(run, survey))
+    if survey.problems:
         raise typer.Exit(FAILED)

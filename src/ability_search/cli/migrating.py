@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +31,7 @@ class Wishes:
     prefix: str
     model: str | None
     embed: bool
-    dry_run: bool
     drop_old: bool
-
-
-Agree = Callable[[str], None]
-"""Asks the user; raises if the answer is no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +58,22 @@ class Run:
                 wanted=self.wishes.collections,
             )
         if found is None:
-            raise NotFound("index of the earlier ability in the database", self.database)
+            missing = NotFound("index of the earlier ability in a database", self.database)
+            missing.hint = "Name the database that it wrote to with --from."
+            raise missing
         known = {each.name for each in found.collections}
         for name in self.wishes.collections:
             if name not in known:
                 raise NotFound("collection of the earlier ability", name)
         return found
 
-    async def move(self, survey: Survey) -> Survey:
-        """Move what is to be moved; returns what there is afterwards."""
+    async def set_aside(self) -> None:
+        """Make room, where it is needed."""
         with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
-            aside = await self.migration.set_aside(survey, reporting(advance))
-        if aside:
-            survey = await self.survey()
+            await self.migration.set_aside(reporting(advance))
+
+    async def move(self, survey: Survey) -> None:
+        """Move what is to be moved."""
         for each in survey.collections:
             if each.state is not State.TO_MOVE:
                 continue
@@ -88,37 +85,41 @@ class Run:
                     f" {each.sources:,} sources",
                     soft_wrap=True,
                 )
-        return survey
 
 
-async def performed(broker: str | None, wishes: Wishes, agree: Agree, *, as_json: bool) -> bool:
-    """Do what the user wants and tell it; returns whether all collections are moved.
+async def planned(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple[Run, Survey]:
+    """What would be done; it is shown unless ``quiet``.
 
     Raises:
         NotFound: if there is nothing of the earlier ability, or not a collection named.
         InvalidInput: if its data is to be dropped and not all of it was moved.
         ConfigurationError, KadiError: as :func:`services_here`.
     """
-    async with opened(broker, wishes, hidden=as_json) as run:
+    async with opened(broker, wishes, hidden=quiet) as run:
         survey = await run.survey()
-        if not as_json:
-            show(run, survey)
+    if not quiet:
+        show(run, survey)
+    if wishes.drop_old:
+        _check_moved(survey)
+    return run, survey
+
+
+async def performed(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple[Run, Survey]:
+    """Do what the user wants; raises as :func:`planned`."""
+    async with opened(broker, wishes, hidden=quiet) as run:
+        if not wishes.drop_old:
+            await run.set_aside()
+        survey = await run.survey()
         if wishes.drop_old:
             _check_moved(survey)
-        if not wishes.dry_run:
-            await asyncio.to_thread(agree, _question(run, survey))
-            if wishes.drop_old:
-                await run.migration.drop(survey)
-            else:
-                survey = await run.move(survey)
-        if as_json:
-            output.print_json(told(run, survey))
-        elif not wishes.dry_run:
-            output.stdout().print(output.plain(_ending(run)), soft_wrap=True)
-    return all(
-        each.state is State.MOVED or (wishes.dry_run and each.state is State.TO_MOVE)
-        for each in survey.collections
-    )
+            await run.migration.drop(survey)
+        else:
+            await run.move(survey)
+    if not quiet:
+        for line in remarks(survey):
+            output.stdout().print(output.plain(line), soft_wrap=True)
+        output.stdout().print(output.plain(_ending(run)), soft_wrap=True)
+    return run, survey
 
 
 @asynccontextmanager
@@ -214,7 +215,7 @@ def show(run: Run, survey: Survey) -> None:
                 for each in survey.collections
             ],
         )
-    for line in _remarks(survey):
+    for line in remarks(survey):
         output.stdout().print(output.plain(line), soft_wrap=True)
     for text in warnings(survey):
         output.warn(text)
@@ -232,7 +233,8 @@ def _check_moved(survey: Survey) -> None:
         )
 
 
-def _question(run: Run, survey: Survey) -> str:
+def question(run: Run, survey: Survey) -> str:
+    """What the user is asked before anything is done."""
     if not run.wishes.drop_old:
         return "Move what is to be moved? The earlier ability must not be running."
     lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
@@ -247,7 +249,8 @@ def _ending(run: Run) -> str:
     return f"what the earlier ability stored is kept as {kind} in {run.database}, until --drop-old"
 
 
-def _remarks(survey: Survey) -> list[str]:
+def remarks(survey: Survey) -> list[str]:
+    """What there is to say of collections."""
     found = []
     for each in survey.collections:
         if each.reason:

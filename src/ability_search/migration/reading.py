@@ -37,7 +37,15 @@ class OldDatabase:
                 raise
             return None
         documents = {row["name"] for row in rows if row["type"] == "document"}
-        return next((name for name in (LEGACY_TYPE, ASIDE_TYPE) if name in documents), None)
+        for name in (LEGACY_TYPE, ASIDE_TYPE):
+            if name in documents and await self._is_chunks(name):
+                return name
+        return None
+
+    async def _is_chunks(self, name: str) -> bool:
+        """Whether a type holds chunks, and nothing that somebody else calls so."""
+        rows = await self.store.read(*statements.legacy_sample(name))
+        return not rows or any(row.get("chunkId") and row.get("collection") for row in rows)
 
     async def size(self, chunk_type: str) -> int:
         """How many chunks there are."""

@@ -106,26 +106,28 @@ class Migration:
         await self._check_model(survey, mending=mending)
         return survey
 
-    async def set_aside(self, survey: Survey, report: Report) -> bool:
+    async def set_aside(self, report: Report) -> bool:
         """Make room for the types of today, where the chunks stand in their way.
 
         They are copied to a type of another name, compared, and dropped only then. Killed at any
-        instant it leaves at least one of the two whole; calling again completes it.
+        instant it leaves at least one of the two whole; calling again completes it. What was
+        surveyed before is in other places then.
 
         Returns:
-            Whether the chunks are in another place now, so that they have to be surveyed again.
+            Whether there was anything in the way.
 
         Raises:
             DatabaseUnavailable: if the database did not answer, or not all was copied.
         """
-        if not self._in_place or survey.chunk_type != LEGACY_TYPE:
+        if not self._in_place or await self._old.chunk_type() != LEGACY_TYPE:
             return False
+        total = await self._old.size(LEGACY_TYPE)
         await self._store.write(*statements.create_aside())
         done = 0
         async for rids in self._old.places(LEGACY_TYPE, most=_COPIED):
             await self._store.write(*statements.set_aside(rids))
             done += len(rids)
-            await report(Progress(LEGACY_TYPE, done, survey.rows, "setting aside"))
+            await report(Progress(LEGACY_TYPE, done, total, "setting aside"))
         there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
         if there != copied:
             raise DatabaseUnavailable(

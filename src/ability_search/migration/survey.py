@@ -118,6 +118,11 @@ class Survey:
     """Why the model could not be checked."""
 
     @property
+    def problems(self) -> bool:
+        """Whether a collection cannot be moved."""
+        return any(each.state in (State.TAKEN, State.REFUSED) for each in self.collections)
+
+    @property
     def rows(self) -> int:
         """Rows altogether."""
         held = sum(each.chunks + each.left_out.total() for each in self.collections)

@@ -27,6 +27,11 @@ def legacy_types() -> Statement:
     )
 
 
+def legacy_sample(chunk_type: str) -> Statement:
+    """Rows ``chunkId`` and ``collection`` of some chunks."""
+    return Statement(f"SELECT chunkId, collection FROM `{chunk_type}` LIMIT 100", {})
+
+
 def legacy_size(chunk_type: str) -> Statement:
     """One row: ``n`` chunks."""
     return Statement(f"SELECT count(*) AS n FROM `{chunk_type}`", {})
