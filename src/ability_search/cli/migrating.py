@@ -256,14 +256,14 @@ def remarks(survey: Survey) -> list[str]:
         if each.reason:
             found.append(f"{each.name}: {each.reason}")
         if each.mended:
-            found.append(f"{each.name}: {each.mended:,} chunks get a new embedding")
+            found.append(f"{each.name}: chunks that get a new embedding: {each.mended:,}")
         if each.incomplete:
             found.append(
-                f"{each.name}: {each.incomplete:,} sources lack chunks; index them again afterwards"
+                f"{each.name}: sources that lack chunks, to be indexed again: {each.incomplete:,}"
             )
         found += _left_out(each.name, each.left_out)
     return found + _left_out("in no collection", survey.unassigned)
 
 
 def _left_out(name: str, reasons: dict[str, int]) -> list[str]:
-    return [f"{name}: {count:,} chunks left out: {reason}" for reason, count in reasons.items()]
+    return [f"{name}: chunks left out, {reason}: {count:,}" for reason, count in reasons.items()]
