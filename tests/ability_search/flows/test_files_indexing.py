@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent, chunks
+
+from ability_search.files import select
+from ability_search.loading import prints
 
 pytestmark = pytest.mark.engine
 
@@ -196,3 +200,48 @@ async def test_a_pattern_that_cannot_be_read_is_refused_by_name(
     refusal = await network.refused("search-index-file", collection="docs", path="d", exclude=["!"])
     assert refusal["code"] == "invalid_input"
     assert "exclude" in refusal["error"]
+
+
+async def test_another_text_of_the_same_size_and_time_is_noticed(
+    network: Network, tmp_path: Path
+) -> None:
+    write(tmp_path, d__a_DOT_md="one", d__b_DOT_md="two")
+    file = tmp_path / "d" / "a.md"
+    about = file.stat()
+    await network.call("search-index-file", collection="docs", path="d")
+    file.write_text("six")
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    answer = await network.call("search-index-file", collection="docs", path="d")
+    assert (answer["updated"], answer["unchanged"]) == (1, 1)
+    assert {row["content"] for row in await chunks(network, "docs")} == {"six", "two"}
+
+
+async def test_a_document_without_content_is_compared_by_the_hash_of_its_file(
+    network: Network, tmp_path: Path
+) -> None:
+    write(tmp_path, d__a_DOT_md="alpha", d__b_DOT_md="beta")
+    hashes = {
+        file.source: file.hash
+        for file in prints(select(tmp_path / "d", tmp_path), max_bytes=99).files
+    }
+
+    def sent(**contents: str) -> list[dict[str, Any]]:
+        names = {"d/a.md": contents.get("a", ""), "d/b.md": contents.get("b", "")}
+        return [document(name, text, fileHash=hashes[name]) for name, text in names.items()]
+
+    unknown = await network.call("search-index", collection="docs", documents=sent())
+    assert (unknown["wanted"], unknown["added"]) == (["d/a.md", "d/b.md"], 0)
+    assert (await network.call("search-collections"))["collections"] == []
+    mixed = await network.call("search-index", collection="docs", documents=sent(a="alpha"))
+    assert (mixed["added"], mixed["wanted"]) == (1, ["d/b.md"])
+    again = await network.call("search-index", collection="docs", documents=sent())
+    assert (again["unchanged"], again["wanted"]) == (1, ["d/b.md"])
+    by_worker = await network.call("search-index-file", collection="docs", path="d")
+    assert (by_worker["unchanged"], by_worker["added"]) == (1, 1)
+    done = await network.call("search-index", collection="docs", documents=sent())
+    assert (done["unchanged"], "wanted" in done) == (2, False)
+    other = await network.call("search-index", collection="docs", documents=sent(), maxTokens=32)
+    assert other["wanted"] == ["d/a.md", "d/b.md"]
+    forced = await network.call("search-index", collection="docs", documents=sent(), force=True)
+    assert forced["wanted"] == ["d/a.md", "d/b.md"]
+    assert (await assert_consistent(network, "docs")).sources == 2
