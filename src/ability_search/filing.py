@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ability_search import statements
@@ -14,7 +14,7 @@ from ability_search.configuration import Settings
 from ability_search.documents import Document
 from ability_search.files import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
-from ability_search.loading import Print, open_extractor, prints, read_files
+from ability_search.loading import open_extractor, prints, read_files
 from ability_search.ports import Store
 
 _PAGE = 1000
@@ -86,14 +86,9 @@ class FileIndexing:
         skipped: list[Skipped] = []
         limits = self._settings.limits
         with open_extractor(self._settings) as extractor:
-            for part in slices(selection, most=limits.batch_documents):
-                printed = await asyncio.to_thread(
-                    prints, part, max_bytes=limits.file_bytes, format=request.format
-                )
-                skipped += printed.skipped
-                changed = await self._changed(name, printed.files, options, total)
+            async for changed in self._changed(name, selection, request, options, total, skipped):
                 read = read_files(
-                    part.only(changed),
+                    changed,
                     extractor,
                     limits,
                     most=limits.batch_documents,
@@ -108,22 +103,40 @@ class FileIndexing:
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
     async def _changed(
-        self, name: str, files: Sequence[Print], options: IndexOptions, total: _Total
-    ) -> set[Path]:
-        """The files but for those whose bytes tell that they are stored as they are."""
-        if not files:
-            return set()
-        documents = [file.document() for file in files]
-        report = await self._indexing.index(name, documents, options, total.report)
-        total.add(report)
-        wanted = set(report.wanted)
-        return {file.path for file in files if file.source in wanted}
+        self,
+        name: str,
+        selection: Selection,
+        request: FileRequest,
+        options: IndexOptions,
+        total: _Total,
+        skipped: list[Skipped],
+    ) -> AsyncIterator[Selection]:
+        """The files that are not stored as they are, as their bytes tell, some at a time."""
+        limits = self._settings.limits
+        found: list[Path] = []
+        for part in slices(selection, most=limits.batch_documents):
+            printed = await asyncio.to_thread(
+                prints, part, max_bytes=limits.file_bytes, format=request.format
+            )
+            skipped += printed.skipped
+            documents = [file.document() for file in printed.files]
+            wanted = set(await self._store_documents(name, documents, options, total))
+            found += [file.path for file in printed.files if file.source in wanted]
+            if len(found) >= limits.batch_documents:
+                yield replace(selection, files=tuple(found))
+                found = []
+        if found:
+            yield replace(selection, files=tuple(found))
 
     async def _store_documents(
         self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
-    ) -> None:
-        if documents:
-            total.add(await self._indexing.index(name, documents, options, total.report))
+    ) -> Sequence[str]:
+        """Store documents; returns the sources of those whose text is wanted."""
+        if not documents:
+            return ()
+        report = await self._indexing.index(name, documents, options, total.report)
+        total.add(report)
+        return report.wanted
 
     def _select(self, request: FileRequest) -> Selection:
         roots = self._settings.files.allowed_roots

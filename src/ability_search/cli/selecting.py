@@ -13,7 +13,7 @@ import typer
 from ability_search.configuration.schema import Limits
 from ability_search.documents import Document
 from ability_search.extraction import Extractor
-from ability_search.files import Selection, select, slices, vanished
+from ability_search.files import Selection, select, vanished
 from ability_search.loading import Reading, read_files
 
 MIB = 1024 * 1024
@@ -111,7 +111,7 @@ def _home(path: Path, real: Path, root: Path | None) -> Path:
 
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:
     """The documents in parts of a size that fits into a call, read when they are asked for."""
-    for selection in _by_root(chosen):
+    for selection in by_root(chosen):
         yield from read_selection(selection, limits, extractor)
 
 
@@ -125,12 +125,6 @@ def read_selection(selection: Selection, limits: Limits, extractor: Extractor) -
         # Half of what is allowed: a text grows when it is written as JSON.
         most_bytes=min(BATCH_BYTES, limits.batch_bytes // 2),
     )
-
-
-def compared(chosen: Sequence[Tree], limits: Limits) -> Iterator[Selection]:
-    """The files, as many at a time as are compared in one call."""
-    for selection in _by_root(chosen):
-        yield from slices(selection, most=most_documents(limits))
 
 
 def most_documents(limits: Limits) -> int:
@@ -151,9 +145,10 @@ def wire_document(document: Document) -> dict[str, Any]:
     }
 
 
-def _by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
-    by_root: dict[Path, list[Path]] = {}
+def by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
+    """The files of all trees that have the same root."""
+    found: dict[Path, list[Path]] = {}
     for tree in chosen:
-        by_root.setdefault(tree.selection.root, []).extend(tree.selection.files)
-    for root, files in by_root.items():
+        found.setdefault(tree.selection.root, []).extend(tree.selection.files)
+    for root, files in found.items():
         yield Selection(root, tuple(files), "")

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ability_search.cli import output
 from ability_search.cli.client import Client, given
 from ability_search.cli.progress import progress_bar
-from ability_search.cli.selecting import Tree, compared, read_selection, wire_document
+from ability_search.cli.selecting import (
+    Tree,
+    by_root,
+    most_documents,
+    read_selection,
+    wire_document,
+)
 from ability_search.client.following import Advance, following
 from ability_search.documents import Document
-from ability_search.files import Selection, Skipped
+from ability_search.files import Selection, Skipped, slices
 from ability_search.loading import Reading, open_extractor, prints
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
@@ -106,11 +112,11 @@ async def send_files(
         open_extractor(client.settings) as extractor,
     ):
         sender = _Sender(client, options, outcome, timeout, advance, total)
-        for selection in compared(chosen, limits):
-            changed = await sender.compare(selection)
-            readings = read_selection(selection.only(changed), limits, extractor)
-            while (reading := await asyncio.to_thread(next, readings, None)) is not None:
-                await sender.send(reading)
+        for selection in by_root(chosen):
+            async for changed in sender.changed(selection, most_documents(limits)):
+                readings = read_selection(changed, limits, extractor)
+                while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+                    await sender.send(reading)
 
 
 @dataclass(slots=True)
@@ -125,17 +131,27 @@ class _Sender:
     total: int
     done: int = 0
 
-    async def compare(self, selection: Selection) -> set[Path]:
-        """The files that are not stored as they are."""
+    async def changed(self, selection: Selection, most: int) -> AsyncIterator[Selection]:
+        """The files that are not stored as they are, about ``most`` at a time."""
+        found: list[Path] = []
+        for part in slices(selection, most=most):
+            found += await self._compare(part)
+            if len(found) >= most:
+                yield replace(selection, files=tuple(found))
+                found = []
+        if found:
+            yield replace(selection, files=tuple(found))
+
+    async def _compare(self, selection: Selection) -> list[Path]:
         limits = self.client.settings.limits
         printed = await asyncio.to_thread(prints, selection, max_bytes=limits.file_bytes)
         self._skip(printed.skipped)
         if not printed.files:
-            return set()
+            return []
         answer = await self._call([file.document() for file in printed.files])
         wanted = set(answer.get("wanted") or ())
         self._count(len(printed.files) - len(wanted))
-        return {file.path for file in printed.files if file.source in wanted}
+        return [file.path for file in printed.files if file.source in wanted]
 
     async def send(self, reading: Reading) -> None:
         """Send documents that were read."""

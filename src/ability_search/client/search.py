@@ -317,6 +317,9 @@ def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:
     counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
-    warnings = [*(one.warnings or ()), *(other.warnings or ())] or None
+    lists = {
+        name: [*(getattr(one, name) or ()), *(getattr(other, name) or ())] or None
+        for name in ("warnings", "wanted")
+    }
     failed = [*one.failed, *other.failed]
-    return other.model_copy(update={**counts, "failed": failed, "warnings": warnings})
+    return other.model_copy(update={**counts, **lists, "failed": failed})
