@@ -137,11 +137,11 @@ class Moving:
         self._tokens = 0
         numbers = self._old.places[:, 2]
         ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(numbers))
-        start = 0
+        start = done = 0
         while start < len(numbers):
             # As many whole sources as are read at a time, at least one.
-            fitting = ends[(ends > start) & (ends <= start + _ROWS)]
-            end = int(fitting[-1] if len(fitting) else ends[ends > start][0])
+            done = max(done + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
+            end = int(ends[done - 1])
             for _, pieces in groupby(self._read(start, end), key=lambda piece: piece.source):
                 yield self._item(list(pieces))
             start = end

@@ -64,16 +64,13 @@ class OldCollection:
     """Of the first chunks."""
     places: Integers
     """Bucket, position and number of the source of each chunk to move, ordered; shape (n, 3)."""
+    fingerprint: str
+    """Names what is to be moved."""
     state: State = State.TO_MOVE
     reason: str = ""
     """Why it cannot be moved, or what is in the way."""
     similarity: float | None = None
     """Median cosine of some embeddings and of those that the model gives now."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Names what is to be moved."""
-        return blake2b(self.places.tobytes(), digest_size=16).hexdigest()
 
     def first_places(self) -> list[str]:
         """Where the first chunk of each source is stored."""
@@ -193,6 +190,7 @@ class _Tally:
             samples=[each for each in self.samples if len(each[1]) == dimensions],
             texts=self.texts,
             places=np.column_stack((rows[:, :2], numbers)).astype(np.int64),
+            fingerprint=blake2b(sources.tobytes() + rows.tobytes(), digest_size=16).hexdigest(),
         )
 
     def _said(self, found: int, dimensions: int) -> str:
