@@ -66,6 +66,8 @@ class Maintenance:
         self._now = now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
+        self._inspected: dict[str, tuple[str, int, float]] = {}
+        """What was seen to have no outdated weights, which takes a look at every chunk."""
         self._next_sweep = 0
 
     def schedule(self, record: str) -> None:
@@ -101,6 +103,7 @@ class Maintenance:
     async def _tend(self, record: str) -> None:
         collection = await self._catalogue.reload(record)
         if collection is None:
+            self._inspected.pop(record, None)
             return
         await self._vocabulary.fold(collection)
         collection = await self._renew_weights(collection)
@@ -150,12 +153,16 @@ class Maintenance:
         assumed = collection.average_length
         if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
             collection = await self._catalogue.update(collection, average_length=round(actual, 2))
+        state = (collection.type, collection.revision, collection.average_length)
+        if self._inspected.get(collection.name) == state:
+            return collection
         renewed = await self._renew_type(collection.type, collection.average_length)
         if collection.aspects:
             aspects = statements.aspect_type(collection.type)
             renewed += await self._renew_type(aspects, collection.average_length)
         if renewed:
             log.info("weighed the terms of %d chunks in %s anew", renewed, collection.name)
+        self._inspected[collection.name] = state
         return collection
 
     async def _renew_type(self, chunk_type: str, average_length: float) -> int:
