@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,19 @@ async def test_its_collections_answer_in_all_modes_with_their_own_embeddings(
         assert hit["createdAt"].startswith("2025-03-04T05:06:07")
     listed = await network.call("search-collections")
     assert [each["name"] for each in listed["collections"]] == ["docs", "notes"]
+
+
+async def test_rows_that_do_not_fit_into_a_message_are_read_in_parts(
+    network: Network, tmp_path: Path
+) -> None:
+    def narrow(_tool: str, given: Mapping[str, Any]) -> None:
+        if "totalChunks" in given.get("query", "") and len(given["params"]["rids"]) > 1:
+            raise RemoteError("the answer is too large")
+
+    await write_legacy(network, stored("docs"))
+    network.faults.append(narrow)
+    await migrate(migration_of(network, tmp_path))
+    assert (await assert_consistent(network, "docs")).chunks == 6
 
 
 async def test_what_was_moved_is_reindexed_and_indexed_like_anything_else(
