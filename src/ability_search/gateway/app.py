@@ -21,6 +21,7 @@ from ability_search.configuration.schema_edges import Gateway
 from ability_search.edges.calling import Caller, report_of
 from ability_search.edges.health import look
 from ability_search.edges.line import Unavailable
+from ability_search.edges.offers import offers_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.gateway import metrics, openapi
 from ability_search.gateway.guard import Guard
@@ -69,6 +70,7 @@ class Routes:
             Route("/events", streams, methods=["GET"]),
             Route("/health", _answering(self.health), methods=["GET"]),
             Route("/ready", _answering(self.ready), methods=["GET"]),
+            Route("/network", _answering(self.network), methods=["GET"]),
             Route("/metrics", _answering(self.numbers), methods=["GET"]),
             Route("/openapi.json", _answering(self.openapi), methods=["GET"]),
         ]
@@ -135,6 +137,15 @@ class Routes:
         if not worker.is_up:
             raise Unavailable("no worker is on the network", retry_after=1.0)
         return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def network(self, _request: Request) -> Response:
+        """GET /network."""
+        connection = await self.caller.line.connection()
+        try:
+            tools = await connection.list_tools(include_providers=True, timeout=_LOOK_SECONDS)
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+        return _json({"tools": offers_of(tools)})
 
     async def numbers(self, _request: Request) -> Response:
         """GET /metrics."""

@@ -211,6 +211,16 @@ def _states() -> dict[str, Any]:
                 },
             }
         },
+        "/network": {
+            "get": {
+                "operationId": "network",
+                "summary": "Who offers which tool",
+                "responses": {
+                    "200": _json("The tools this gateway sees.", _NETWORK),
+                    **_problems("unavailable", *_REFUSALS),
+                },
+            }
+        },
         "/openapi.json": {
             "get": {
                 "operationId": "openapi",
@@ -304,5 +314,33 @@ _HEALTH: Mapping[str, Any] = {
                 },
             },
         },
+    },
+}
+_NETWORK: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["tools"],
+    "properties": {
+        "tools": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "description", "providers"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    "providers": {
+                        "type": "array",
+                        "description": "Who offers it; nobody if the broker does not tell.",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "agentId": {"type": "string"},
+                                "name": {"type": "string"},
+                            },
+                        },
+                    },
+                },
+            },
+        }
     },
 }

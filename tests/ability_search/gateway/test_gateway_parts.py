@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
+from ability_search.edges.offers import offers_of
 from ability_search.errors import InvalidInput
 from ability_search.gateway.limiting import _ADDRESSES, RateLimit
 from ability_search.gateway.openapi import document
@@ -83,6 +84,19 @@ def test_a_text_without_a_source_is_named_by_its_title() -> None:
     assert value["documents"][0]["source"] == "t"
     assert value["documents"][0]["content"] == "\N{REPLACEMENT CHARACTER}"
     assert bytes(value["documents"][0]["metadata"]) == b'{"n": 1e999}'
+
+
+def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
+    told = {"sessionId": "s", "agentId": "a", "displayName": "worker"}
+    listed = [{"name": "two", "providers": [told, "odd", {}]}, {"name": "one", "description": None}]
+    assert offers_of(listed) == [
+        {"name": "one", "description": "", "providers": []},
+        {
+            "name": "two",
+            "description": "",
+            "providers": [{"agentId": "a", "name": "worker"}, {}, {}],
+        },
+    ]
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -53,6 +53,10 @@ async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: 
         about = fits(json_, "/collections/{name}", info.json(), method="get")
         assert about["sources"] == ["Backups"]
 
+        offered = fits(json_, "/network", (await http.get("/network")).json(), method="get")
+        offers = {tool["name"]: tool["providers"] for tool in offered["tools"]}
+        assert [each["name"] for each in offers["create-embedding"]] == ["parts"]
+
         gone = await http.post("/tools/search-delete", json={"collection": "notes"})
         assert fits(json_, "/tools/search-delete", gone.json())["deleted"] == 1
         left = (await http.post("/tools/search-collections")).json()["collections"]

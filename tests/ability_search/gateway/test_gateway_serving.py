@@ -95,6 +95,7 @@ async def test_a_broker_that_goes_is_told_and_one_that_comes_back_is_used(
         )
         assert code(await http.get("/ready")) == (503, "unavailable")
         assert code(await http.get("/events")) == (503, "unavailable")
+        assert code(await http.get("/network")) == (503, "unavailable")
 
         await stage.open()
         async with asyncio.timeout(SECONDS):
