@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pathspec
 import pytest
 import yaml
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
@@ -22,6 +23,7 @@ from ability_search import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
+PAGE = ROOT / "src" / "ability_search" / "gateway" / "page"
 AGENT: dict[str, Any] = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
@@ -236,7 +238,7 @@ def test_the_images_install_every_dependency_of_what_they_run() -> None:
         for extra in line.split()
     }
     # Measuring is for whoever tunes the search, watching for where the files are, examples to read.
-    assert installed == extras.keys() - {"dev", "eval", "examples", "watch"}
+    assert installed == extras.keys() - {"browser", "dev", "eval", "examples", "watch"}
 
 
 def test_compose_is_consistent() -> None:
@@ -314,3 +316,18 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
         "make demo",
         "make contract",
     ]
+
+
+def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    assert built == {
+        "build": {
+            "targets": {"wheel": {"packages": ["src/kadi", "src/kadi_local", "src/ability_search"]}}
+        }
+    }
+    page = [str(path.relative_to(ROOT)) for path in PAGE.iterdir()]
+    assert {"html", "css", "js", "svg"} == {path.rpartition(".")[2] for path in page}
+    # Hatch leaves out what git ignores.
+    patterns = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    spec = pathspec.GitIgnoreSpec.from_lines(patterns)
+    assert [path for path in page if spec.match_file(path) or ignored(path)] == []

@@ -23,7 +23,7 @@ from ability_search.edges.health import look
 from ability_search.edges.line import Unavailable
 from ability_search.edges.offers import offers_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
-from ability_search.gateway import metrics, openapi
+from ability_search.gateway import console, metrics, openapi
 from ability_search.gateway.guard import Guard
 from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.gateway.reading import fields_of, read_json
@@ -173,7 +173,11 @@ def application(routes: Routes, streams: Streams, *, host: str, mcp: ASGIApp | H
         mcp: What serves /mcp.
     """
     app = Starlette(
-        routes=[*routes.table(streams), Route("/mcp", mcp, methods=["GET", "POST", "DELETE"])],
+        routes=[
+            *routes.table(streams),
+            Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]),
+            *console.routes(),
+        ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
     guarded = Guard(app, routes.settings, host=host, metrics=routes.metrics)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ability_search.configuration.schema_edges import Gateway
 from ability_search.edges.calling import report_of
 from ability_search.errors import Busy, SearchError
+from ability_search.gateway.console import is_console
 from ability_search.gateway.limiting import RateLimit
 from ability_search.gateway.metrics import Metrics
 from ability_search.gateway.problems import (
@@ -26,7 +27,7 @@ from ability_search.gateway.problems import (
 from kadi.addresses import is_loopback
 
 OPEN = frozenset({"/health", "/ready", "/openapi.json"})
-"""Paths that ask for no token."""
+"""Paths that ask for no token, as do those of the console."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -114,7 +115,8 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and not self._is_allowed(origin, host):
             raise ForbiddenOrigin("pages of that origin may not call this gateway")
-        if self._token is not None and scope["path"] not in OPEN:
+        path = scope["path"]
+        if self._token is not None and path not in OPEN and not is_console(path):
             scheme, _, given = headers.get("authorization", "").partition(" ")
             same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
             if not same or scheme.lower() != "bearer":

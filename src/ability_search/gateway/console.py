@@ -1,0 +1,62 @@
+"""The console: one page for people, and what it is made of, as files of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+PAGE = "/"
+ASSETS = "/console/"
+"""What all of its other paths begin with."""
+
+_INDEX = "index.html"
+_MEDIA_TYPES = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+_POLICY = (
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
+    *("connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+)
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "; ".join(_POLICY),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def is_console(path: str) -> bool:
+    """Whether a path is one of the console's; it shows nothing before its reader has a token."""
+    return path == PAGE or path.startswith(ASSETS)
+
+
+def routes() -> Iterator[Route]:
+    """A route for each file of the console."""
+    for file in sorted(files(__package__).joinpath("page").iterdir(), key=lambda each: each.name):
+        path = PAGE if file.name == _INDEX else f"{ASSETS}{file.name}"
+        media_type = _MEDIA_TYPES[file.name.rpartition(".")[2]]
+        yield Route(path, _File(file.read_bytes(), media_type).answer, methods=["GET"])
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    media_type: str
+
+    async def answer(self, request: Request) -> Response:
+        """The file, or 304 for who has it."""
+        tag = f'"{blake2b(self.body, digest_size=16).hexdigest()}"'
+        headers = {**_HEADERS, "ETag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(self.body, headers=headers, media_type=self.media_type)

@@ -1,0 +1,214 @@
+/** The collections view: sizes of all of them, and the sources of one. */
+
+import { call, get } from "./api.js";
+import { asked, byId, count, decimal, h, moment, plural } from "./dom.js";
+import { failure } from "./failures.js";
+import { bar, range } from "./plots.js";
+import { searchIn } from "./search.js";
+
+const PAGE = 50;
+let opened = null;
+let listed = "";
+let detailed = "";
+let turned = [];
+let nameListener = () => {};
+
+/** Have a function called with the names of all collections, whenever they are read. */
+export function onNames(listener) {
+  nameListener = listener;
+}
+
+/** Read all collections, and the one that is open, anew. What is the same stays, and its focus. */
+export async function refresh() {
+  const overview = byId("overview");
+  try {
+    const { collections } = await get("collections");
+    collections.sort((one, other) => other.chunks - one.chunks || (one.name < other.name ? -1 : 1));
+    nameListener(collections.map(({ name }) => name));
+    const read = JSON.stringify(collections);
+    if (read !== listed) overview.replaceChildren(...shown(collections));
+    listed = read;
+    if (!collections.some(({ name }) => name === opened)) close();
+    else await open(opened, { cursors: turned });
+  } catch (error) {
+    listed = "";
+    overview.replaceChildren(failure(error));
+  }
+}
+
+function shown(collections) {
+  if (collections.length) return [tiles(collections), table(collections)];
+  const link = h("a", { href: "#index" }, "Index something");
+  return [h("p", {}, "There are no collections yet. ", link, ".")];
+}
+
+function tiles(collections) {
+  const sum = (value) => collections.reduce((total, each) => total + value(each), 0);
+  const tile = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, count(value)));
+  return h(
+    "dl",
+    { class: "tiles" },
+    tile("collections", collections.length),
+    tile("sources", sum((each) => each.sources)),
+    tile("chunks", sum((each) => each.chunks)),
+    tile("tokens", sum((each) => each.chunks * each.avgTokens)),
+  );
+}
+
+function table(collections) {
+  const chunks = Math.max(...collections.map((each) => each.chunks));
+  const tokens = Math.max(...collections.map((each) => each.maxTokens));
+  const sizes = "Tokens of a chunk: least, mean, most";
+  const heads = ["Collection", "Sources", "Chunks", sizes, "Model", "Updated"];
+  return h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, ...collections.map((each) => line(each, chunks, tokens))),
+  );
+}
+
+function line(each, chunks, tokens) {
+  const show = () => open(each.name, { focus: true });
+  const numbers = [each.minTokens, each.avgTokens, each.maxTokens].map(count).join(" · ");
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row" },
+      h("button", { type: "button", class: "link", on: { click: show } }, each.name),
+    ),
+    h("td", { class: "number", "data-head": "sources" }, count(each.sources)),
+    h("td", { class: "plotted", "data-head": "chunks" }, count(each.chunks), bar(0, each.chunks, chunks)),
+    h(
+      "td",
+      { class: "plotted", "data-head": "tokens" },
+      numbers,
+      range(each.minTokens, each.avgTokens, each.maxTokens, tokens),
+    ),
+    h("td", { "data-head": "model" }, each.model),
+    h("td", { "data-head": "updated" }, moment(each.updatedAt)),
+  );
+}
+
+function close() {
+  opened = null;
+  detailed = "";
+  byId("detail").replaceChildren();
+}
+
+/** Show a collection; `cursors` lead to the page of its sources, the last one to the page itself. */
+async function open(name, { cursors = [], focus = false } = {}) {
+  [opened, turned] = [name, cursors];
+  const detail = byId("detail");
+  const query = new URLSearchParams({ limit: PAGE });
+  if (cursors.length) query.set("cursor", cursors.at(-1));
+  try {
+    const info = await get(`collections/${encodeURIComponent(name)}?${query}`);
+    if (opened !== name || turned !== cursors) return;
+    const read = JSON.stringify([info, cursors]);
+    if (read === detailed && !focus) return;
+    detailed = read;
+    const title = h("h3", { tabindex: "-1" }, name);
+    detail.replaceChildren(title, facts(info), actions(info), ...sources(info, cursors));
+    if (focus) title.focus();
+  } catch (error) {
+    if (opened !== name || turned !== cursors) return;
+    detailed = "";
+    detail.replaceChildren(failure(error));
+  }
+}
+
+function facts(info) {
+  const tokens = `${count(info.minTokens)} to ${count(info.maxTokens)}`;
+  const told = {
+    chunks: count(info.chunks),
+    sources: count(info.sourceCount),
+    "tokens of a chunk": `${tokens}, ${decimal(info.avgTokens)} on average`,
+    model: `${info.model}, ${plural(info.dimensions, "dimension")}, ${info.similarity}`,
+    "keyword search": info.language,
+    "in the vector index": `${decimal(info.embeddedPercent)} %`,
+    state: `${info.state}, generation ${info.generation}`,
+    begun: moment(info.createdAt),
+    updated: moment(info.updatedAt),
+  };
+  const pair = ([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  return h("dl", { class: "facts" }, ...Object.entries(told).map(pair));
+}
+
+function actions(info) {
+  const name = info.collection;
+  const all = plural(info.sourceCount, "source");
+  const text = `Delete the collection ${name} with ${all}? This cannot be undone.`;
+  const remove = (event) => removal(event.target, text, { collection: name });
+  return h(
+    "p",
+    { class: "buttons" },
+    h("button", { type: "button", on: { click: () => searchIn(name) } }, "Search it"),
+    h("button", { type: "button", class: "danger", on: { click: remove } }, "Delete the collection"),
+  );
+}
+
+function sources(info, cursors) {
+  const first = cursors.length * PAGE;
+  const go = (to) => () => open(info.collection, { cursors: to, focus: true });
+  const turn = (label, to, possible) =>
+    h("button", { type: "button", disabled: !possible, on: { click: go(to) } }, label);
+  const heading = info.sources.length
+    ? `Sources ${count(first + 1)} to ${count(first + info.sources.length)} of ${count(info.sourceCount)}`
+    : "No sources";
+  return [
+    h("h4", {}, heading),
+    h("ul", { class: "sources" }, ...info.sources.map((source) => sourceLine(info.collection, source))),
+    h(
+      "p",
+      { class: "buttons" },
+      turn("Previous", cursors.slice(0, -1), cursors.length > 0),
+      turn("Next", [...cursors, info.nextCursor], info.nextCursor !== undefined),
+    ),
+  ];
+}
+
+function sourceLine(collection, source) {
+  const text = `Delete ${source} from ${collection}? This cannot be undone.`;
+  const remove = (event) => removal(event.target, text, { collection, source });
+  return h(
+    "li",
+    {},
+    h("span", { class: "source" }, source),
+    h(
+      "button",
+      { type: "button", class: "danger quiet", "aria-label": `Delete ${source}`, on: { click: remove } },
+      "Delete",
+    ),
+  );
+}
+
+async function removal(button, text, input) {
+  const dialog = h(
+    "dialog",
+    { role: "alertdialog", "aria-labelledby": "delete-text" },
+    h(
+      "form",
+      { method: "dialog" },
+      h("p", { id: "delete-text" }, text),
+      h(
+        "p",
+        { class: "buttons" },
+        h("button", { value: "", class: "quiet", autofocus: true }, "Keep it"),
+        h("button", { value: "delete", class: "danger" }, "Delete"),
+      ),
+    ),
+  );
+  if ((await asked(dialog)) !== "delete") return;
+  button.disabled = true;
+  try {
+    await call("search-delete", input);
+    await refresh();
+    byId("title-collections").focus();
+  } catch (error) {
+    button.disabled = false;
+    byId("detail").prepend(failure(error));
+  }
+}

@@ -1,0 +1,55 @@
+/** Elements, numbers and texts. What comes from documents becomes text nodes, never markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; `on` in the attributes holds listeners, `false` and `null` leave one out. */
+export function h(tag, attributes, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element, likewise. */
+export function svg(tag, attributes, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, { on = {}, ...attributes } = {}, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, value === true ? "" : value);
+    }
+  }
+  for (const [event, listener] of Object.entries(on)) element.addEventListener(event, listener);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+export const count = (value) => whole.format(value);
+export const decimal = (value) => short.format(value);
+export const score = (value) => value.toFixed(3);
+export const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/** Milliseconds, or seconds where there are many. */
+export const duration = (ms) => (ms < 1000 ? `${short.format(ms)} ms` : `${short.format(ms / 1000)} s`);
+
+/** An instant in the reader's own time. */
+export function moment(text) {
+  const at = new Date(text);
+  return h("time", { datetime: text }, Number.isNaN(at.valueOf()) ? text : at.toLocaleString("en"));
+}
+
+/** A dialog that is removed when it closes; resolves to the value of the button that closed it. */
+export function asked(dialog) {
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+  });
+}

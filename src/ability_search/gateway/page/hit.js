@@ -1,0 +1,135 @@
+/** A hit: its text with what matched, and how its score came about. */
+
+import { call } from "./api.js";
+import { asked, h, score } from "./dom.js";
+import { failure } from "./failures.js";
+import { bar } from "./plots.js";
+
+const LONG = 500;
+const LINES = 8;
+
+/** A list of hits, best first; `collection` is theirs unless they say otherwise. */
+export function hitList(hits, collection) {
+  return h("ol", { class: "hits" }, ...hits.map((hit) => item(hit, hit.collection ?? collection)));
+}
+
+function item(hit, collection) {
+  const lines = hit.startLine ? `:${hit.startLine}` : hit.page ? `, page ${hit.page}` : "";
+  const [text, ...more] = content(hit);
+  const where = [hit.breadcrumb, hit.collection].filter(Boolean).join(" · ");
+  return h(
+    "li",
+    { class: "hit" },
+    h(
+      "p",
+      { class: "head" },
+      h("strong", { class: "score" }, score(hit.score)),
+      " ",
+      h("span", { class: "source" }, `${hit.source}${lines}`),
+    ),
+    where ? h("p", { class: "small" }, where) : null,
+    text,
+    contributions(hit),
+    h(
+      "p",
+      { class: "buttons" },
+      ...more,
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          "aria-label": `Similar to ${hit.source}${lines}`,
+          on: { click: () => showSimilar(hit, collection) },
+        },
+        "Similar",
+      ),
+    ),
+  );
+}
+
+function content(hit) {
+  const text = h("div", { class: "text" }, ...marked(hit.content, hit.highlights ?? []));
+  if (hit.content.length <= LONG && hit.content.split("\n").length <= LINES) return [text];
+  text.classList.add("clamped");
+  const more = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Show all");
+  more.addEventListener("click", () => {
+    const open = !text.classList.toggle("clamped");
+    more.setAttribute("aria-expanded", String(open));
+    more.textContent = open ? "Show less" : "Show all";
+  });
+  return [text, more];
+}
+
+/** Text and marks; highlights count code points, which strings do not. */
+function marked(text, highlights) {
+  const points = Array.from(text);
+  const pieces = [];
+  let end = 0;
+  for (const mark of [...highlights].sort((one, other) => one.start - other.start)) {
+    if (mark.start < end) continue;
+    pieces.push(points.slice(end, mark.start).join(""));
+    pieces.push(h("mark", {}, points.slice(mark.start, mark.end).join("")));
+    end = mark.end;
+  }
+  return [...pieces, points.slice(end).join("")];
+}
+
+/** One row for each arm and each stage: from which score to which it moved the hit. */
+function contributions(hit) {
+  const { fusion, ...stages } = hit.explain ?? {};
+  const rows = [];
+  let reached = 0;
+  for (const [arm, part] of Object.entries(fusion?.arms ?? {})) {
+    const raw = hit.scores?.[arm];
+    const rank = part.rank ? `rank ${part.rank}` : "not found";
+    const detail = raw === undefined ? rank : `${rank}, raw ${score(raw)}`;
+    rows.push(row(arm, reached, reached + part.share, arm, detail));
+    reached += part.share;
+  }
+  for (const [stage, change] of Object.entries(stages)) {
+    if (typeof change?.before !== "number" || typeof change?.after !== "number") continue;
+    if (change.before === change.after) continue;
+    rows.push(row(stage, change.before, change.after, change.after < change.before ? "loss" : "gain"));
+  }
+  return rows.length ? h("dl", { class: "contributions" }, ...rows) : null;
+}
+
+function row(name, from, to, kind, detail = "") {
+  const sign = to < from ? "\u2212" : "+";
+  return h(
+    "div",
+    {},
+    h("dt", {}, name),
+    h(
+      "dd",
+      {},
+      bar(from, to, 1, kind),
+      h("span", {}, `${sign}${score(Math.abs(to - from))}`),
+      h("span", { class: "small" }, detail),
+    ),
+  );
+}
+
+async function showSimilar(hit, collection) {
+  const body = h("div", { role: "status" }, "Searching\u2026");
+  const dialog = h(
+    "dialog",
+    { class: "broad", "aria-label": `Similar to ${hit.source}` },
+    h(
+      "form",
+      { method: "dialog" },
+      h("h2", {}, `Similar to ${hit.source}`),
+      h("button", { class: "quiet" }, "Close"),
+    ),
+    body,
+  );
+  asked(dialog);
+  try {
+    const found = await call("search-similar", { collection, chunkId: hit.chunkId, limit: 10 });
+    const nothing = h("p", {}, "There is no other chunk.");
+    body.replaceChildren(found.results.length ? hitList(found.results, collection) : nothing);
+  } catch (error) {
+    body.replaceChildren(failure(error));
+  }
+}

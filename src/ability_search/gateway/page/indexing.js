@@ -1,0 +1,197 @@
+/** The index view: files that are dropped or chosen are read here, sent, and followed. */
+
+import { call } from "./api.js";
+import { byId, count, duration, h, plural } from "./dom.js";
+import { fromHtml } from "./markup.js";
+
+const BATCH_DOCUMENTS = 32;
+const BATCH_BYTES = 4 * 1024 * 1024;
+const FILE_BYTES = 32 * 1024 * 1024;
+const KEPT = 30;
+const REFUSED = new Set(["invalid_input", "too_large"]);
+const FORMATS = {
+  csv: "csv",
+  json: "json",
+  markdown: "markdown",
+  md: "markdown",
+  rst: "rst",
+  txt: "text",
+};
+const ENDS = { completed: "done", failed: "failed" };
+
+const jobs = new Map();
+let indexed = () => {};
+
+/** Make the form take files; `listener` is called when something was indexed. */
+export function start(listener) {
+  indexed = listener;
+  const [form, drop, files] = [byId("index-form"), byId("drop"), byId("files")];
+  form.addEventListener("submit", (event) => event.preventDefault());
+  files.addEventListener("change", () => {
+    take([...files.files]);
+    files.value = "";
+  });
+  for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
+    drop.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
+    });
+  }
+  drop.addEventListener("drop", (event) => take([...event.dataTransfer.files]));
+  // A file that misses its target must not take the place of this page.
+  for (const kind of ["dragover", "drop"]) {
+    addEventListener(kind, (event) => event.preventDefault());
+  }
+}
+
+/** Show an event of a job, whoever's it is. */
+export function progress(name, data) {
+  if (typeof data.jobId !== "string") return;
+  const job = jobs.get(data.jobId) ?? listed(data.jobId, data.collection, "a job of another caller");
+  if (job.ended) return;
+  if (name === "progress") {
+    job.meter(data.done, data.total);
+    const before = job.sent ? `${count(job.sent)} sent; ` : "";
+    job.say(`${before}${data.stage}, ${count(data.done)} of ${plural(data.total, "document")}`);
+  } else if (!job.own) {
+    job.end(ENDS[name] ?? name, data.error ?? "Done.");
+    indexed();
+  }
+}
+
+async function take(files) {
+  const target = byId("target");
+  const message = byId("index-message");
+  message.textContent = "";
+  if (!files.length) return;
+  if (!target.checkValidity()) {
+    message.textContent = "Name the collection first: 1 to 64 of A-Z a-z 0-9 . _ -";
+    target.focus();
+    return;
+  }
+  const id = newId();
+  const job = listed(id, target.value, plural(files.length, "file"), { own: true });
+  await send(job, id, target.value, files);
+  indexed();
+}
+
+async function send(job, id, collection, files) {
+  const total = { added: 0, updated: 0, unchanged: 0, chunks: 0 };
+  const began = performance.now();
+  let failed = 0;
+  const refuse = ({ source, error }) => {
+    failed += 1;
+    job.complain(`${source}: ${error}`);
+  };
+  try {
+    for await (const documents of batches(files, refuse)) {
+      for await (const answer of answers({ collection, jobId: id }, documents)) {
+        for (const key of Object.keys(total)) total[key] += answer[key] ?? 0;
+        answer.failed.forEach(refuse);
+      }
+      job.sent += documents.length;
+    }
+  } catch (error) {
+    job.end("failed", [error.message, error.hint].filter(Boolean).join(" "));
+    return;
+  }
+  const { added, updated, unchanged, chunks } = total;
+  const parts = [`${added} added`, `${updated} updated`, `${unchanged} unchanged`];
+  if (failed) parts.push(`${failed} left out`);
+  const took = duration(performance.now() - began);
+  job.end(failed ? "failed" : "done", `${parts.join(", ")}; ${plural(chunks, "chunk")} in ${took}`);
+}
+
+/** What comes of a call; if it is refused as a whole, of one for each document. */
+async function* answers(input, documents) {
+  try {
+    yield await call("search-index", { ...input, documents });
+  } catch (error) {
+    if (!REFUSED.has(error.code)) throw error;
+    const [{ source }] = documents;
+    if (documents.length === 1) yield { failed: [{ source, error: error.message }] };
+    else for (const document of documents) yield* answers(input, [document]);
+  }
+}
+
+/** Documents of files that can be read, in calls of a bearable size. */
+async function* batches(files, refuse) {
+  let batch = [];
+  let bytes = 0;
+  for (const file of files) {
+    let document;
+    try {
+      document = documentOf(file, await textOf(file));
+    } catch (error) {
+      refuse({ source: file.name, error: error.message });
+      continue;
+    }
+    if (batch.length && (batch.length >= BATCH_DOCUMENTS || bytes + file.size > BATCH_BYTES)) {
+      yield batch;
+      [batch, bytes] = [[], 0];
+    }
+    batch.push(document);
+    bytes += file.size;
+  }
+  if (batch.length) yield batch;
+}
+
+function documentOf(file, text) {
+  const source = file.name;
+  const extension = source.split(".").pop().toLowerCase();
+  if (["htm", "html", "xhtml"].includes(extension)) {
+    const { title, content } = fromHtml(text);
+    return { source, title: title || source, content, format: "markdown" };
+  }
+  const format = FORMATS[extension];
+  return { source, title: source, content: text, ...(format ? { format } : {}) };
+}
+
+async function textOf(file) {
+  if (file.size > FILE_BYTES) throw new Error("larger than 32 MiB");
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch (error) {
+    const binary = "no text in UTF-8; `ability-search index` reads PDF, Office and other files";
+    throw new Error(error instanceof TypeError ? binary : "cannot be read, is it a directory?");
+  }
+  if (text.includes("\0")) throw new Error("no text");
+  return text;
+}
+
+/** A line in the list of jobs. */
+function listed(id, collection, what, { own = false } = {}) {
+  const bar = h("progress", { max: 1, "aria-label": `Progress of ${what}` });
+  const state = h("p", { class: "small" }, "sent");
+  const complaints = h("ul", { class: "small bad" });
+  const title = h("p", {}, h("strong", {}, collection ?? "?"), ` \u00b7 ${what}`);
+  const element = h("li", { class: "job" }, title, bar, state, complaints);
+  const job = {
+    own,
+    sent: 0,
+    ended: false,
+    meter: (done, total) => Object.assign(bar, { max: Math.max(1, total), value: done }),
+    say: (text) => (state.textContent = text),
+    complain: (text) => complaints.append(h("li", {}, text)),
+    end(how, text) {
+      job.ended = true;
+      bar.remove();
+      element.classList.add(how);
+      state.textContent = text;
+      if (own) byId("news").textContent = `${collection}, ${what}: ${text}`;
+    },
+  };
+  jobs.set(id, job);
+  byId("jobs").prepend(element);
+  byId("no-jobs").hidden = true;
+  if (jobs.size > KEPT) jobs.delete(jobs.keys().next().value);
+  while (byId("jobs").children.length > KEPT) byId("jobs").lastElementChild.remove();
+  return job;
+}
+
+function newId() {
+  // randomUUID() is there in secure contexts only.
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

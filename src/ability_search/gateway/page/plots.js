@@ -1,0 +1,51 @@
+/** Small plots as SVG. Each stands beside its numbers, and so is hidden from screen readers. */
+
+import { svg } from "./dom.js";
+
+const HEIGHT = 12;
+
+function plot(width, height, ...marks) {
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${width} ${height}`,
+      preserveAspectRatio: "none",
+      class: "plot",
+      "aria-hidden": "true",
+    },
+    ...marks,
+  );
+}
+
+function rect(from, to, kind, title) {
+  const box = { x: from, y: 1, width: Math.max(0.4, to - from), height: HEIGHT - 2, class: kind };
+  return svg("rect", box, title ? svg("title", {}, title) : null);
+}
+
+/** A bar from `from` to `to` of a scale that ends at `most`. */
+export function bar(from, to, most, kind = "value") {
+  const at = (value) => (most > 0 ? (100 * value) / most : 0);
+  const [low, high] = [at(Math.min(from, to)), at(Math.max(from, to))];
+  return plot(100, HEIGHT, rect(0, 100, "track"), rect(low, high, kind));
+}
+
+/** Least, mean and most, on a scale that ends at `end`. */
+export function range(least, mean, most, end) {
+  const at = (value) => (end > 0 ? (100 * value) / end : 0);
+  return plot(
+    100,
+    HEIGHT,
+    rect(0, 100, "track"),
+    rect(at(least), at(most), "span"),
+    rect(Math.max(0, at(mean) - 0.6), at(mean) + 0.6, "mean"),
+  );
+}
+
+/** Values over time, oldest first, filling the width from the right. */
+export function line(values, places) {
+  const most = Math.max(1, ...values);
+  const x = (index) => (100 * (places - values.length + index)) / Math.max(1, places - 1);
+  const y = (value) => 38 - (36 * value) / most;
+  const points = values.map((value, index) => `${x(index).toFixed(2)},${y(value).toFixed(2)}`);
+  return plot(100, 40, svg("polyline", { points: points.join(" "), class: "line" }));
+}
