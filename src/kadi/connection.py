@@ -367,8 +367,8 @@ class Connection:
         match event:
             case Invocation():
                 self._provider.accept(event, link)
-            case CancelRequested(request_id):
-                self._provider.cancel(request_id)
+            case CancelRequested(request_id, caller_lost):
+                self._provider.cancel(request_id, abandoned=caller_lost)
             case Delivered():
                 self._deliver(event)
 

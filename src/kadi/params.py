@@ -54,10 +54,20 @@ class AbilityResponse(msgspec.Struct, rename="camel"):
     error: Raw = ABSENT
 
 
+CALLER_LOST = "caller_lost"
+"""Why a call is cancelled that its caller does not wait for any more, as it has disconnected."""
+
+
 class CancelParams(msgspec.Struct, rename="camel"):
     """Params of ``kadi.ability.cancel``."""
 
     request_id: str | int
+    reason: str | None = None
+
+    @property
+    def caller_lost(self) -> bool:
+        """Whether the caller did not ask for it, but has disconnected."""
+        return self.reason == CALLER_LOST
 
 
 def cancellation(request_id: str) -> bytes:

@@ -44,11 +44,12 @@ class Caller(Protocol):
         """Publish an event."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     request_id: str
     _deadline: float | None
     _caller: Caller
+    abandoned: bool = False
 
     @property
     def remaining(self) -> float | None:
@@ -86,7 +87,7 @@ class Provider:
         self._slots = asyncio.Semaphore(max_concurrent)
         self._max_tasks = max_concurrent + max_queued
         self._tasks: set[asyncio.Task[None]] = set()
-        self._by_request: dict[str, asyncio.Task[None]] = {}
+        self._by_request: dict[str, tuple[asyncio.Task[None], _Call]] = {}
         self._draining = False
         self.replace(tools)
 
@@ -115,22 +116,26 @@ class Provider:
         deadline = None
         if invocation.timeout is not None:
             deadline = asyncio.get_running_loop().time() + invocation.timeout
-        task = asyncio.create_task(self._answer(invocation, caller, deadline))
+        call = _Call(invocation.request_id, deadline, caller)
+        task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
         self._tasks.add(task)
-        self._by_request[invocation.request_id] = task
+        self._by_request[invocation.request_id] = task, call
         task.add_done_callback(partial(self._forget, invocation.request_id))
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def cancel(self, request_id: str) -> None:
-        """Stop working on one call; an unknown one is ignored."""
-        task = self._by_request.get(request_id)
-        if task is not None:
+    def cancel(self, request_id: str, *, abandoned: bool = False) -> None:
+        """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""
+        if request_id in self._by_request:
+            task, call = self._by_request[request_id]
+            call.abandoned = abandoned
             task.cancel()
 
     def cancel_all(self) -> None:
         """Stop working on every call, because nobody is left to take the answers."""
+        for _, call in self._by_request.values():
+            call.abandoned = True
         for task in self._tasks:
             task.cancel()
 
@@ -148,6 +153,8 @@ class Provider:
         if not running:
             return
         logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
+        for _, call in self._by_request.values():
+            call.abandoned = True
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
@@ -156,12 +163,15 @@ class Provider:
 
     def _forget(self, request_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if self._by_request.get(request_id) is task:
+        known = self._by_request.get(request_id)
+        if known is not None and known[0] is task:
             del self._by_request[request_id]
 
-    async def _answer(self, invocation: Invocation, caller: Caller, deadline: float | None) -> None:
+    async def _answer(
+        self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
+    ) -> None:
         try:
-            result = await self._run(invocation, caller, deadline)
+            result = await self._run(invocation, call, deadline)
         except asyncio.CancelledError:
             caller.fail(invocation.id, f"the call of {invocation.tool} was cancelled")
             task = asyncio.current_task()
@@ -181,12 +191,11 @@ class Provider:
         else:
             await _respond(invocation, result, caller)
 
-    async def _run(self, invocation: Invocation, caller: Caller, deadline: float | None) -> Any:
+    async def _run(self, invocation: Invocation, call: _Call, deadline: float | None) -> Any:
         tool = self._by_name.get(invocation.tool)
         if tool is None:
             raise _Refused(f"unknown tool: {invocation.tool}", METHOD_NOT_FOUND)
         tool_input = _input(invocation)
-        call = _Call(invocation.request_id, deadline, caller)
         try:
             async with asyncio.timeout_at(deadline) as limit, self._slots:
                 return await tool.handler(tool_input, call)

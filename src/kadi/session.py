@@ -274,7 +274,8 @@ class Session:
                 return self._confirm(frame, NULL, self._on_outcome(outcome, now))
             case "kadi.ability.cancel":
                 cancel = read(frame.params, CancelParams)
-                return self._confirm(frame, NULL, CancelRequested(str(cancel.request_id)))
+                told = CancelRequested(str(cancel.request_id), cancel.caller_lost)
+                return self._confirm(frame, NULL, told)
             case "kadi.event.delivery":
                 event = read(frame.params, DeliveryParams)
                 return self._confirm(

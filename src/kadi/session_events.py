@@ -45,6 +45,8 @@ class CancelRequested:
     """Nobody waits any more for the answer to the invocation ``request_id``."""
 
     request_id: str
+    caller_lost: bool = False
+    """Whether that is because the caller has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)

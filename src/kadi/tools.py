@@ -25,6 +25,14 @@ class Call(Protocol):
     def remaining(self) -> float | None:
         """Seconds until nobody waits for the answer any more; ``None`` if there is no limit."""
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether it was cancelled without anybody having asked for that.
+
+        The caller has disconnected, the session is lost, or this side is shutting down. A caller
+        that gave up, or whose time was up, has not abandoned its call.
+        """
+
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event on the session that the call came in on; never raises if it is gone."""
 

@@ -242,7 +242,7 @@ async def test_the_death_of_a_caller_harms_nobody(broker: Broker) -> None:
     asked = await provider.asked()
     doomed.vanish()
     notice = await provider.notified("kadi.ability.cancel")
-    assert notice["params"] == {"requestId": request_id}
+    assert notice["params"] == {"requestId": request_id, "reason": "caller_lost"}
     assert "id" not in notice
     await provider.answer(asked, "for nobody")
     second = await other.start("echo")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from kadi.errors import FrameTooLarge, ProtocolError
 from kadi.messages import ABSENT, Raw, encode
 from kadi.params import Invocation
 from kadi.serving import Provider
-from kadi.tools import Tool
+from kadi.tools import Call, Tool
 
 PATIENCE = 10.0
 
@@ -204,6 +205,37 @@ async def test_a_call_can_be_cancelled() -> None:
     assert await caller.outcome() == (b"1", -32000, "the call of t was cancelled")
     await provider.drain(0)
     assert len(provider) == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "abandoned"),
+    [
+        (lambda provider: provider.cancel("r1"), False),
+        (lambda provider: provider.cancel("r1", abandoned=True), True),
+        (lambda provider: provider.cancel_all(), True),
+    ],
+    ids=["given up", "caller lost", "session lost"],
+)
+async def test_a_handler_can_tell_a_caller_who_gave_up_from_one_who_is_lost(
+    end: Callable[[Provider], None], abandoned: bool
+) -> None:
+    started = asyncio.Event()
+    told: list[bool] = []
+
+    async def handle(_input: Any, call: Call) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(call.abandoned)
+
+    provider = Provider([tool("t", handle)])
+    provider.accept(invocation("t"), Caller())
+    async with asyncio.timeout(PATIENCE):
+        await started.wait()
+        end(provider)
+        await provider.drain(PATIENCE)
+    assert told == [abandoned]
 
 
 async def test_draining_waits_then_cancels_then_leaves_behind() -> None:

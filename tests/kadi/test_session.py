@@ -340,6 +340,8 @@ def test_deliveries_and_cancellations_are_handed_on() -> None:
     assert (event.timestamp, event.source) == (1, "s")
     cancel = {"method": "kadi.ability.cancel", "params": {"requestId": 4}}
     assert give(session, cancel) == CancelRequested("4")
+    lost = {"method": cancel["method"], "params": {"requestId": "4", "reason": "caller_lost"}}
+    assert give(session, lost) == CancelRequested("4", caller_lost=True)
     assert give(session, {"method": "kadi.event.delivery", "params": {}}) is None
 
 

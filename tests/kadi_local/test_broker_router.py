@@ -88,11 +88,11 @@ def ending(request_id: str, **members: Any) -> dict[str, Any]:
     }
 
 
-def cancellation(request_id: str) -> dict[str, Any]:
+def cancellation(request_id: str, **why: str) -> dict[str, Any]:
     return {
         "jsonrpc": "2.0",
         "method": "kadi.ability.cancel",
-        "params": {"requestId": request_id},
+        "params": {"requestId": request_id, **why},
     }
 
 
@@ -626,7 +626,7 @@ def test_a_caller_that_does_not_read_its_replies_is_closed_with_1013() -> None:
     assert caller.closing is not None
     assert caller.closing.code == 1013
     assert provider in ready
-    assert only(provider) == cancellation(request_id)
+    assert only(provider) == cancellation(request_id, reason="caller_lost")
     assert (desk.stat("overflows"), desk.stat("sessions")) == (1, 1)
     assert desk.router.receive(caller, '{"id":9,"method":"kadi.session.ping"}', desk.now) == set()
     assert desk.router.disconnect(caller) == set()

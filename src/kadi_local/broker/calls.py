@@ -10,6 +10,7 @@ from typing import Any
 from kadi.errors import ProtocolError
 from kadi.messages import NULL, Frame, Raw, decode, error_text, notification
 from kadi.messages import request as request_frame
+from kadi.params import CALLER_LOST
 from kadi_local.broker.deadlines import Deadlines
 from kadi_local.broker.limits import Limits
 from kadi_local.broker.params import AbilityRequest, Cancel, invalid, present, routing_hints
@@ -129,7 +130,7 @@ class Calls:
                 call, f"the provider of {call.tool!r} disconnected before it answered"
             )
         for call in list(session.calling.values()):
-            self._abandon(call)
+            self._abandon(call, reason=CALLER_LOST)
             self.counts.cancelled += 1
 
     def expire(self, now: float) -> None:
@@ -195,10 +196,10 @@ class Calls:
         del call.provider.serving[call.id]
         self._deadlines.discard(call)
 
-    def _abandon(self, call: Call) -> None:
+    def _abandon(self, call: Call, **why: str) -> None:
         """Forget a call that is still being worked on."""
         self._forget(call)
-        call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id}))
+        call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
 
     def _reply(self, call: Call, result: Raw) -> None:
         frame = notification("kadi.ability.response", {"requestId": call.id, "result": result})
