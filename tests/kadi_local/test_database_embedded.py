@@ -45,11 +45,16 @@ async def serve(directory):
             await write("CREATE DOCUMENT TYPE T")
             await write("CREATE PROPERTY T.k INTEGER")
             await write("CREATE INDEX ON T (k) UNIQUE")
+            await write("CREATE PROPERTY T.ids ARRAY_OF_INTEGERS")
+            await write("CREATE PROPERTY T.weights ARRAY_OF_FLOATS")
+            await write("CREATE INDEX ON T (ids, weights) LSM_SPARSE_VECTOR"
+                        " METADATA {'dimensions': 0}")
         await databases.read("d", Statement("SELECT count(*) FROM T"), timeout=20)
         print("ready", flush=True)
         batch = 0
         while "write" in sys.argv:
-            rows = [{"k": batch * 50 + i, "part": batch, "v": [0.5] * 64} for i in range(50)]
+            rows = [{"k": batch * 50 + i, "part": batch, "v": [0.5] * 64,
+                     "ids": [batch * 50 + i], "weights": [1.0]} for i in range(50)]
             await write("INSERT INTO T CONTENT :rows RETURN COUNT", {"rows": rows})
             print(batch, flush=True)
             batch += 1
@@ -353,3 +358,5 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, trial
         for key in range(0, 50 * len(counts), 37):
             [found] = await read(again, f"SELECT part FROM T WHERE k = {key}")
             assert found["part"] == key // 50
+            search = f"`vector.sparseNeighbors`('T[ids,weights]', [{key}], [1.0], 5)"
+            assert await read(again, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]

@@ -36,6 +36,7 @@ from kadi_local.database.backend import (
 )
 from kadi_local.database.calls import Stopped, Ticket
 from kadi_local.database.conversion import Parameters, ResultWriter
+from kadi_local.database.repair import open_repaired
 from kadi_local.database.warmup import warm_vector_indexes
 
 T = TypeVar("T")
@@ -300,7 +301,7 @@ class EmbeddedDatabases:
                     " arcade-db-list names the existing ones"
                 )
             started = time.monotonic()
-            java = self._opened(engine.factory(str(self._directory / name)).open)
+            java = self._opened(lambda: open_repaired(engine.factory, self._directory / name))
             log.info("opened %s in %.2f s", name, time.monotonic() - started)
             return self._keep(engine, name, java, warm_up=self._warm_up)
 
