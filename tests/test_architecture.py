@@ -61,6 +61,7 @@ LAYERS = (
     {"ports", "configuration"},
     {"layout"},
     {"catalogue", "collection", "vocabulary", "files", "extraction", "loading"},
+    {"generations", "jobs"},
     {"indexing", "querying"},
     {"filing", "listing", "artifacts", "migration"},
     {"wire", "boundary"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -22,7 +21,6 @@ from ability_search.collection import (
     checked_name,
     from_record,
     to_record,
-    type_created_at,
 )
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.layout import check_new
@@ -35,7 +33,6 @@ T = TypeVar("T")
 _MOVES = 5
 _TRIES = 8
 _PAUSE = 0.1
-_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
 
 
 class Catalogue:
@@ -143,7 +140,7 @@ class Catalogue:
         except StatementRefused as exc:
             if exc.reason != "duplicate":
                 raise
-            await self._store.write(*statements.drop_generation(collection.type))
+            await self.write(statements.drop_generation(collection.type))
             found = await self.reload(collection.name)
             if found is None:
                 raise
@@ -161,86 +158,26 @@ class Catalogue:
             size = collection.dimensions
             wanted.append(statements.create_aspects(collection.type, dimensions=size))
         for types in wanted:
-            await _created(partial(self.write, types))
+            await _insisting(partial(self.write, types), "duplicate", "conflict")
 
     async def drop(self, collection: Collection) -> bool:
-        """Delete a collection with everything in it; false if it was gone or replaced already."""
+        """Delete a collection with everything in it, its jobs too.
+
+        Returns:
+            False if it was gone or replaced already.
+        """
         self._known.pop(collection.name, None)
         answer = await self.write(statements.delete_collection(collection.name, collection.type))
         if not answer["deleted"]:
             return False
-        await self._store.write(*statements.drop_generation(collection.type))
+        for chunk_type in answer["types"]:
+            await self.write(statements.drop_generation(chunk_type))
         log.info("dropped collection %s with %d chunks", collection.name, collection.chunks)
         return True
 
-    async def switch(self, old: Collection, built: Collection) -> Collection | None:
-        """Put a collection on the generation built under the record of ``built``.
-
-        Returns:
-            The collection as it is from now on; ``None`` if the old one changed meanwhile.
-        """
-        self._known.pop(old.name, None)
-        self._known.pop(built.name, None)
-        new = replace(
-            built,
-            name=old.name,
-            generation=old.generation + 1,
-            revision=max(old.revision, built.revision) + 1,
-            created_at=old.created_at,
-        )
-        answer = await self._store.write(
-            *statements.switch_generation(
-                old.name,
-                old_type=old.type,
-                old_revision=old.revision,
-                built=built.name,
-                record=to_record(new),
-            )
-        )
-        return new if answer["switched"] else None
-
-    async def publish(self, built: Collection, created_at: int) -> Collection | None:
-        """Make what was built under a record of its own a collection, which was not there before.
-
-        Args:
-            built: The record it was built under, ``name@token``.
-            created_at: When the collection was, in epoch milliseconds.
-
-        Returns:
-            The collection; ``None`` if there is one of that name by now.
-        """
-        new = replace(
-            built, name=built.public_name, revision=built.revision + 1, created_at=created_at
-        )
-        self._known.pop(built.name, None)
-        try:
-            answer = await self._store.write(
-                *statements.publish_generation(built.name, record=to_record(new))
-            )
-        except StatementRefused as exc:
-            if exc.reason != "duplicate":
-                raise
-            return None
-        if not answer["published"]:
-            raise StatementRefused("other", f"{built.name} is gone")
-        return new
-
-    async def abandoned_types(self, *, before: int) -> list[str]:
-        """Chunk types created before ``before`` (epoch milliseconds) that no record names."""
-        used = {record.type for record in await self.records()}
-        rows = await self.read(statements.stored_types())
-        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
-        return [
-            name
-            for name in names
-            if name not in used
-            and (created := type_created_at(name)) is not None
-            and created < before
-        ]
-
-    async def drop_types(self, chunk_type: str) -> None:
-        """Drop a generation that no collection is on any more."""
-        await self._store.write(*statements.drop_generation(chunk_type))
+    def forget(self, name: str) -> None:
+        """Forget what is remembered of a collection."""
+        self._known.pop(name, None)
 
     async def update(self, collection: Collection, **fields: Any) -> Collection:
         """Change fields of a collection's record, named as in :class:`Collection`."""
@@ -266,22 +203,28 @@ class Catalogue:
             return []
 
     async def write(self, statement: statements.Statement) -> Any:
-        """Write, creating the schema first where it is missing. Raises as :meth:`read`."""
+        """Write, creating the schema first where it is missing; again if others were in the way.
+
+        Raises as :meth:`read`.
+        """
+        run = partial(self._store.write, *statement)
         try:
-            return await self._store.write(*statement)
+            return await _insisting(run, "conflict")
         except StatementRefused as exc:
             await check_new(self._store, exc)
-            await _created(partial(self._store.write, *statements.schema()))
-            return await self._store.write(*statement)
+            schema = partial(self._store.write, *statements.schema())
+            # Somebody else may be creating it just now.
+            await _insisting(schema, "duplicate", "conflict")
+            return await _insisting(run, "conflict")
 
 
-async def _created(create: Callable[[], Awaitable[Any]]) -> None:
-    """Create types that may exist; again if somebody else is creating them just now."""
-    for left in reversed(range(_TRIES)):
+async def _insisting(run: Callable[[], Awaitable[T]], *passing: str) -> T:
+    """Run a statement, again after refusals for these reasons."""
+    for _ in range(_TRIES - 1):
         try:
-            await create()
-            return
+            return await run()
         except StatementRefused as exc:
-            if exc.reason not in ("duplicate", "conflict") or not left:
+            if exc.reason not in passing:
                 raise
         await asyncio.sleep(_PAUSE)
+    return await run()

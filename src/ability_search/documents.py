@@ -40,6 +40,8 @@ class Document:
     """Of the bytes that it was read from; it tells whether it is unchanged, and not the text."""
     generated: bool = False
     """Whether it is an aspect that was made of the document it belongs to, and follows that one."""
+    origin: str | None = None
+    """Of what is restored from a generation: the content hash that it has there."""
 
     @property
     def unread(self) -> bool:

@@ -13,7 +13,8 @@
     ├── ChatUnavailable         (a warning of the answer, never on the wire)
     ├── DatabaseUnavailable     database_unavailable    (retryable)
     │   ├── StatementRefused    the database answered, with a refusal
-    │   └── EarlierLayout       it holds an index of the earlier ability, to be migrated
+    │   ├── EarlierLayout       it holds an index of the earlier ability, to be migrated
+    │   └── Unverified          it holds something else than it was given
     ├── TooLarge                too_large
     ├── Busy                    busy                    (retryable)
     ├── ForbiddenPath           forbidden_path
@@ -138,6 +139,13 @@ class DatabaseUnavailable(SearchError):
     code = "database_unavailable"
     retryable = True
     default_hint = "Check that a database ability is connected to the broker, then call again."
+
+
+class Unverified(DatabaseUnavailable):
+    """What the database holds is not what it was given."""
+
+    retryable = False
+    default_hint = "The collection is as it was. Call again to build it anew."
 
 
 class StatementRefused(DatabaseUnavailable):

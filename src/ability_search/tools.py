@@ -16,14 +16,19 @@ from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
 from ability_search.errors import Busy, Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
+from ability_search.generations import Generations
 from ability_search.indexing import Indexing, Progress
 from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.reindexing import Reindexing
+from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
+from ability_search.jobs.ledger import Jobs
+from ability_search.jobs.model import FILES, Job
+from ability_search.jobs.running import Run
 from ability_search.listing import list_sources
 from ability_search.ports import Store
 from ability_search.querying import Querying
 from ability_search.wire import inputs, reading, results, writing
-from ability_search.wire.table import COMPLETED, FAILED, PROGRESS, TOOLS, ToolRow
+from ability_search.wire.table import TOOLS, ToolRow
 from kadi.tools import Call, Tool
 
 _TO_ANSWER = 0.1
@@ -43,6 +48,8 @@ class Services:
     catalogue: Catalogue
     indexing: Indexing
     files: FileIndexing
+    generations: Generations
+    jobs: Jobs
     reindexing: Reindexing
     querying: Querying
     maintenance: Maintenance
@@ -112,9 +119,15 @@ class _Table:
             gitignore=value.gitignore,
             sweep=value.sweep,
         )
-        async with job.announced(value.collection):
+        record = Job(job.id, FILES, value.collection)
+        async with job.announced(value.collection), self._services.jobs.told(record) as told:
+
+            async def progress(progress: Progress) -> None:
+                told.done, told.total, told.stage = progress.done, progress.total, progress.stage
+                await job.progress(progress)
+
             report = await self._services.files.index(
-                value.collection, request, reading.index_options(value), job.progress
+                value.collection, request, reading.index_options(value), progress
             )
         self._services.maintenance.schedule(value.collection)
         return writing.index_file_result(report, job.id)
@@ -141,14 +154,29 @@ class _Table:
         if value.clear:
             deleted = await self._services.indexing.delete(value.collection)
             return writing.cleared_result(value.collection, deleted)
-        job = _Job(call, value.job_id)
-        async with job.announced(value.collection):
-            before = await self._services.catalogue.get(value.collection)
-            report, collection = await self._services.reindexing.reindex(
-                value.collection, reading.index_options(value), job.progress
+        if value.cancel:
+            job = await self._services.reindexing.cancel(value.collection)
+            return writing.cancelled_result(job)
+        announced = _Job(call, value.job_id)
+        async with announced.failing(value.collection):
+            run = await self._services.reindexing.start(
+                value.collection, reading.index_options(value), job_id=announced.id
             )
-        self._services.maintenance.schedule(value.collection)
-        return writing.reindex_result(report, collection, job.id, deleted=before.chunks)
+        if value.background:
+            return writing.started_result(run.job)
+        return writing.reindex_result(await self._attended(run, call))
+
+    async def _attended(self, run: Run, admitted: _Admitted) -> Job:
+        """Wait for a job. A caller who gives up ends it; one who is lost does not."""
+        run.listener = admitted.call.publish
+        try:
+            return await run.finished()
+        except asyncio.CancelledError:
+            if not admitted.call.abandoned:
+                self._services.reindexing.cancel_soon(run, admitted.reason)
+            raise
+        finally:
+            run.listener = None
 
     async def delete(self, value: inputs.DeleteInput, _call: _Admitted) -> results.DeleteResult:
         """search-delete."""
@@ -175,8 +203,9 @@ class _Table:
             limit=value.limit,
             cursor=value.cursor,
         )
+        jobs = await self._services.jobs.of(value.collection)
         ranking = self._services.settings.ranking
-        return writing.collection_info(page, scan_below=ranking.scan_below)
+        return writing.collection_info(page, jobs, scan_below=ranking.scan_below)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
@@ -197,9 +226,12 @@ class _Admitted:
     limit: asyncio.Timeout
 
     @property
-    def out_of_time(self) -> bool:
+    def reason(self) -> SearchError:
+        """Why it is cancelled, if it is."""
         when = self.limit.when()
-        return when is not None and asyncio.get_running_loop().time() >= when
+        if when is not None and asyncio.get_running_loop().time() >= when:
+            return DeadlineExceeded("not done within the time that the caller gave")
+        return Cancelled("cancelled")
 
 
 @asynccontextmanager
@@ -236,6 +268,14 @@ class _Job:
     @asynccontextmanager
     async def announced(self, collection: str) -> AsyncIterator[None]:
         """Publish how the work in the block ends."""
+        async with self.failing(collection):
+            yield
+        about = {"jobId": self.id, "collection": collection}
+        await self._admitted.call.publish(COMPLETED, about)
+
+    @asynccontextmanager
+    async def failing(self, collection: str) -> AsyncIterator[None]:
+        """Publish it if the block fails."""
         about = {"jobId": self.id, "collection": collection}
         try:
             yield
@@ -245,14 +285,11 @@ class _Job:
                 FAILED, {**about, "code": error.code, "error": str(error)}
             )
             raise
-        await self._admitted.call.publish(COMPLETED, about)
 
     def _unexpected(self, exc: BaseException) -> SearchError:
         if not isinstance(exc, asyncio.CancelledError):
             return SearchError("internal error; the answer names the incident")
-        if self._admitted.out_of_time:
-            return DeadlineExceeded("not done within the time that the caller gave")
-        return Cancelled("cancelled")
+        return self._admitted.reason
 
     async def progress(self, progress: Progress) -> None:
         """Publish how far the work has come."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -15,9 +16,14 @@ from ability_search.chunking import EstimatedTokens, TokenCounter, TokenizerToke
 from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.filing import FileIndexing
+from ability_search.generations import Generations
 from ability_search.indexing import Indexing
 from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.rebuilding import Rebuilding
 from ability_search.indexing.reindexing import Reindexing
+from ability_search.jobs.events import Publish
+from ability_search.jobs.ledger import Jobs
+from ability_search.jobs.watching import watching
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
@@ -36,7 +42,7 @@ from ability_search.remote import (
 )
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
-from kadi import Connection, Identity, Tool
+from kadi import Connection, Identity, KadiError, Tool
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +88,13 @@ async def open_tools(
         max_concurrent=2 * settings.limits.concurrent_calls,
     )
     async with open_services(settings, connection, base=base) as services:
-        yield connection, search_tools(services)
+
+        async def look() -> None:
+            await services.reindexing.resume()
+            await services.generations.drop_due()
+
+        async with watching(look, every=settings.jobs.lease / 2):
+            yield connection, search_tools(services)
 
 
 @asynccontextmanager
@@ -102,9 +114,20 @@ async def open_services(
             timeout=settings.database.timeout,
         )
         chat = broker_chat(settings, connection.invoke)
-        services = build_services(settings, store, embedder, reranker, chat, base=base)
+
+        async def publish(channel: str, data: dict[str, Any]) -> None:
+            try:
+                await connection.publish(channel, data)
+            except KadiError as exc:
+                log.debug("event on %s not published: %s", channel, exc)
+
+        services = build_services(
+            settings, store, embedder, reranker, chat, base=base, publish=publish
+        )
         await stack.enter_async_context(connection)
         # All of them still need the connection, so they end before it.
+        stack.push_async_callback(services.jobs.close)
+        stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
         stack.push_async_callback(services.querying.close)
@@ -119,10 +142,13 @@ def build_services(
     chat: Chat,
     *,
     base: Path,
+    publish: Publish | None = None,
 ) -> Services:
-    """The services over any store and any models."""
+    """The services over any store and any models; ``publish`` takes events of background jobs."""
     catalogue = Catalogue(store)
     vocabulary = Vocabulary(store)
+    generations = Generations(catalogue, grace=settings.database.grace_period)
+    jobs = Jobs(catalogue, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
         store,
@@ -135,24 +161,46 @@ def build_services(
         now=_now,
     )
     ranking = settings.ranking
+    maintenance = Maintenance(
+        store,
+        catalogue,
+        vocabulary,
+        generations,
+        scan_below=ranking.scan_below,
+        k1=ranking.bm25_k1,
+        b=ranking.bm25_b,
+        now=_now,
+    )
+    rebuilding = Rebuilding(
+        store,
+        embedder,
+        catalogue,
+        generations,
+        indexing,
+        maintenance,
+        settings=settings,
+        count=count,
+        now=_now,
+    )
     return Services(
         store=store,
         catalogue=catalogue,
         indexing=indexing,
         files=FileIndexing(store, catalogue, indexing, settings=settings, base=base),
-        reindexing=Reindexing(store, catalogue, indexing, grace=settings.database.grace_period),
+        generations=generations,
+        jobs=jobs,
+        reindexing=Reindexing(
+            catalogue,
+            generations,
+            jobs,
+            rebuilding,
+            patience=settings.jobs.patience,
+            publish=publish or _unheard,
+        ),
         querying=Querying(
             Reach(store, embedder, reranker, chat, catalogue, vocabulary, settings, count), now=_now
         ),
-        maintenance=Maintenance(
-            store,
-            catalogue,
-            vocabulary,
-            scan_below=ranking.scan_below,
-            k1=ranking.bm25_k1,
-            b=ranking.bm25_b,
-            now=_now,
-        ),
+        maintenance=maintenance,
         settings=settings,
     )
 
@@ -234,6 +282,10 @@ def broker_chat(settings: Settings, invoke: Invoke) -> Chat:
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,
     )
+
+
+async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
+    """Nobody listens."""
 
 
 def _now() -> int:

@@ -12,6 +12,7 @@ import pytest
 from ability_search.catalogue import Catalogue
 from ability_search.collection import to_record
 from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.generations import Generations
 from ability_search.indexing import maintenance as upkeep
 from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.preparing import Recipe
@@ -52,10 +53,12 @@ class Held:
 
 
 def maintenance_of(store: Store) -> Maintenance:
+    catalogue = Catalogue(store)
     return Maintenance(
         store,
-        Catalogue(store),
+        catalogue,
         Vocabulary(store),
+        Generations(catalogue, grace=0),
         scan_below=1000,
         k1=1.2,
         b=0.75,

@@ -25,6 +25,7 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
+from ability_search.generations import Generations
 from ability_search.indexing import Progress, Report
 from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restored_document
@@ -78,6 +79,7 @@ class Importing:
         store: The database.
         catalogue: Knows the collections.
         maintenance: Builds the graph of what was imported, before it is searched.
+        generations: Puts a collection on what was imported.
         settings: How much is written at a time.
     """
 
@@ -86,13 +88,14 @@ class Importing:
         store: Store,
         catalogue: Catalogue,
         maintenance: Maintenance,
+        generations: Generations,
         *,
         settings: Settings,
     ) -> None:
         self._store = store
+        self._generations = generations
         self._catalogue = catalogue
         self._maintenance = maintenance
-        self._grace = settings.database.grace_period
         self._group_bytes = settings.database.write_group_bytes
         self._group_chunks = settings.database.write_group_chunks
 
@@ -134,16 +137,15 @@ class Importing:
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
             await self._maintenance.settled()
-            imported, replaced = await self._publish(artifact.origin, name, record, replacing)
+            imported = await self._publish(artifact.origin, name, record, replacing)
         except Exception as exc:
             # Nothing else is wrong than that somebody is away: it is gone on with later.
             if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
                 await asyncio.shield(self.discard(record))
             raise
         await self._write_usage(artifact, name)
-        if replaced is not None:
-            await asyncio.sleep(self._grace)
-            await self._catalogue.drop_types(replaced.type)
+        # What it replaces is dropped by any worker when its grace is over, which may be now.
+        await self._generations.drop_due()
         return imported
 
     async def load(
@@ -239,23 +241,21 @@ class Importing:
         if group:
             yield _contents(group)
 
-    async def _publish(
-        self, origin: Origin, name: str, record: str, replacing: bool
-    ) -> tuple[Collection, Collection | None]:
-        """Make what was built the collection; as it is now, and the one that it replaces."""
+    async def _publish(self, origin: Origin, name: str, record: str, replacing: bool) -> Collection:
+        """Make what was built the collection."""
         for _ in range(_ATTEMPTS):
             live = await self._check_free(name, replacing)
             built = await self._catalogue.reload(record)
             if built is None:
                 raise DatabaseUnavailable("what was imported is gone", hint="Call again.")
             imported = (
-                await self._catalogue.publish(built, origin.created_at)
+                await self._generations.publish(built, origin.created_at)
                 if live is None
-                else await self._catalogue.switch(live, built)
+                else await self._generations.switch(live, built)
             )
             if imported is not None:
                 log.info("imported %s with %d chunks", name, imported.chunks)
-                return imported, live
+                return imported
         raise DatabaseUnavailable(
             "writers kept changing the collection", hint="Call again when fewer are writing."
         )

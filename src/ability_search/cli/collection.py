@@ -20,7 +20,6 @@ from ability_search.cli.client import (
     given,
     with_client,
 )
-from ability_search.cli.failures import FAILED
 from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.progress import progress_bar
 from ability_search.client.following import following
@@ -77,16 +76,27 @@ def info(
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("sources", "nextCursor")
+    hidden = ("sources", "nextCursor", "jobs")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
         if name not in hidden
     )
+    output.print_pairs((f"job {job['kind']}", _told(job)) for job in answer["jobs"])
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):
         output.stdout().print(f"more with --cursor {answer['nextCursor']}", soft_wrap=True)
+
+
+def _told(job: dict[str, Any]) -> str:
+    """A job in a line."""
+    told = f"{job['state']}, {job['done']:,} of {job['total']:,} sources"
+    if job["stage"] not in ("", job["state"]):
+        told += f", {job['stage']}"
+    if job.get("error"):
+        told += f": {job['error']['message']}"
+    return f"{told} ({output.moment(job['updatedAt'])} UTC, {job['jobId']})"
 
 
 @command(app, "delete")
@@ -131,16 +141,25 @@ def reindex(
     clear: Annotated[
         bool, typer.Option("--clear", help="Only delete everything; you index again.")
     ] = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Do not wait; `info` shows how far it is.")
+    ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="End the job that is rebuilding it.")
+    ] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
     """Chunk and embed a collection anew from what it stores.
 
-    Searches see the old chunks until the new ones are complete.
+    Searches see the old chunks until the new ones are complete. Ctrl-C ends the
+    job; if this command or the worker is killed, it goes on.
 
     Example:
         ability-search reindex docs --model all-MiniLM-L6-v2
+        ability-search reindex docs --background
+        ability-search reindex docs --cancel
     """
     job = secrets.token_hex(8)
     wanted = given(
@@ -149,6 +168,8 @@ def reindex(
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         clear=clear,
+        background=background,
+        cancel=cancel,
         jobId=job,
     )
     wanted |= kinds_fields(kinds, kinds_by)
@@ -165,7 +186,3 @@ def reindex(
         output.stdout().print(output.plain(answer["message"]))
     for warning in answer.get("warnings") or ():
         output.warn(warning)
-    for item in answer.get("failed") or ():
-        output.warn(f"{item['source']}: {item['error']}")
-    if answer.get("failed"):
-        raise typer.Exit(FAILED)

@@ -241,7 +241,11 @@ def _exporting(services: Services) -> Exporting:
 def importing_of(services: Services) -> Importing:
     """The import service."""
     return Importing(
-        services.store, services.catalogue, services.maintenance, settings=services.settings
+        services.store,
+        services.catalogue,
+        services.maintenance,
+        services.generations,
+        settings=services.settings,
     )
 
 

@@ -52,6 +52,8 @@ class ReindexOptions(TypedDict, total=False):
     kinds: Sequence[str]
     kinds_by: str
     clear: bool
+    background: bool
+    cancel: bool
 
 
 class IndexOptions(TypedDict, total=False):

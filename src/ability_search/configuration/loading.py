@@ -42,6 +42,7 @@ from ability_search.configuration.schema import (
 )
 from ability_search.configuration.schema_aspects import Aspects
 from ability_search.configuration.schema_edges import Gateway
+from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 from ability_search.configuration.secret_ability import Invoke, fetch_secrets
 from ability_search.configuration.sources import find_upward
@@ -63,6 +64,7 @@ class Settings:
     expansion: Expansion
     aspects: Aspects
     database: Database
+    jobs: JobSettings
     limits: Limits
     ranking: Ranking
     files: Files

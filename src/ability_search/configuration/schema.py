@@ -23,6 +23,7 @@ from ability_search.configuration.fields import (
 )
 from ability_search.configuration.schema_aspects import Aspects
 from ability_search.configuration.schema_edges import Gateway
+from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 
 
@@ -383,6 +384,7 @@ GROUPS: dict[str, type[Group]] = {
     "expansion": Expansion,
     "aspects": Aspects,
     "database": Database,
+    "jobs": JobSettings,
     "limits": Limits,
     "ranking": Ranking,
     "files": Files,

@@ -14,6 +14,7 @@ from ability_search import statements
 from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, SearchError, StatementRefused
+from ability_search.generations import Generations
 from ability_search.ports import Store
 from ability_search.ranking.bm25 import reweighted
 from ability_search.vocabulary import Vocabulary
@@ -40,6 +41,7 @@ class Maintenance:
         store: The database.
         catalogue: Knows the collections.
         vocabulary: Knows their terms.
+        generations: Drops what is left behind.
         scan_below: Chunks below which a scan is as good as a graph.
         k1: Saturation of a term's frequency in BM25.
         b: Weight of a text's length in BM25.
@@ -51,6 +53,7 @@ class Maintenance:
         store: Store,
         catalogue: Catalogue,
         vocabulary: Vocabulary,
+        generations: Generations,
         *,
         scan_below: int,
         k1: float,
@@ -60,6 +63,7 @@ class Maintenance:
         self._store = store
         self._catalogue = catalogue
         self._vocabulary = vocabulary
+        self._generations = generations
         self._scan_below = scan_below
         self._k1 = k1
         self._b = b
@@ -94,13 +98,18 @@ class Maintenance:
             while record in self._due:
                 self._due.discard(record)
                 try:
-                    await self._tend(record)
+                    await self.tend(record)
                 except SearchError as exc:
                     log.warning("maintenance of %s put off: %s", record, exc)
         finally:
             del self._running[record]
 
-    async def _tend(self, record: str) -> None:
+    async def tend(self, record: str) -> None:
+        """Look after a collection now.
+
+        Raises:
+            DatabaseUnavailable: if it has to be put off.
+        """
         collection = await self._catalogue.reload(record)
         if collection is None:
             self._inspected.pop(record, None)
@@ -115,12 +124,7 @@ class Maintenance:
     async def _sweep(self, *, before: int) -> None:
         """Remove what writers that died left behind: staged chunks, half-built generations."""
         await self._store.write(*statements.discard_staged(before=before))
-        for record in await self._catalogue.records():
-            if record.name != record.public_name and record.updated_at < before:
-                await self._catalogue.drop(record)
-        for chunk_type in await self._catalogue.abandoned_types(before=before):
-            log.info("dropping %s, which no collection is on", chunk_type)
-            await self._catalogue.drop_types(chunk_type)
+        await self._generations.sweep(before=before)
 
     async def _build_graph(self, collection: Collection) -> None:
         """Have the engine build the vector graph, so that no query has to wait for it."""

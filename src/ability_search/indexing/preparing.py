@@ -308,6 +308,7 @@ def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
         "fileHash": document.file_hash,
         "generated": document.generated or None,
         "tail": document.content[end:],
+        "origin": document.origin,
     }
 
 
@@ -343,6 +344,7 @@ def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str,
         file=bool(record.get("file")),
         file_hash=record.get("fileHash"),
         generated=bool(record.get("generated")),
+        origin=record.get("contentHash"),
     )
 
 

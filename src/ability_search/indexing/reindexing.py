@@ -1,177 +1,228 @@
-"""Building a collection anew from what it stores, while the old one goes on answering."""
+"""Building collections anew, as jobs that outlive their workers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
-import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import partial
 from typing import Any
 
-from ability_search import statements
 from ability_search.catalogue import Catalogue
-from ability_search.collection import Collection
-from ability_search.documents import Document
-from ability_search.errors import DatabaseUnavailable, NotFound, SearchError
+from ability_search.collection import Collection, to_record
+from ability_search.errors import Busy, NotFound, SearchError
+from ability_search.generations import Generations
 from ability_search.indexing.options import IndexOptions
-from ability_search.indexing.preparing import restored_document
-from ability_search.indexing.reports import IndexReport, Progress, Report
-from ability_search.indexing.service import Indexing
-from ability_search.ports import Store
+from ability_search.indexing.rebuilding import Rebuilding
+from ability_search.jobs.events import Publish
+from ability_search.jobs.ledger import Jobs, new_record
+from ability_search.jobs.model import REINDEX, Job
+from ability_search.jobs.running import Run
+from kadi.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-_PAGE = 64
-"""Sources restored at a time."""
-_PASSES = 10
-"""Times that writes to the live generation are caught up with before giving up."""
+_LONGEST_PAUSE = 15.0
+"""Seconds between tries while something is away."""
+_TO_END = 1.0
+"""Seconds that ending jobs may take when the worker stops."""
 
 
 class Reindexing:
     """The reindex service.
 
     A new generation is built under a record of its own, so that nobody sees it before it is
-    complete, and put in the place of the live one in one update. What was written to the live
-    generation meanwhile is caught up with first.
+    complete, and put in the place of the live one in one update. The job that builds it is
+    recorded, and any worker goes on with one whose worker is gone.
 
     Args:
-        store: The database.
         catalogue: Knows the collections.
-        indexing: Does the work.
-        grace: Seconds that the old generation stays for queries that are under way.
+        generations: Drops what was built in vain.
+        jobs: Records who works on what.
+        rebuilding: Does the work.
+        patience: Seconds to wait for a database or a model that is away.
+        publish: Where the events go of jobs that nobody waits for.
     """
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, indexing: Indexing, *, grace: float
+        self,
+        catalogue: Catalogue,
+        generations: Generations,
+        jobs: Jobs,
+        rebuilding: Rebuilding,
+        *,
+        patience: float,
+        publish: Publish,
     ) -> None:
-        self._store = store
         self._catalogue = catalogue
-        self._indexing = indexing
-        self._grace = grace
-        self._dropping: set[asyncio.Task[None]] = set()
+        self._generations = generations
+        self._jobs = jobs
+        self._rebuilding = rebuilding
+        self._patience = patience
+        self._publish = publish
+        self._runs: dict[str, Run] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
 
-    async def reindex(
-        self, name: str, options: IndexOptions, report: Report
-    ) -> tuple[IndexReport, Collection]:
-        """Chunk and embed everything anew; returns the report and the collection afterwards.
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The jobs that this worker works on."""
+        return tuple(self._runs.values())
+
+    async def start(self, name: str, options: IndexOptions, *, job_id: str | None = None) -> Run:
+        """Chunk and embed everything anew.
+
+        A job with the same options that no worker is on is gone on with; one with others is
+        given up.
 
         Raises:
             NotFound: if there is no such collection.
-            EmbeddingUnavailable: if the embedder gave out; the live generation is untouched.
-            DatabaseUnavailable: if the database did, or writers kept being faster.
+            InvalidInput: if an option is wrong.
+            Busy: if a worker is rebuilding it.
+            EmbeddingUnavailable: if the model is not to be had.
         """
+        if self._closed:
+            raise Busy("the worker is shutting down", retry_after=1.0)
         live = await self._current(name)
-        record = f"{name}@{secrets.token_hex(4)}"
-        recipe = self._indexing.recipe(
-            options, replace(live, language=options.language or live.language)
-        )
-        options = replace(
-            options,
-            model=options.model or live.model,
-            chunk_strategy=recipe.chunk_strategy,
-            max_tokens=recipe.chunk_size,
-            overlap=recipe.chunk_overlap,
-            language=recipe.language,
-            kinds=recipe.kinds,
-            kinds_by=recipe.kinds_by,
-        )
-        try:
-            return await self._build(live, record, options, report)
-        except BaseException:
-            await asyncio.shield(self._discard(record))
-            raise
+        options = self._rebuilding.resolved(live, options)
+        last = await self._jobs.find(name, REINDEX)
+        if last is not None and last.running and not last.expired:
+            raise _busy(last)
+        if last is not None and last.running and last.options == _recorded(options):
+            claimed = await self._jobs.claim(last)
+            if claimed is None:
+                raise _busy(last)
+            return self._run(claimed)
+        return self._run(await self._begun(live, options, job_id or secrets.token_hex(8)))
+
+    async def cancel(self, name: str) -> Job:
+        """End the job that rebuilds a collection, wherever it runs.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        job = await self._jobs.find(name, REINDEX)
+        if job is None or not job.running or not await self._jobs.cancel(job):
+            raise NotFound("reindex job of collection", name)
+        self._generations.drop_soon()
+        return job
+
+    def cancel_soon(self, run: Run, reason: SearchError) -> None:
+        """End a job of this worker, without waiting for it."""
+        run.failure = reason
+        task = asyncio.create_task(self._cancelled(run), name=f"cancel job {run.job.id}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def resume(self) -> None:
+        """Go on with the jobs that no worker is on."""
+        for job in await self._jobs.orphaned(REINDEX):
+            if self._closed or job.collection in self._runs:
+                continue
+            claimed = await self._jobs.claim(job)
+            if claimed is not None:
+                log.info("going on with job %s of %s", job.id, job.collection)
+                self._run(claimed)
 
     async def close(self) -> None:
-        """Drop right away what waits for its grace period."""
-        for task in self._dropping:
-            task.cancel()
-        await asyncio.gather(*self._dropping, return_exceptions=True)
+        """Leave the jobs of this worker to others."""
+        self._closed = True
+        if self._ending:
+            _, late = await asyncio.wait(self._ending, timeout=_TO_END)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*(run.give_back() for run in self._runs.values()))
 
-    async def _build(
-        self, live: Collection, record: str, options: IndexOptions, report: Report
-    ) -> tuple[IndexReport, Collection]:
-        started = time.perf_counter()
-        total = IndexReport(live.name, live.sources, options.model or live.model)
-        built: dict[str, str] = {}
-        """The hash that each source had in the live generation when it was built."""
-        for _ in range(_PASSES):
-            await self._catch_up(live, record, options, built, total, report)
-            collection = await self._catalogue.reload(record)
-            if collection is None:
-                return total, live
-            if collection.sources != len(built):
-                raise DatabaseUnavailable("the new generation does not hold all sources")
-            switched = await self._catalogue.switch(live, collection)
-            if switched is not None:
-                total.seconds = time.perf_counter() - started
-                self._drop_later(live.type)
-                return total, switched
-            live = await self._current(live.name)
-        raise DatabaseUnavailable(
-            "writers kept changing the collection", hint="Call again when fewer are writing."
+    async def _begun(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+        record = new_record(live.name)
+        built = await self._rebuilding.begin(live, record, options)
+        job = Job(
+            id=job_id,
+            kind=REINDEX,
+            collection=live.name,
+            record=record,
+            options=_recorded(options),
+            stage="reindexing",
+            total=live.sources,
         )
+        begun = await self._jobs.begin(job, to_record(built))
+        if begun is None:
+            await self._generations.drop(built.type)
+            raise Busy(f"another worker is rebuilding {live.name!r}")
+        # What the last job had built is noted to be dropped.
+        self._generations.drop_soon()
+        return begun
 
-    async def _catch_up(
-        self,
-        live: Collection,
-        record: str,
-        options: IndexOptions,
-        built: dict[str, str],
-        total: IndexReport,
-        report: Report,
-    ) -> None:
-        """Bring the new generation to where the live one is."""
-        seen: set[str] = set()
-        async for page in self._pages(live):
-            seen.update(row["source"] for row in page)
-            restored = {
-                row["source"]: (row["contentHash"], document)
-                for row in page
-                if built.get(row["source"]) != row["contentHash"]
-                and (document := await self._restored(live, row)) is not None
-            }
-            if not restored:
-                continue
-            documents = [document for _, document in restored.values()]
-            part = await self._indexing.index_into(
-                record, await self._catalogue.reload(record), documents, options, _ignore
-            )
-            if part.failed:
-                raise part.failed[0].error
-            built.update({source: known for source, (known, _) in restored.items()})
-            total.chunks += part.chunks
-            total.reused += part.reused
-            total.warnings += part.warnings
-            total.dimensions = part.dimensions
-            total.updated = len(built)
-            await report(Progress(live.name, len(built), live.sources, "reindexing"))
-        for source in built.keys() - seen:
-            collection = await self._catalogue.reload(record)
-            if collection is not None:
-                await self._indexing.remove(collection, [source], aspects=False)
-            del built[source]
+    def _run(self, job: Job) -> Run:
+        run = Run(self._jobs, job, self._work, self._publish)
+        self._runs[job.collection] = run
+        run.ended.add_done_callback(partial(self._forget, run))
+        return run
 
-    async def _pages(self, live: Collection) -> AsyncIterator[list[dict[str, Any]]]:
-        floor = ""
+    def _forget(self, run: Run, ended: asyncio.Task[Job]) -> None:
+        if self._runs.get(run.job.collection) is run:
+            del self._runs[run.job.collection]
+        if not ended.cancelled() and (exc := ended.exception()) is not None:
+            log.info("job %s of %s: %s", run.job.id, run.job.collection, exc)
+
+    async def _work(self, run: Run) -> None:
+        """Build until it is done, or until it cannot be or is not to be."""
+        job = run.job
+        options = _options(job.options)
+        backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
-            page = await self._store.read(
-                *statements.source_records(live.type, after=floor, limit=_PAGE)
-            )
-            if not page:
+            try:
+                await self._rebuilding.build(job.collection, job.record or "", options, run.report)
                 return
-            yield page
-            floor = page[-1]["source"]
+            except SearchError as exc:
+                failure = exc
+            except Exception:
+                incident = secrets.token_hex(6)
+                log.exception("incident %s in job %s", incident, job.id)
+                failure = SearchError(f"internal error, incident {incident}")
+            if run.progress.done > best:
+                backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, run.progress.done
+            if await self._is_over(run, failure, waited):
+                return
+            pause = backoff.delay(0.0)
+            await asyncio.sleep(pause)
+            waited += pause
 
-    async def _restored(self, live: Collection, row: dict[str, Any]) -> Document | None:
-        """The document of a Source record; ``None`` if its chunks were replaced since it was read.
+    async def _is_over(self, run: Run, failure: SearchError, waited: float) -> bool:
+        """Whether a job has ended, is another worker's, or is to fail."""
+        progress = run.progress
+        patient = failure.retryable and waited < self._patience
+        if patient:
+            progress.stage = f"waiting: {failure.code}"
+        try:
+            if not await self._jobs.renew(run.job, progress):
+                return True
+            if patient:
+                log.warning("job %s of %s waits: %s", run.job.id, run.job.collection, failure)
+                await run.report(progress.done, progress.total, progress.stage)
+                return False
+            run.failure = failure
+            await self._jobs.fail(run.job, failure)
+        except SearchError as exc:
+            log.warning("the database is away for job %s: %s", run.job.id, exc)
+            return waited >= self._patience
+        self._generations.drop_soon()
+        return True
 
-        That moved the revision on, so the next pass sees the source again.
-        """
-        chunk_type = statements.aspect_type(live.type) if row.get("aspectOf") else live.type
-        passages = await self._store.read(*statements.source_passages(chunk_type, row["source"]))
-        return restored_document(row, passages) if len(passages) == row["chunks"] else None
+    async def _cancelled(self, run: Run) -> None:
+        """End a job, however long the database is away; otherwise another worker would go on."""
+        backoff = Backoff(cap=_LONGEST_PAUSE)
+        while True:
+            try:
+                await run.cancel()
+                await self._generations.drop_due()
+                return
+            except SearchError as exc:
+                log.warning("could not end job %s yet: %s", run.job.id, exc)
+            await asyncio.sleep(backoff.delay(0.0))
 
     async def _current(self, name: str) -> Collection:
         found = await self._catalogue.get(name)
@@ -180,29 +231,27 @@ class Reindexing:
             raise NotFound("collection", name)
         return current
 
-    async def _discard(self, record: str) -> None:
-        """Remove what was built in vain, as far as the database lets us."""
-        try:
-            collection = await self._catalogue.reload(record)
-            if collection is not None:
-                await self._catalogue.drop(collection)
-        except SearchError as exc:
-            log.warning("could not discard %s: %s", record, exc)
 
-    def _drop_later(self, chunk_type: str) -> None:
-        task = asyncio.create_task(self._drop(chunk_type), name=f"drop {chunk_type}")
-        self._dropping.add(task)
-        task.add_done_callback(self._dropping.discard)
-
-    async def _drop(self, chunk_type: str) -> None:
-        try:
-            await asyncio.sleep(self._grace)
-        finally:
-            try:
-                await asyncio.shield(self._catalogue.drop_types(chunk_type))
-            except SearchError as exc:
-                log.warning("could not drop %s: %s", chunk_type, exc)
+def _recorded(options: IndexOptions) -> dict[str, Any]:
+    """What is recorded of options, as it comes back."""
+    recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
+    return recorded
 
 
-async def _ignore(progress: Progress) -> None:
-    """Pages of a reindexing do not report on their own."""
+def _options(recorded: Mapping[str, Any]) -> IndexOptions:
+    """What a job was asked for; what another version has recorded too is left out."""
+    known = {field.name for field in fields(IndexOptions)}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in recorded.items()
+        if name in known
+    }
+    return IndexOptions(**given)
+
+
+def _busy(job: Job) -> Busy:
+    return Busy(
+        f"job {job.id} is rebuilding {job.collection!r}, {job.done} of {job.total} sources done",
+        hint="search-collection-info shows how far it is; end it with search-reindex, cancel.",
+        retry_after=10.0,
+    )

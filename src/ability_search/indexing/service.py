@@ -15,7 +15,7 @@ from ability_search.chunking import TokenCounter
 from ability_search.collection import Collection, checked_name
 from ability_search.configuration import Settings
 from ability_search.documents import Document, Vector
-from ability_search.errors import InvalidInput, ModelMismatch
+from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
 from ability_search.indexing.describing import Describing
 from ability_search.indexing.duplicates import Deduplication
 from ability_search.indexing.options import IndexOptions, recipe_for
@@ -113,6 +113,8 @@ class Indexing:
         if collection is not None and not options.force:
             tasks = await self._changed(writer, tasks, result)
             now = writer.collection
+            if now is None and record != result.collection:
+                raise DatabaseUnavailable("what was being built is gone", hint="Call again.")
             if now is None or now.type != collection.type:
                 # Another generation may be cut and embedded another way: begin again with it.
                 return await self.index_into(record, now, documents, options, report)

@@ -85,6 +85,7 @@ class Writer(Storage):
         self._k1 = k1
         self._b = b
         self._deduplication = deduplication
+        self._going_on = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
         """Replace the sources of ``group`` by what was prepared of them.
@@ -104,6 +105,9 @@ class Writer(Storage):
         raise StatementRefused("conflict", f"{self.name} changes again and again")
 
     async def _existing(self, group: Sequence[Prepared]) -> Collection:
+        if self.collection is None and self._going_on:
+            # Begun anew it would lack what was stored before.
+            raise DatabaseUnavailable("what was being built is gone", hint="Call again.")
         if self.collection is None:
             self.collection = await self._catalogue.create(
                 new_collection(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ability_search.statements.core import Statement
+from ability_search.statements.jobs import CLOCK
 
 
 def collection(name: str) -> Statement:
@@ -26,52 +27,89 @@ def insert_collection(record: Mapping[str, Any]) -> Statement:
 
 
 def delete_collection(name: str, chunk_type: str) -> Statement:
-    """Forget a collection, and who was shown what of it, if it still is on this generation.
+    """Forget a collection, its jobs, and who was shown what of it, if it is on this generation.
 
-    Returns one map: ``deleted`` collections (0 or 1).
+    Its generation, and one that a job is building, are noted to be dropped.
+
+    Returns one map: ``deleted`` collections (0 or 1), ``types`` that are to be dropped.
     """
     return Statement(
-        """
+        f"""
         BEGIN;
+        {CLOCK}
         LET d = DELETE FROM Collection WHERE name = :name AND type = :type;
-        IF ($d[0].count > 0) { DELETE FROM Usage WHERE collection = :name; }
+        IF ($d[0].count = 0) {{ ROLLBACK; RETURN {{'deleted': 0, 'types': []}}; }}
+        DELETE FROM Usage WHERE collection = :name;
+        LET job = SELECT record FROM Job WHERE collection = :name AND record IS NOT NULL;
+        LET built = SELECT type FROM Collection WHERE name IN $job.record;
+        FOREACH ($each IN $built) {{
+            INSERT INTO Retired SET type = $each.type, dueAt = $clock[0].ms;
+        }}
+        DELETE FROM Collection WHERE name IN $job.record;
+        DELETE FROM Job WHERE collection = :name;
+        INSERT INTO Retired SET type = :type, dueAt = $clock[0].ms;
         COMMIT;
-        RETURN {'deleted': $d[0].count};
+        LET types = SELECT type FROM Retired WHERE type = :type OR type IN $built.type;
+        RETURN {{'deleted': $d[0].count, 'types': $types.type}};
         """,
         {"name": name, "type": chunk_type},
     )
 
 
 def switch_generation(
-    name: str, *, old_type: str, old_revision: int, built: str, record: Mapping[str, Any]
+    name: str,
+    *,
+    old_type: str,
+    old_revision: int,
+    built: str,
+    built_revision: int,
+    record: Mapping[str, Any],
+    grace: int,
+    result: Mapping[str, Any],
 ) -> Statement:
     """Put a collection on a generation that was built under a record of its own.
+
+    The old one is noted to be dropped, and a job that has built the new one is done.
 
     Args:
         name: The collection.
         old_type: Its live generation; nothing happens if it no longer is.
         old_revision: The revision that was built from; nothing happens if it moved on.
-        built: The record under which the new generation was built; it disappears.
+        built: The record under which the new generation was built; it disappears. Nothing
+            happens if it has already, as somebody else goes on with it.
+        built_revision: The revision of the new generation; nothing happens if it moved on.
         record: The collection's record from now on.
+        grace: Milliseconds for which the old generation stays.
+        result: What the job came to.
 
     Returns one map: ``switched`` collections (0 or 1).
     """
     return Statement(
-        """
+        f"""
         BEGIN;
+        {CLOCK}
+        LET d = DELETE FROM Collection WHERE name = :built AND revision = :builtRevision;
+        IF ($d[0].count = 0) {{ ROLLBACK; RETURN {{'switched': 0}}; }}
         LET u = UPDATE Collection MERGE :record
             WHERE name = :name AND type = :type AND revision = :revision;
-        IF ($u[0].count = 0) { ROLLBACK; RETURN {'switched': 0}; }
-        DELETE FROM Collection WHERE name = :built;
+        IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'switched': 0}}; }}
+        INSERT INTO Retired SET type = :type, dueAt = $clock[0].ms + :grace;
+        UPDATE Job SET state = 'done', stage = 'done', done = :sources, total = :sources,
+            result = :result, owner = null, record = null, leaseUntil = null,
+            updatedAt = $clock[0].ms WHERE collection = :name AND record = :built;
         COMMIT;
-        RETURN {'switched': $u[0].count};
+        RETURN {{'switched': $u[0].count}};
         """,
         {
             "name": name,
             "type": old_type,
             "revision": old_revision,
             "built": built,
+            "builtRevision": built_revision,
             "record": dict(record),
+            "sources": record["sources"],
+            "grace": grace,
+            "result": dict(result),
         },
     )
 

@@ -33,6 +33,14 @@ def schema() -> Statement:
         CREATE PROPERTY Usage.lastAt IF NOT EXISTS LONG;
         CREATE INDEX IF NOT EXISTS ON Usage (agent, chunkId) UNIQUE;
         CREATE INDEX IF NOT EXISTS ON Usage (collection) NOTUNIQUE;
+        CREATE DOCUMENT TYPE Job IF NOT EXISTS;
+        CREATE PROPERTY Job.kind IF NOT EXISTS STRING;
+        CREATE PROPERTY Job.collection IF NOT EXISTS STRING;
+        CREATE PROPERTY Job.leaseUntil IF NOT EXISTS LONG;
+        CREATE INDEX IF NOT EXISTS ON Job (collection, kind) UNIQUE;
+        CREATE DOCUMENT TYPE Retired IF NOT EXISTS;
+        CREATE PROPERTY Retired.type IF NOT EXISTS STRING;
+        CREATE PROPERTY Retired.dueAt IF NOT EXISTS LONG;
         CREATE DOCUMENT TYPE Source IF NOT EXISTS;
         CREATE PROPERTY Source.source IF NOT EXISTS STRING;
         CREATE PROPERTY Source.aspectOf IF NOT EXISTS STRING;
@@ -118,7 +126,7 @@ def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
 
 
 def drop_generation(chunk_type: str) -> Statement:
-    """Drop the types of a generation with all they hold, and its term statistics."""
+    """Drop the types of a generation with all they hold, and what is noted of it."""
     return Statement(
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
@@ -127,6 +135,7 @@ def drop_generation(chunk_type: str) -> Statement:
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
         DELETE FROM TermStatistics WHERE type = :type;
+        DELETE FROM Retired WHERE type = :type;
         COMMIT;
         """,
         {"type": chunk_type},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, StringConstraints
+from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
 from ability_search.wire import options
 from ability_search.wire.base import Count, Input, NonBlank, Share
@@ -364,7 +364,21 @@ class ReindexInput(Input):
     clear: bool = Field(
         False, description="Only delete everything; the caller indexes again (the old behaviour)."
     )
+    background: bool = Field(
+        False,
+        description="Answer as soon as the job has begun; search-collection-info shows how far it"
+        " is. It is completed whatever becomes of the caller or the worker.",
+    )
+    cancel: bool = Field(
+        False, description="End the job that is rebuilding the collection, which stays as it is."
+    )
     job_id: JobId = None
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> ReindexInput:
+        if self.clear + self.background + self.cancel > 1:
+            raise ValueError("clear, background and cancel exclude each other")
+        return self
 
 
 class DeleteInput(Input):

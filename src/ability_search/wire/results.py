@@ -186,6 +186,7 @@ class ReindexResult(Result):
     collection: str
     deleted: int
     message: str
+    state: str | None = Field(None, description="Of the job: running, done or cancelled.")
     generation: int | None = None
     chunks: int | None = None
     documents: int | None = None
@@ -194,7 +195,6 @@ class ReindexResult(Result):
     reused: int | None = Field(
         None, description="Of the chunks, those whose vectors were stored before."
     )
-    failed: list[FailedDocument] | None = None
     warnings: list[str] | None = None
     job_id: str | None = None
     took_ms: float | None = None
@@ -228,6 +228,32 @@ class CollectionsResult(Result):
     collections: list[CollectionSummary]
 
 
+class JobError(Result):
+    """Why a job failed."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class JobStatus(Result):
+    """The last job of its kind."""
+
+    job_id: str
+    kind: Literal["reindex", "index-file"]
+    state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
+        description="interrupted: no worker is on it. The next one that looks goes on with a"
+        " reindex; an index-file is completed by calling it again."
+    )
+    stage: str
+    done: int = Field(description="Sources done.")
+    total: int
+    started_at: str
+    updated_at: str
+    error: JobError | None = None
+    result: dict[str, Any] | None = Field(None, description="What one came to that is done.")
+
+
 class CollectionInfoResult(Result):
     """Of search-collection-info."""
 
@@ -254,3 +280,4 @@ class CollectionInfoResult(Result):
     )
     created_at: str
     updated_at: str
+    jobs: list[JobStatus] = Field([], description="The last job of each kind.")

@@ -8,11 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ability_search.jobs.events import COMPLETED as COMPLETED
+from ability_search.jobs.events import FAILED as FAILED
+from ability_search.jobs.events import PROGRESS as PROGRESS
 from ability_search.wire import inputs, results
-
-PROGRESS = "search.index.progress"
-COMPLETED = "search.index.completed"
-FAILED = "search.index.failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +101,8 @@ TOOLS: tuple[ToolRow, ...] = (
     ToolRow(
         name="search-reindex",
         title="Reindex a collection",
-        summary="Chunk and embed a collection anew from what it stores, or clear it.",
+        summary="Chunk and embed a collection anew from what it stores, in the background if"
+        " asked; or clear it.",
         usage="Use it to change the model, the chunking or the language of a collection. New"
         " or changed texts need search-index only.",
         params=inputs.ReindexInput,

@@ -8,6 +8,7 @@ from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.filing import FileReport
 from ability_search.indexing import Failure, IndexReport
+from ability_search.jobs.model import Job
 from ability_search.listing import SourcePage
 from ability_search.querying import Budget, Hit, QueryAnswer, SimilarAnswer, Understood
 from ability_search.understanding import iso_day
@@ -47,24 +48,45 @@ def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResul
     )
 
 
-def reindex_result(
-    report: IndexReport, collection: Collection, job_id: str, *, deleted: int
-) -> results.ReindexResult:
-    """Of search-reindex."""
+def reindex_result(job: Job) -> results.ReindexResult:
+    """Of search-reindex, when its job is done."""
+    result = job.result or {}
     return results.ReindexResult(
-        collection=collection.name,
-        deleted=deleted,
-        message=f"rebuilt {report.updated} sources in generation {collection.generation}",
-        generation=collection.generation,
-        chunks=report.chunks,
-        documents=report.updated,
-        model=collection.model,
-        dimensions=collection.dimensions,
-        reused=report.reused,
-        failed=_failed(report.failed),
-        warnings=report.warnings or None,
-        job_id=job_id,
-        took_ms=round(report.seconds * 1e3, 1),
+        collection=job.collection,
+        deleted=result["deleted"],
+        message=f"rebuilt {result['documents']} sources in generation {result['generation']}",
+        state=job.state,
+        generation=result["generation"],
+        chunks=result["chunks"],
+        documents=result["documents"],
+        model=result["model"],
+        dimensions=result["dimensions"],
+        reused=result["reused"],
+        warnings=result["warnings"] or None,
+        job_id=job.id,
+        took_ms=job.updated_at - job.started_at,
+    )
+
+
+def started_result(job: Job) -> results.ReindexResult:
+    """Of search-reindex with ``background``."""
+    return results.ReindexResult(
+        collection=job.collection,
+        deleted=0,
+        message=f"job {job.id} is rebuilding {job.total} sources; search-collection-info shows it",
+        state="running",
+        job_id=job.id,
+    )
+
+
+def cancelled_result(job: Job) -> results.ReindexResult:
+    """Of search-reindex with ``cancel``."""
+    return results.ReindexResult(
+        collection=job.collection,
+        deleted=0,
+        message=f"job {job.id} is cancelled; the collection is as it was",
+        state="cancelled",
+        job_id=job.id,
     )
 
 
@@ -166,7 +188,9 @@ def summary(collection: Collection) -> results.CollectionSummary:
     )
 
 
-def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionInfoResult:
+def collection_info(
+    page: SourcePage, jobs: Sequence[Job], *, scan_below: int
+) -> results.CollectionInfoResult:
     """Of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
     waiting = collection.chunks >= scan_below and not collection.graph
@@ -189,6 +213,24 @@ def collection_info(page: SourcePage, *, scan_below: int) -> results.CollectionI
         embedded_percent=round(100 * collection.embedded_share, 2),
         created_at=instant(collection.created_at),
         updated_at=instant(collection.updated_at),
+        jobs=[_job(job) for job in jobs],
+    )
+
+
+def _job(job: Job) -> results.JobStatus:
+    return results.JobStatus.model_validate(
+        {
+            "job_id": job.id,
+            "kind": job.kind,
+            "state": "interrupted" if job.running and job.expired else job.state,
+            "stage": job.stage,
+            "done": job.done,
+            "total": job.total,
+            "started_at": instant(job.started_at),
+            "updated_at": instant(job.updated_at),
+            "error": job.error,
+            "result": job.result or None,
+        }
     )
 
 

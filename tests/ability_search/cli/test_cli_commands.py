@@ -10,6 +10,8 @@ from ability_search.wire.results import (
     CollectionsResult,
     CollectionSummary,
     DeleteResult,
+    JobError,
+    JobStatus,
 )
 
 SUMMARY = CollectionSummary(
@@ -42,6 +44,19 @@ INFO = CollectionInfoResult(
     embedded_percent=100.0,
     created_at="2026-01-02T03:04:05Z",
     updated_at="2026-01-02T03:04:05Z",
+    jobs=[
+        JobStatus(
+            job_id="j1",
+            kind="reindex",
+            state="failed",
+            stage="verifying",
+            done=2,
+            total=3,
+            started_at="2026-01-02T03:04:05Z",
+            updated_at="2026-01-02T03:04:05Z",
+            error=JobError(code="database_unavailable", message="2 [b]chunks", hint=""),
+        )
+    ],
 )
 
 
@@ -67,6 +82,9 @@ def test_info_lists_sources_and_where_to_go_on(network, run) -> None:
     )
     done = run("info", "docs", "--limit", "2", "--cursor", "x", broker=network.url)
     assert "  b[bold].md\n" in done.stdout
+    assert (
+        "failed, 2 of 3 sources, verifying: 2 [b]chunks (2026-01-02 03:04 UTC, j1)" in done.stdout
+    )
     assert "more with --cursor MTI=" in done.stdout
     expected = {"collection": "docs", "limit": 2, "cursor": "x"}
     assert network.inputs("search-collection-info") == [expected]

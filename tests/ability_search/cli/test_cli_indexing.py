@@ -193,13 +193,16 @@ def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
     assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
 
 
-def test_reindex_sends_its_options_and_fails_if_a_document_failed(network, run) -> None:
+def test_reindex_sends_its_options(network, run) -> None:
     network.events.append(("search.index.progress", {"done": 1, "total": 2, "stage": "reindexing"}))
-    failed = [{"source": "a", "error": "no", "code": "internal"}]
-    network.answers["search-reindex"] = lambda _: {"message": "rebuilt 1", "failed": failed}
+    network.answers["search-reindex"] = lambda _: {"message": "rebuilt 1"}
     done = run("reindex", "docs", "--model", "m", "--max-tokens", "64", broker=network.url)
-    assert done.exit_code == 1
+    assert done.exit_code == 0
     assert "rebuilt 1" in done.stdout
-    (asked,) = network.inputs("search-reindex")
+    run("reindex", "docs", "--background", broker=network.url)
+    run("reindex", "docs", "--cancel", broker=network.url)
+    asked, background, cancel = network.inputs("search-reindex")
     assert asked.pop("jobId")
     assert asked == {"collection": "docs", "model": "m", "maxTokens": 64}
+    assert background["background"] is True
+    assert cancel["cancel"] is True

@@ -36,6 +36,16 @@ async def rows(network: Network, query: str, **params: Any) -> list[Any]:
     return result
 
 
+async def command(network: Network, text: str, **params: Any) -> None:
+    """Change something in the database past the worker."""
+    answer = await network.client.invoke(
+        "arcade-command",
+        {"database": network.settings.database.name, "command": text, "params": params},
+        timeout=PATIENCE,
+    )
+    assert answer["success"], answer
+
+
 async def record(network: Network, name: str) -> Collection:
     """The record of a collection."""
     (found,) = await rows(network, "SELECT FROM Collection WHERE name = :name", name=name)

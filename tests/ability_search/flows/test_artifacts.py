@@ -100,7 +100,11 @@ def exporting(network: Network, base: Path) -> Exporting:
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
     return Importing(
-        services.store, services.catalogue, services.maintenance, settings=network.settings
+        services.store,
+        services.catalogue,
+        services.maintenance,
+        services.generations,
+        settings=network.settings,
     )
 
 

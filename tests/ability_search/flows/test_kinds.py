@@ -155,7 +155,8 @@ async def test_a_new_generation_makes_them_as_the_collection_was_begun(start: St
         assert set(before) == {("a", "summary"), ("a", "keywords")}
         network.model.texts.clear()
         answer = await network.call("search-reindex", collection="docs")
-        assert (answer["documents"], len(network.model.texts)) == (2, 1)
+        # The model is asked for its dimensions, and whether stored vectors still are its own.
+        assert (answer["documents"], len(network.model.texts)) == (2, 2)
         assert await made(network) == before
         await network.call("search-reindex", collection="docs", kinds=["title"])
         assert set(await made(network)) == {("a", "title"), ("a", "summary")}
@@ -232,7 +233,11 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     await network.call("search-delete", collection="docs")
     artifact = Artifact(tmp_path / "out", read_manifest(tmp_path / "out"))  # type: ignore[arg-type]
     importing = Importing(
-        services.store, services.catalogue, services.maintenance, settings=network.settings
+        services.store,
+        services.catalogue,
+        services.maintenance,
+        services.generations,
+        settings=network.settings,
     )
     await importing.import_artifact(artifact, "docs", _unheard)
     assert await made(network) == before

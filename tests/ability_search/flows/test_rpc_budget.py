@@ -94,4 +94,4 @@ async def test_the_lists(warm: Network) -> None:
     await warm.call("search-collections")
     assert warm.hops() == ["arcade-query"]
     await warm.call("search-collection-info", collection="docs")
-    assert warm.hops() == ["arcade-query"] * 2
+    assert warm.hops() == ["arcade-query"] * 3

@@ -1,0 +1,155 @@
+"""Which generation a collection is on, and what becomes of those that none is on any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ability_search import statements
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection, to_record, type_created_at
+from ability_search.errors import SearchError, StatementRefused
+
+log = logging.getLogger(__name__)
+
+_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
+
+
+class Generations:
+    """Puts collections on other generations, and drops the old ones.
+
+    That a generation is to be dropped is noted in the transaction that makes it superfluous, so
+    that any worker can do it when it is due.
+
+    Args:
+        catalogue: Knows the collections.
+        grace: Seconds that a replaced generation stays for queries that are under way.
+    """
+
+    def __init__(self, catalogue: Catalogue, *, grace: float) -> None:
+        self._catalogue = catalogue
+        self._grace = grace
+        self._dropping: set[asyncio.Task[None]] = set()
+
+    async def switch(
+        self, old: Collection, built: Collection, result: Mapping[str, Any] | None = None
+    ) -> Collection | None:
+        """Put a collection on the generation built under the record of ``built``.
+
+        Args:
+            old: The collection as it is.
+            built: What takes its place. A job that has built it is done then.
+            result: What the job came to.
+
+        Returns:
+            The collection as it is from now on; ``None`` if either changed meanwhile.
+        """
+        self._catalogue.forget(old.name)
+        self._catalogue.forget(built.name)
+        new = replace(
+            built,
+            name=old.name,
+            generation=old.generation + 1,
+            revision=max(old.revision, built.revision) + 1,
+            created_at=old.created_at,
+        )
+        answer = await self._catalogue.write(
+            statements.switch_generation(
+                old.name,
+                old_type=old.type,
+                old_revision=old.revision,
+                built=built.name,
+                built_revision=built.revision,
+                record=to_record(new),
+                grace=round(self._grace * 1000),
+                result=result or {},
+            )
+        )
+        if not answer["switched"]:
+            return None
+        self._drop_later()
+        return new
+
+    async def publish(self, built: Collection, created_at: int) -> Collection | None:
+        """Make what was built under a record of its own a collection, which was not there before.
+
+        Args:
+            built: The record it was built under, ``name@token``.
+            created_at: When the collection was, in epoch milliseconds.
+
+        Returns:
+            The collection; ``None`` if there is one of that name by now.
+        """
+        new = replace(
+            built, name=built.public_name, revision=built.revision + 1, created_at=created_at
+        )
+        self._catalogue.forget(built.name)
+        try:
+            answer = await self._catalogue.write(
+                statements.publish_generation(built.name, record=to_record(new))
+            )
+        except StatementRefused as exc:
+            if exc.reason != "duplicate":
+                raise
+            return None
+        if not answer["published"]:
+            raise StatementRefused("other", f"{built.name} is gone")
+        return new
+
+    async def drop_due(self) -> None:
+        """Drop the generations whose time has come."""
+        for row in await self._catalogue.read(statements.due_generations()):
+            await self.drop(row["type"])
+
+    async def sweep(self, *, before: int) -> None:
+        """Remove what nobody finished since ``before`` (epoch milliseconds), and no job is on."""
+        records = await self._catalogue.records()
+        # Read last: a job that is taken over meanwhile gives its record a name that is not listed.
+        rows = await self._catalogue.read(statements.records_being_built())
+        wanted = {row["record"] for row in rows}
+        for record in records:
+            if record.name in wanted or record.name == record.public_name:
+                continue
+            if record.updated_at < before:
+                await self._catalogue.drop(record)
+        used = {record.type for record in records}
+        rows = await self._catalogue.read(statements.stored_types())
+        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
+        for name in names:
+            created = type_created_at(name)
+            if name not in used and created is not None and created < before:
+                await self.drop(name)
+
+    async def close(self) -> None:
+        """Leave to other workers what is not due yet."""
+        for task in self._dropping:
+            task.cancel()
+        await asyncio.gather(*self._dropping, return_exceptions=True)
+
+    async def drop(self, chunk_type: str) -> None:
+        """Drop the types of a generation."""
+        log.info("dropping %s, which no collection is on", chunk_type)
+        await self._catalogue.write(statements.drop_generation(chunk_type))
+
+    def drop_soon(self) -> None:
+        """Drop what is due, behind the callers' backs."""
+        self._drop_after(0.0)
+
+    def _drop_later(self) -> None:
+        self._drop_after(self._grace)
+
+    def _drop_after(self, seconds: float) -> None:
+        task = asyncio.create_task(self._wait_and_drop(seconds), name="drop generations")
+        self._dropping.add(task)
+        task.add_done_callback(self._dropping.discard)
+
+    async def _wait_and_drop(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        try:
+            await self.drop_due()
+        except SearchError as exc:
+            log.warning("could not drop old generations yet: %s", exc)

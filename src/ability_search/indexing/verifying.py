@@ -1,0 +1,86 @@
+"""Whether a generation holds what it was given, before anybody searches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ability_search import statements
+from ability_search.collection import Collection
+from ability_search.errors import Unverified
+from ability_search.ports import Store
+
+_PAGE = 2000
+"""Chunks whose vectors one statement looks at."""
+_SAMPLE = 5
+_NEIGHBOURS = 10
+_NEAR = 0.001
+"""How much less than its own score the best answer to a chunk may have."""
+
+
+async def verify(store: Store, built: Collection, *, beam: int, scan_below: int) -> None:
+    """Count what is stored, look at every vector, and search for some chunks.
+
+    Args:
+        store: The database.
+        built: The generation, with its graph.
+        beam: Width of the beam of the graph search.
+        scan_below: Chunks below which embeddings are scanned, as in queries.
+
+    Raises:
+        Unverified: if anything is not as the record says.
+        DatabaseUnavailable: if the database did not answer.
+    """
+    counted = await store.read(*statements.count_sources(built.type))
+    _same("sources", counted["sources"], built.sources)
+    _same("chunks", counted["chunks"], built.chunks)
+    ordinary = built.chunks - built.aspects
+    await _verify_type(store, built.type, ordinary, built.dimensions)
+    if built.aspects:
+        aspects = statements.aspect_type(built.type)
+        await _verify_type(store, aspects, built.aspects, built.dimensions)
+    exact = built.scanned(below=scan_below)
+    for row in await store.read(*statements.sample_chunks(built.type, limit=_SAMPLE)):
+        await _verify_found(store, built, row, beam=beam, exact=exact)
+
+
+async def _verify_type(store: Store, chunk_type: str, chunks: int, dimensions: int) -> None:
+    floor, checked, unfit = "", 0, 0
+    while True:
+        page = await store.read(
+            *statements.check_vectors(chunk_type, dimensions=dimensions, after=floor, limit=_PAGE)
+        )
+        if not page["checked"]:
+            break
+        floor = page["last"]
+        checked += page["checked"]
+        unfit += page["unfit"]
+    _same("chunks", checked, chunks)
+    if unfit:
+        raise Unverified(f"the vectors of {unfit} chunks cannot be used")
+
+
+async def _verify_found(
+    store: Store, built: Collection, row: dict[str, Any], *, beam: int, exact: bool
+) -> None:
+    """Look for a chunk by its own vector and its own terms; a twin of it will do."""
+    arms: list[statements.Arm] = [
+        statements.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
+    ]
+    if row["terms"]:
+        arms.append(statements.TermsArm("words", row["terms"], row["weights"], _NEIGHBOURS))
+    found = await store.read(*statements.candidates(built.name, built.type, arms))
+    own = sum(weight * weight for weight in row["weights"])
+    if not _reaches(found["vector"], 1.0):
+        raise Unverified(f"chunk {row['chunkId']} is not found by its meaning")
+    if row["terms"] and not _reaches(found["words"], own):
+        raise Unverified(f"chunk {row['chunkId']} is not found by its words")
+
+
+def _reaches(rows: Sequence[dict[str, Any]], score: float) -> bool:
+    return bool(rows) and rows[0]["score"] >= score * (1 - _NEAR)
+
+
+def _same(what: str, stored: int, recorded: int) -> None:
+    if stored != recorded:
+        raise Unverified(f"{stored} {what} of {recorded} are there")

@@ -1,0 +1,13 @@
+"""What is published of long operations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+PROGRESS = "search.index.progress"
+COMPLETED = "search.index.completed"
+FAILED = "search.index.failed"
+
+Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
+"""Publishes an event on a channel; never raises."""

@@ -1,0 +1,38 @@
+"""Looking again and again for what other workers have left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from ability_search.errors import SearchError
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def watching(look: Callable[[], Awaitable[None]], *, every: float) -> AsyncIterator[None]:
+    """Look while the block runs: at once, then about ``every`` seconds.
+
+    The pauses vary, so that workers that start together do not look together for ever.
+    """
+    task = asyncio.create_task(_watch(look, every), name="watch jobs")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _watch(look: Callable[[], Awaitable[None]], every: float) -> None:
+    while True:
+        try:
+            await look()
+        except SearchError as exc:
+            log.debug("could not look for jobs: %s", exc)
+        except Exception:
+            log.exception("looking for jobs failed")
+        await asyncio.sleep(every * random.uniform(0.75, 1.25))

@@ -1,0 +1,210 @@
+"""Long operations: who works on them, until when, and what they leave behind.
+
+All times are those of the database's clock, in epoch milliseconds: workers compare their leases
+with it, never with each other's clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.statements.core import Statement
+
+CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
+"""Makes ``$clock[0].ms`` the time."""
+
+_OWN = "collection = :collection AND kind = :kind AND jobId = :jobId AND state = 'running'"
+_DISCARD = """
+        LET left = SELECT type FROM Collection WHERE name = $job[0].record;
+        FOREACH ($each IN $left) {
+            INSERT INTO Retired SET type = $each.type, dueAt = $clock[0].ms;
+        }
+        DELETE FROM Collection WHERE name = $job[0].record;
+"""
+"""Give up what the job ``$job`` was building."""
+
+
+def jobs(collection: str) -> Statement:
+    """The last job of each kind of a collection; ``expired`` says whether nobody works on it."""
+    return Statement(
+        f"SELECT *, {_EXPIRED} AS expired FROM Job WHERE collection = :collection ORDER BY kind",
+        {"collection": collection},
+    )
+
+
+def job(collection: str, kind: str) -> Statement:
+    """As :func:`jobs`, of one kind: no row or one."""
+    return Statement(
+        f"SELECT *, {_EXPIRED} AS expired FROM Job WHERE collection = :collection AND kind = :kind",
+        {"collection": collection, "kind": kind},
+    )
+
+
+_EXPIRED = "(leaseUntil < `date.currentTimestamp`())"
+
+
+def orphaned_jobs(kind: str) -> Statement:
+    """Jobs of a kind that are to go on and that nobody works on."""
+    return Statement(
+        f"SELECT *, true AS expired FROM Job WHERE kind = :kind AND state = 'running'"
+        f" AND {_EXPIRED}",
+        {"kind": kind},
+    )
+
+
+def records_being_built() -> Statement:
+    """The records of generations that a job is building; rows ``record``."""
+    return Statement("SELECT record FROM Job WHERE state = 'running' AND record IS NOT NULL", {})
+
+
+def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | None) -> Statement:
+    """Record a job that begins, in place of the last one of its kind.
+
+    With ``built`` there can be one worker only: nothing happens if one is on the last job, and
+    what that has left behind is given up.
+
+    Args:
+        job: ``collection``, ``kind``, ``jobId``, ``owner`` and what else is to be known of it.
+        lease: Milliseconds for which it is the owner's.
+        built: The record of the generation that it builds, if it builds one.
+
+    Returns one map: ``begun`` (0 or 1).
+    """
+    alone = (
+        """
+        IF ($job[0].state = 'running' AND $job[0].leaseUntil >= $clock[0].ms) {
+            ROLLBACK; RETURN {'begun': 0};
+        }
+        """
+        + _DISCARD
+        + "INSERT INTO Collection CONTENT :built;"
+    )
+    return Statement(
+        f"""
+        BEGIN;
+        {CLOCK}
+        LET job = SELECT state, record, leaseUntil FROM Job
+            WHERE collection = :collection AND kind = :kind;
+        {alone if built is not None else ""}
+        DELETE FROM Job WHERE collection = :collection AND kind = :kind;
+        INSERT INTO Job CONTENT :job;
+        UPDATE Job SET state = 'running', leaseUntil = $clock[0].ms + :lease,
+            startedAt = $clock[0].ms, updatedAt = $clock[0].ms
+            WHERE collection = :collection AND kind = :kind;
+        COMMIT;
+        RETURN {{'begun': 1}};
+        """,
+        {
+            "job": dict(job),
+            "collection": job["collection"],
+            "kind": job["kind"],
+            "lease": lease,
+            **({} if built is None else {"built": dict(built)}),
+        },
+    )
+
+
+def claim_job(
+    job: Mapping[str, Any], *, owner: str, seen: str, record: str, lease: int
+) -> Statement:
+    """Take over a job that nobody works on.
+
+    The generation that it builds gets another record, so that whoever worked on it before and
+    still does, unknowingly, writes to one that does not exist.
+
+    Args:
+        job: ``collection``, ``kind`` and ``jobId``.
+        owner: Who takes it over.
+        seen: The record of the generation so far; nothing happens if it is another.
+        record: What it is called from now on.
+        lease: Milliseconds for which it is the owner's.
+
+    Returns one map: ``claimed`` (0 or 1).
+    """
+    return Statement(
+        f"""
+        BEGIN;
+        {CLOCK}
+        LET u = UPDATE Job SET owner = :owner, record = :record,
+            leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
+            WHERE {_OWN} AND record = :seen AND leaseUntil < $clock[0].ms;
+        IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'claimed': 0}}; }}
+        UPDATE Collection SET name = :record WHERE name = :seen;
+        COMMIT;
+        RETURN {{'claimed': 1}};
+        """,
+        {**_key(job), "owner": owner, "seen": seen, "record": record, "lease": lease},
+    )
+
+
+def renew_job(
+    job: Mapping[str, Any], *, owner: str, lease: int, progress: Mapping[str, Any]
+) -> Statement:
+    """Stay with a job for another ``lease`` milliseconds, and tell how far it is.
+
+    Args:
+        job: ``collection``, ``kind`` and ``jobId``.
+        owner: Who works on it; nothing happens if it is somebody else's by now.
+        lease: In milliseconds; a negative one gives it back.
+        progress: ``done``, ``total`` and ``stage``.
+
+    Returns one map: ``renewed`` (0 or 1).
+    """
+    return Statement(
+        f"""
+        BEGIN;
+        {CLOCK}
+        LET u = UPDATE Job SET done = :done, total = :total, stage = :stage,
+            leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
+            WHERE {_OWN} AND owner = :owner;
+        COMMIT;
+        RETURN {{'renewed': $u[0].count}};
+        """,
+        {**_key(job), "owner": owner, "lease": lease, **progress},
+    )
+
+
+def end_job(
+    job: Mapping[str, Any], *, owner: str | None, state: str, fields: Mapping[str, Any]
+) -> Statement:
+    """Record how a job ended, and give up what it was building.
+
+    Args:
+        job: ``collection``, ``kind`` and ``jobId``.
+        owner: Who works on it; nothing happens if it is somebody else's. ``None`` ends anybody's.
+        state: ``done``, ``failed`` or ``cancelled``.
+        fields: What else is to be known of its end.
+
+    Returns one map: ``ended`` (0 or 1).
+    """
+    owned = "" if owner is None else " AND owner = :owner"
+    return Statement(
+        f"""
+        BEGIN;
+        {CLOCK}
+        LET job = SELECT record FROM Job WHERE {_OWN}{owned};
+        IF ($job.size() = 0) {{ ROLLBACK; RETURN {{'ended': 0}}; }}
+        {_DISCARD}
+        UPDATE Job MERGE :fields WHERE {_OWN};
+        UPDATE Job SET state = :state, owner = null, record = null, leaseUntil = null,
+            updatedAt = $clock[0].ms WHERE {_OWN};
+        COMMIT;
+        RETURN {{'ended': 1}};
+        """,
+        {
+            **_key(job),
+            "state": state,
+            "fields": dict(fields),
+            **({} if owner is None else {"owner": owner}),
+        },
+    )
+
+
+def due_generations() -> Statement:
+    """Generations that no collection is on and that nobody needs any more; rows ``type``."""
+    return Statement("SELECT type FROM Retired WHERE dueAt <= `date.currentTimestamp`()", {})
+
+
+def _key(job: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: job[name] for name in ("collection", "kind", "jobId")}

@@ -1,0 +1,82 @@
+"""A generation made from another: what it lacks, and whether all of it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.statements.core import Statement, source_type
+
+
+def compare_sources(live: str, built: str, *, after: str, limit: int) -> Statement:
+    """Sources of one generation greater than ``after``, in order, beside those of another.
+
+    Aspects that were made of documents are left out, as they are made anew.
+
+    Returns one map: ``live``, at most ``limit`` rows ``source, contentHash`` of the chunk type
+    ``live``; ``built``, of those sources that ``built`` has, rows ``source, origin``.
+    """
+    return Statement(
+        f"""
+        LET live = SELECT source, contentHash FROM `{source_type(live)}` WHERE source > :floor
+            AND generated IS NULL ORDER BY source LIMIT {limit:d};
+        LET built = SELECT source, origin FROM `{source_type(built)}`
+            WHERE source IN $live.source;
+        RETURN {{'live': $live, 'built': $built}};
+        """,
+        {"floor": after},
+    )
+
+
+def sources_named(chunk_type: str, sources: Sequence[str]) -> Statement:
+    """Whole Source records of these sources, in no order."""
+    return Statement(
+        f"SELECT FROM `{source_type(chunk_type)}` WHERE source IN :sources",
+        {"sources": list(sources)},
+    )
+
+
+def count_sources(chunk_type: str) -> Statement:
+    """Count the Source records of a generation.
+
+    Returns one map: ``sources``, without aspects that were made of documents, and ``chunks``,
+    which all of them say they have.
+    """
+    return Statement(
+        f"""
+        LET s = SELECT sum(if(ifnull(generated, false), 0, 1)) AS sources,
+            sum(chunks) AS chunks FROM `{source_type(chunk_type)}`;
+        RETURN {{'sources': ifnull($s[0].sources, 0), 'chunks': ifnull($s[0].chunks, 0)}};
+        """,
+        {},
+    )
+
+
+def check_vectors(chunk_type: str, *, dimensions: int, after: str, limit: int) -> Statement:
+    """Look at the vectors of the chunks greater than ``after``, in order, at most ``limit``.
+
+    Returns one map: ``last`` (the chunkId it came to, null if there was none), ``checked`` and
+    ``unfit`` chunks: those whose vector has another length than ``dimensions``, is not finite or
+    has no unit length.
+    """
+    vector = "ifnull(ifnull(embedding, spareEmbedding), [0.0])"
+    return Statement(
+        f"""
+        LET page = SELECT chunkId, vectorDimension({vector}) AS size,
+            vectorMagnitude({vector}) AS norm FROM `{chunk_type}`
+            WHERE chunkId > :floor ORDER BY chunkId LIMIT {limit:d};
+        LET fit = SELECT count(*) AS n FROM (SELECT expand($page))
+            WHERE size = :dimensions AND norm > 0.99 AND norm < 1.01;
+        LET last = SELECT max(chunkId) AS id FROM (SELECT expand($page));
+        RETURN {{'last': $last[0].id, 'checked': $page.size(), 'unfit': $page.size() - $fit[0].n}};
+        """,
+        {"floor": after, "dimensions": dimensions},
+    )
+
+
+def sample_chunks(chunk_type: str, *, limit: int) -> Statement:
+    """Some chunks that are in the indexes: rows ``chunkId, embedding, terms, weights``."""
+    return Statement(
+        f"SELECT chunkId, embedding, terms, weights FROM `{chunk_type}`"
+        f" WHERE duplicateOf IS NULL LIMIT {limit:d}",
+        {},
+    )
