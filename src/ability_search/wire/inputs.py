@@ -365,9 +365,7 @@ class ReindexInput(Input):
         False, description="Only delete everything; the caller indexes again (the old behaviour)."
     )
     background: bool = Field(
-        False,
-        description="Answer as soon as the job has begun; search-collection-info shows how far it"
-        " is. It is completed whatever becomes of the caller or the worker.",
+        False, description="Answer at once; search-collection-info shows how far the job is."
     )
     cancel: bool = Field(
         False, description="End the job that is rebuilding the collection, which stays as it is."

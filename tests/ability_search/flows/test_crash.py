@@ -30,8 +30,8 @@ from kadi import Connection
 from kadi_local.database.embedded import EmbeddedDatabases
 from kadi_local.database.tools import database_tools
 
-async def main(url, directory):
-    async with EmbeddedDatabases(Path(directory), heap_mb=256) as engine:
+async def main(url, directory, heap="256"):
+    async with EmbeddedDatabases(Path(directory), heap_mb=int(heap)) as engine:
         async with Connection(url, name="db", role="ability", tools=database_tools(engine)) as at:
             sys.stdout.write("ready\\n")
             sys.stdout.flush()
@@ -78,9 +78,15 @@ class Process:
                     return
         raise AssertionError("the process ended before it was ready")
 
+    @property
+    def died(self) -> bool:
+        """Whether it ended without having been killed."""
+        return self._running is not None and self._running.returncode is not None
+
     async def kill(self) -> None:
         if self._running is not None:
-            self._running.send_signal(signal.SIGKILL)
+            if not self.died:
+                self._running.send_signal(signal.SIGKILL)
             async with asyncio.timeout(PATIENCE):
                 await self._running.wait()
             self._running = None

@@ -193,9 +193,13 @@ async def test_what_a_killed_worker_has_built_is_not_built_again(
         killed = services_of(network, tmp_path)
         run = await killed.reindexing.start("docs", IndexOptions(max_tokens=24))
         await gate.wait()
+        half_built = "SELECT FROM Collection WHERE name LIKE '%@%'"
+        async with asyncio.timeout(PATIENCE):
+            while not (await rows(network, half_built))[0]["sources"]:
+                pass
         run.ended.cancel()
         await asyncio.wait({run.ended})
-        (built,) = await rows(network, "SELECT FROM Collection WHERE name LIKE '%@%'")
+        (built,) = await rows(network, half_built)
         assert 0 < built["sources"] < 20
         gate.opened.set()
         before = len(network.model.texts)
