@@ -155,6 +155,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[tuple[dict[str, str], Settings,
             "SEARCH_DATABASE_WRITE_GROUP_CHUNKS": "12",
             "SEARCH_DATABASE_TIMEOUT": "5",
             "SEARCH_EMBEDDING_BATCH_TEXTS": "8",
+            "SEARCH_EMBEDDING_REUSE": "false",
         }
         async with Connection(broker.url, name="models", role="ability", tools=[model.tool]):
             yield environ, load_settings(environ, tmp_path), model
