@@ -32,7 +32,7 @@ up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 	@$(BIN)/ability-search up
 
 test: lint ## lint, check the types and run every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.dev ## check style, format and types
 	@$(BIN)/ruff check .
