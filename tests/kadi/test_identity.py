@@ -76,6 +76,7 @@ def test_a_file_without_an_ed25519_key_is_refused_and_kept(tmp_path: Path, conte
             FOREIGN.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         ).decode(),
     ],
+    ids=["no base64", "empty", "no key", "another's key"],
 )
 def test_malformed_keys_and_signatures_are_authentication_errors(public_key: str) -> None:
     identity = Identity.generate()
