@@ -13,6 +13,7 @@ FILES = {
 TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
 
 PURE = {
+    "batching",
     "documents",
     "errors",
     "analysis",
@@ -53,7 +54,7 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors"},
+    {"documents", "errors", "batching"},
     {"analysis", "chunking", "filters", "statements", "understanding"},
     {"ranking"},
     {"highlights", "aspects"},

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from ability_search.batching import batches
 from ability_search.errors import ForbiddenPath, InvalidInput
 
 _LEFT_OUT = (
@@ -148,16 +149,7 @@ def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selec
 
     A file that alone is larger is a part of its own.
     """
-    part: list[Path] = []
-    size = 0
-    for file in selection.files:
-        length = _size(file)
-        if part and (len(part) == most or size + length > most_bytes):
-            yield replace(selection, files=tuple(part))
-            part, size = [], 0
-        part.append(file)
-        size += length
-    if part:
+    for part in batches(selection.files, _size, most=most, most_bytes=most_bytes):
         yield replace(selection, files=tuple(part))
 
 

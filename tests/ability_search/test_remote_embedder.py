@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.batching import batches
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.remote import RemoteEmbedder
-from ability_search.remote.embedder import BreakerOpen, batches, unit_vectors
+from ability_search.remote.embedder import BreakerOpen, text_bytes, unit_vectors
 
 Request = Mapping[str, Any]
 
@@ -125,7 +126,7 @@ async def test_requests_are_bounded_in_texts_and_bytes() -> None:
 def test_batches_are_as_few_as_filling_them_in_order_gives(
     texts: list[str], most: int, most_bytes: int
 ) -> None:
-    runs = batches(texts, most=most, most_bytes=most_bytes)
+    runs = list(batches(texts, text_bytes, most=most, most_bytes=most_bytes))
     assert [text for run in runs for text in run] == texts
     for place, run in enumerate(runs):
         size = sum(len(text.encode()) for text in run)

@@ -13,10 +13,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ability_search import __version__, logs
-from ability_search.client.failures import ToolFailure
+from ability_search.client import calling
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings, load_settings
-from kadi import Connection, RemoteError
+from kadi import Connection
 
 T = TypeVar("T")
 
@@ -81,12 +81,7 @@ class Client:
             ToolFailure: if it answers that it failed.
             KadiError: if it does not answer.
         """
-        answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
-        if not isinstance(answer, dict):
-            raise RemoteError(f"{tool} answered with something that is no object")
-        if answer.get("success") is False:
-            raise ToolFailure(answer)
-        return answer
+        return await calling.call_tool(self.connection, tool, tool_input, timeout=timeout)
 
 
 @asynccontextmanager

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+import msgspec
 from pydantic import BaseModel
 
 from ability_search import __version__
-from ability_search.client.failures import ToolFailure
+from ability_search.batching import batches
+from ability_search.client.calling import call_tool
 from ability_search.client.following import Advance, following
 from ability_search.client.target import find_target
 from ability_search.client.values import (
@@ -28,7 +30,7 @@ from ability_search.client.values import (
 )
 from ability_search.configuration import Settings, load_settings
 from ability_search.wire import inputs, results
-from kadi import Connection, RemoteError
+from kadi import Connection
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -278,35 +280,30 @@ class SearchClient:
         self, tool: str, tool_input: Mapping[str, Any], timeout: float
     ) -> dict[str, Any]:
         connection, _ = self._connected()
-        answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
-        if not isinstance(answer, dict):
-            raise RemoteError(f"{tool} answered with something that is no object")
-        if answer.get("success") is False:
-            raise ToolFailure(answer)
-        return answer
+        return await call_tool(connection, tool, tool_input, timeout=timeout)
 
     def _connected(self) -> tuple[Connection, Settings]:
         if self._opened is None:
             raise RuntimeError("not open: use `async with SearchClient(...) as search`")
         return self._opened
 
-    def _batches(self, documents: Iterable[DocumentLike]) -> Iterable[list[dict[str, Any]]]:
+    def _batches(self, documents: Iterable[DocumentLike]) -> Iterator[list[dict[str, Any]]]:
         limits = self._connected()[1].limits
-        most = min(_BATCH_DOCUMENTS, limits.batch_documents)
-        most_bytes = min(_BATCH_BYTES, limits.batch_bytes)
-        batch: list[dict[str, Any]] = []
-        room = most_bytes
-        for document in documents:
-            checked = inputs.DocumentInput.model_validate(document)
-            ready = checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            size = len(checked.model_dump_json(by_alias=True, exclude_unset=True).encode())
-            if batch and (size > room or len(batch) == most):
-                yield batch
-                batch, room = [], most_bytes
-            batch.append(ready)
-            room -= size
-        if batch:
-            yield batch
+        return batches(
+            map(_document, documents),
+            _json_bytes,
+            most=min(_BATCH_DOCUMENTS, limits.batch_documents),
+            most_bytes=min(_BATCH_BYTES, limits.batch_bytes),
+        )
+
+
+def _document(given: DocumentLike) -> dict[str, Any]:
+    checked = inputs.DocumentInput.model_validate(given)
+    return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _json_bytes(document: Mapping[str, Any]) -> int:
+    return len(msgspec.json.encode(document))
 
 
 def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:

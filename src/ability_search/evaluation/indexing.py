@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from ability_search.batching import batches
 from ability_search.errors import SearchError
 from ability_search.evaluation.dataset import Dataset
 from ability_search.evaluation.runs import Indexing
@@ -65,7 +66,7 @@ async def index_missing(
     if not dataset.sources <= stored:
         missing = (item for item in dataset.documents() if item["source"] not in stored)
         done = 0
-        for batch in batches(missing, most=most, most_bytes=most_bytes):
+        for batch in batches(missing, content_bytes, most=most, most_bytes=most_bytes):
             answer = await send(batch, done)
             done += len(batch)
             result.added += answer["added"]
@@ -76,18 +77,6 @@ async def index_missing(
     return result
 
 
-def batches(
-    documents: Iterator[dict[str, Any]], *, most: int, most_bytes: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Cut documents into batches; one that is larger than ``most_bytes`` is a batch of its own."""
-    batch: list[dict[str, Any]] = []
-    size = 0
-    for document in documents:
-        length = len(document["content"].encode())
-        if batch and (len(batch) == most or size + length > most_bytes):
-            yield batch
-            batch, size = [], 0
-        batch.append(document)
-        size += length
-    if batch:
-        yield batch
+def content_bytes(document: Mapping[str, Any]) -> int:
+    """Bytes of a document's text."""
+    return len(document["content"].encode())

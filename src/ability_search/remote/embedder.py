@@ -20,6 +20,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from ability_search.batching import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.remote.breaker import CircuitBreaker
@@ -94,7 +95,7 @@ class RemoteEmbedder:
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         deadline = time.monotonic() + timeout
-        runs = batches(texts, most=self._batch_texts, most_bytes=self._batch_bytes)
+        runs = batches(texts, text_bytes, most=self._batch_texts, most_bytes=self._batch_bytes)
         slots = asyncio.Semaphore(self._concurrency)
 
         async def in_turn(run: Sequence[str]) -> Vector:
@@ -147,22 +148,9 @@ def _joined(parts: Sequence[Vector]) -> Vector:
     return np.concatenate(parts)
 
 
-def batches(texts: Sequence[str], *, most: int, most_bytes: int) -> list[Sequence[str]]:
-    """Cut ``texts`` into runs of at most ``most`` texts and ``most_bytes`` bytes of UTF-8.
-
-    A text that alone exceeds the bytes is a run of its own.
-    """
-    runs: list[Sequence[str]] = []
-    start = size = 0
-    for index, text in enumerate(texts):
-        length = len(text.encode("utf-8", "surrogatepass"))
-        if index > start and (index - start == most or size + length > most_bytes):
-            runs.append(texts[start:index])
-            start, size = index, 0
-        size += length
-    if start < len(texts):
-        runs.append(texts[start:])
-    return runs
+def text_bytes(text: str) -> int:
+    """Bytes of a text in UTF-8, half surrogate pairs included."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def unit_vectors(answer: Any, *, expected: int) -> Vector:

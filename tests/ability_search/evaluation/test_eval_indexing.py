@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.evaluation.sets import CORPUS, write_set
 
+from ability_search.batching import batches
 from ability_search.errors import SearchError
 from ability_search.evaluation.dataset import Dataset, read_dataset
 from ability_search.evaluation.indexing import (
-    batches,
     collection_name,
+    content_bytes,
     index_missing,
     stored_sources,
 )
@@ -111,7 +112,7 @@ def test_batches_keep_all_documents_in_order_within_their_bounds(
     texts: list[str], most: int, most_bytes: int
 ) -> None:
     documents = [{"source": str(n), "content": text} for n, text in enumerate(texts)]
-    cut = list(batches(iter(documents), most=most, most_bytes=most_bytes))
+    cut = list(batches(iter(documents), content_bytes, most=most, most_bytes=most_bytes))
     assert [document for batch in cut for document in batch] == documents
     for batch in cut:
         assert 1 <= len(batch) <= most
