@@ -13,6 +13,7 @@ from ability_search.cli.client import BrokerOption, JsonOption, given
 from ability_search.cli.failures import FAILED
 from ability_search.cli.selecting import collection_name, trees
 from ability_search.cli.sending import Outcome, show_problems
+from ability_search.cli.tree_options import ExcludeOption, IncludeOption
 
 if TYPE_CHECKING:
     from ability_search.artifacts.building import Built
@@ -37,13 +38,8 @@ def build(
     root: Annotated[
         Path | None, typer.Option(help="Sources are paths relative to it, as for `index`.")
     ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
-    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
     revision: Annotated[
         str | None,

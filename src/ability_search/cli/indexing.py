@@ -24,16 +24,14 @@ from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import collection_name, sweepable, trees
 from ability_search.cli.sending import Outcome, remove_vanished, send_files, show
+from ability_search.cli.tree_options import CollectionOption, ExcludeOption, IncludeOption
 from ability_search.client.following import following
 
 
 @command(app, "index")
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, directories.")],
-    collection: Annotated[
-        str | None,
-        typer.Option("--collection", "-c", help="Collection.  [default: the directory's name]"),
-    ] = None,
+    collection: CollectionOption = None,
     root: Annotated[
         Path | None,
         typer.Option(
@@ -41,13 +39,8 @@ def index(
             " parent of a PATH outside of it]"
         ),
     ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
-    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
     chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,

@@ -21,16 +21,14 @@ from ability_search.cli.client import (
 from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.selecting import Tree, collection_name, trees
 from ability_search.cli.serving import run_until_stopped
+from ability_search.cli.tree_options import CollectionOption, ExcludeOption, IncludeOption
 from ability_search.cli.watching import EDITORS, Watcher, changes_of
 
 
 @command(app, "watch")
 def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="Directories.")],
-    collection: Annotated[
-        str | None,
-        typer.Option("--collection", "-c", help="Collection.  [default: the directory's name]"),
-    ] = None,
+    collection: CollectionOption = None,
     root: Annotated[
         Path | None,
         typer.Option(
@@ -38,13 +36,8 @@ def watch(
             " parent of a DIRECTORY outside of it]"
         ),
     ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
-    ] = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
     no_gitignore: Annotated[
         bool, typer.Option("--no-gitignore", help="Also what .gitignore files name.")
     ] = False,
