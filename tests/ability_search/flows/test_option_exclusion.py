@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.ability_search.flows.asking import ask, ranking, sources
 from tests.ability_search.flows.conftest import (
     Network,
     Start,
@@ -39,18 +40,6 @@ async def network(start: Start) -> AsyncIterator[Network]:
     async with start() as running:
         await running.call("search-index", collection="docs", documents=notes())
         yield running
-
-
-async def ask(network: Network, query: str, **options: Any) -> Any:
-    return await network.call("search-query", collection="docs", query=query, **options)
-
-
-def sources(answer: Any) -> list[str]:
-    return [hit["source"] for hit in answer["results"]]
-
-
-def ranking(answer: Any) -> list[tuple[str, float]]:
-    return [(hit["chunkId"], hit["score"]) for hit in answer["results"]]
 
 
 def cosine(text: str, other: str) -> float:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import Answer, search, sources
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.test_rpc_budget import maintained
 
 from kadi import Call, Connection, RemoteError, Tool
 
 pytestmark = pytest.mark.engine
-
-Answer = dict[str, Any]
 
 
 @dataclass
@@ -57,19 +56,6 @@ async def talker(library: Network) -> AsyncIterator[Talker]:
     tool = Tool("chat-completion", "Talk.", {"type": "object"}, talking.handle)
     async with Connection(library.url, name="talker", role="ability", tools=[tool]):
         yield talking
-
-
-async def search(network: Network, **options: Any) -> Answer:
-    asked = {"collection": "docs", "query": "cats", "limit": 20} | options
-    answer: Answer = await network.call("search-query", **asked)
-    scores = [hit["score"] for hit in answer["results"]]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    return answer
-
-
-def sources(answer: Answer) -> list[str]:
-    return [hit["source"] for hit in answer["results"]]
 
 
 @pytest.mark.parametrize("mode", ["semantic", "keyword", "hybrid"])

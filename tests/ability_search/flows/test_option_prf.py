@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import search, sources
 from tests.ability_search.flows.conftest import Network, document, down
 from tests.ability_search.flows.test_rpc_budget import maintained
 
 pytestmark = pytest.mark.engine
-
-Answer = dict[str, Any]
 
 CATS = [
     ("tabby", "cats purr and cats have whiskers"),
@@ -28,19 +27,6 @@ async def library(network: Network) -> Network:
     documents = [document(source, text) for source, text in CATS + OTHERS]
     await network.call("search-index", collection="docs", documents=documents)
     return network
-
-
-async def search(network: Network, **options: Any) -> Answer:
-    asked = {"collection": "docs", "query": "cats", "limit": 40} | options
-    answer: Answer = await network.call("search-query", **asked)
-    scores = [hit["score"] for hit in answer["results"]]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    return answer
-
-
-def sources(answer: Answer) -> list[str]:
-    return [hit["source"] for hit in answer["results"]]
 
 
 async def test_words_of_the_first_hits_are_found_without_being_asked_for(library: Network) -> None:

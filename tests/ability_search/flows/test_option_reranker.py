@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import Answer, search, sources
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.test_rpc_budget import maintained
 
 from kadi import Call, Connection, RemoteError, Tool
 
 pytestmark = pytest.mark.engine
-
-Answer = dict[str, Any]
 
 
 def by_number(text: str) -> float:
@@ -64,19 +63,6 @@ async def reader(library: Network) -> AsyncIterator[Reader]:
     tool = Tool("rerank", "Read.", {"type": "object"}, reading.handle)
     async with Connection(library.url, name="reader", role="ability", tools=[tool]):
         yield reading
-
-
-async def search(network: Network, **options: Any) -> Answer:
-    asked = {"collection": "docs", "query": "cats", "limit": 12} | options
-    answer: Answer = await network.call("search-query", **asked)
-    scores = [hit["score"] for hit in answer["results"]]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    return answer
-
-
-def sources(answer: Answer) -> list[str]:
-    return [hit["source"] for hit in answer["results"]]
 
 
 @pytest.mark.parametrize("mode", ["semantic", "keyword", "hybrid"])

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import ask, ranking, sources
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.oracle import Oracle
 from tests.ability_search.flows.stored import chunks
@@ -43,18 +44,6 @@ async def network(start: Start) -> AsyncIterator[Network]:
     async with start(SEARCH_CANDIDATES="15") as running:
         await running.call("search-index", collection="docs", documents=releases())
         yield running
-
-
-async def ask(network: Network, query: str, **options: Any) -> Any:
-    return await network.call("search-query", collection="docs", query=query, **options)
-
-
-def sources(answer: Any) -> list[str]:
-    return [hit["source"] for hit in answer["results"]]
-
-
-def ranking(answer: Any) -> list[tuple[str, float]]:
-    return [(hit["chunkId"], hit["score"]) for hit in answer["results"]]
 
 
 async def test_each_chunk_is_stored_with_its_own_dates(network: Network) -> None:
