@@ -41,6 +41,7 @@ class Catalogue:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
+        self._amended = False
 
     async def find(self, name: str) -> Collection | None:
         """The collection of that name, as remembered or else as stored; ``None`` if there is none.
@@ -113,7 +114,9 @@ class Catalogue:
         for _ in range(_MOVES):
             try:
                 rows, answer = await ask(collection)
-            except StatementRefused:
+            except StatementRefused as exc:
+                if await self.amend(exc):
+                    continue
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
@@ -212,10 +215,25 @@ class Catalogue:
             return await _insisting(run, "conflict")
         except StatementRefused as exc:
             await check_new(self._store, exc)
-            schema = partial(self._store.write, *statements.schema())
-            # Somebody else may be creating it just now.
-            await _insisting(schema, "duplicate", "conflict")
+            await self._create_schema()
             return await _insisting(run, "conflict")
+
+    async def amend(self, refusal: StatementRefused) -> bool:
+        """Create, once, what a database of an earlier version of this ability lacks.
+
+        Returns:
+            Whether that may be why a statement was refused, so that it is worth repeating.
+        """
+        if self._amended or refusal.reason != "missing_type":
+            return False
+        self._amended = True
+        await self._create_schema()
+        return True
+
+    async def _create_schema(self) -> None:
+        schema = partial(self._store.write, *statements.schema())
+        # Somebody else may be creating it just now.
+        await _insisting(schema, "duplicate", "conflict")
 
 
 async def _insisting(run: Callable[[], Awaitable[T]], *passing: str) -> T:

@@ -187,7 +187,9 @@ class Storage:
         """Replace sources; ``None`` if nothing was done because the generation is gone."""
         try:
             answer: dict[str, Any] = await self._run(statement)
-        except StatementRefused:
+        except StatementRefused as exc:
+            if await self._catalogue.amend(exc):
+                return await self._transact(statement)
             if await self._is_on(statement.params["type"]):
                 raise
             return None

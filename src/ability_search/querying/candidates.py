@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 Rows = dict[str, Sequence[Mapping[str, Any]]]
 """What each arm found, by its name."""
+
+_PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+"""Seconds to wait before each further search where a commit was seen to be under way."""
 
 OWN = "own"
 """Column with the cosine to the query's own vector, where another one is searched by."""
@@ -161,13 +165,23 @@ async def _search(
             plan.shown(compared),
             first=plan.first,
         )
-        answer = await store.read(*statement)
+        for pause in (*_PAUSES, None):
+            answer = await store.read(*statement)
+            if pause is None or _settled(answer):
+                break
+            await asyncio.sleep(pause)
         return answer["collection"], _lists(answer, [each.name for each in searches])
 
     found = await catalogue.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.name)
     return found
+
+
+def _settled(answer: Mapping[str, Any]) -> bool:
+    """Whether no commit was under way, of which the arms may have found one half."""
+    before = {row["revision"] for row in answer["collection"]}
+    return not answer["unindexed"] and before <= {answer["revision"]}
 
 
 def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> Rows:

@@ -225,16 +225,13 @@ class Querying:
         """As :meth:`_rank`, by asking each arm for at least ``depth`` candidates.
 
         Begins again where the collection turns out to be on another generation than the one that
-        vector and terms were made for, and where nothing was found while it was being changed:
-        the engine takes a replaced chunk out of an index before it puts the new one in.
+        vector and terms were made for.
         """
         for _ in range(_ATTEMPTS):
             asked = await self._catalogue.get(name)
             listed = await self._rank_once(asked, query, vectors, clock, depth)
             pool = listed.pool
-            moved = pool.collection.revision != asked.revision
-            same = pool.collection.type == asked.type and all_searched(query, asked, pool)
-            if same and (pool.candidates or not moved):
+            if pool.collection.type == asked.type and all_searched(query, asked, pool):
                 break
         return listed
 

@@ -38,6 +38,10 @@ def schema() -> Statement:
         CREATE PROPERTY Job.collection IF NOT EXISTS STRING;
         CREATE PROPERTY Job.leaseUntil IF NOT EXISTS LONG;
         CREATE INDEX IF NOT EXISTS ON Job (collection, kind) UNIQUE;
+        CREATE DOCUMENT TYPE Unindexed IF NOT EXISTS BUCKETS 1;
+        CREATE PROPERTY Unindexed.type IF NOT EXISTS STRING;
+        CREATE PROPERTY Unindexed.token IF NOT EXISTS STRING;
+        CREATE PROPERTY Unindexed.at IF NOT EXISTS LONG;
         CREATE DOCUMENT TYPE Retired IF NOT EXISTS;
         CREATE PROPERTY Retired.type IF NOT EXISTS STRING;
         CREATE PROPERTY Retired.dueAt IF NOT EXISTS LONG;

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ability_search.statements.core import Predicate, Statement
+from ability_search.statements.settling import NOTES
 
 HIT_COLUMNS = (
     "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"
@@ -115,13 +116,14 @@ def candidates(
             cosine to it, which is their score.
         first: Of so many rows of each arm ``rid, terms, weights, embedding`` come too.
 
-    Returns one map: ``collection`` (its record as it is now) and, by the name of each arm, its
-    rows ``rid, chunkId, score`` and what else was asked for, best first; by ``first_`` and that
+    Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
+    was being indexed then), ``revision`` (as it was after the arms) and, by the name of each arm,
+    its rows ``rid, chunkId, score`` and what else was asked for, best first; by ``first_`` and that
     name what comes too.
     """
-    steps = ["LET c = SELECT FROM Collection WHERE name = :name;"]
-    answer = ["'collection': $c"]
-    params: dict[str, Any] = {"name": name, **shown.params}
+    steps = ["LET c = SELECT FROM Collection WHERE name = :name;", NOTES]
+    answer = ["'collection': $c", "'unindexed': $unindexed", "'revision': $later[0].revision"]
+    params: dict[str, Any] = {"name": name, "type": chunk_type, **shown.params}
     allowed = _allowed(arms, chunk_type)
     for (searched, text), rids in allowed.items():
         steps.append(f"LET {rids} = SELECT @rid FROM `{searched}` WHERE {text};")
@@ -142,6 +144,7 @@ def candidates(
                 f" (SELECT expand(rid) FROM (SELECT expand(${arm.name})) LIMIT {first:d});"
             )
             answer.append(f"'first_{arm.name}': $first_{arm.name}")
+    steps.append("LET later = SELECT revision FROM Collection WHERE name = :name;")
     return Statement(f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};", params)
 
 
@@ -244,8 +247,8 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
     Args:
         chunk_type: Their generation.
         rids: Which chunks.
-        compared: Further record ids: each row has its cosine to them in ``like0``, ``like1``, ...,
-            ``None`` if either has no embedding.
+        compared: Record ids among these: each row has its cosine to them in ``like0``, ``like1``,
+            ..., which means nothing if that chunk is left out.
 
     Returns the rows, or with ``compared`` a map with them under ``rows``.
     """
@@ -257,7 +260,9 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
         steps.append(
             f"LET e{place} = SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place};"
         )
-        likeness.append(f"vectorCosineSimilarity(embedding, $e{place}[0].embedding) AS like{place}")
+        # The comparison refuses to be without one; if that chunk is gone, its row is missing too.
+        other = f"ifnull($e{place}[0].embedding, embedding)"
+        likeness.append(f"vectorCosineSimilarity(embedding, {other}) AS like{place}")
     steps.append(
         f"LET found = SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
         f" FROM `{chunk_type}` WHERE @rid IN :rids;"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.statements.core import Statement, aspect_type, link_type, source_type
+from ability_search.statements.settling import COMMIT, commit_params
 
 CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
@@ -216,7 +217,7 @@ def replace_sources(
         INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
         LET now = SELECT FROM Collection WHERE name = :name;
-        COMMIT;
+        {COMMIT}
         RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
                  'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
                  'collection': $now}};
@@ -224,6 +225,7 @@ def replace_sources(
     return Statement(
         text,
         {
+            **commit_params(),
             "name": name,
             "type": chunk_type,
             "now": now,
@@ -309,9 +311,11 @@ def set_weights(
             UPDATE `{chunk_type}` SET spareWeights = $spare.weights, averageLength = :average
                 WHERE chunkId = $spare.chunkId AND duplicateOf IS NOT NULL;
         }}
-        COMMIT;
+        {COMMIT}
         """,
         {
+            **commit_params(),
+            "type": chunk_type,
             "average": average_length,
             "changes": [change for change in changes if change["duplicateOf"] is None],
             "spares": [change for change in changes if change["duplicateOf"] is not None],

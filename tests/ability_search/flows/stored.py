@@ -24,11 +24,16 @@ PATIENCE = 60.0
 """Seconds that anything here may take at most."""
 
 
-async def rows(network: Network, query: str, **params: Any) -> list[Any]:
+async def rows(network: Network, query: str, *, language: str = "sql", **params: Any) -> list[Any]:
     """The rows of a query, asked past the worker."""
     answer = await network.client.invoke(
         "arcade-query",
-        {"database": network.settings.database.name, "query": query, "params": params},
+        {
+            "database": network.settings.database.name,
+            "query": query,
+            "language": language,
+            "params": params,
+        },
         timeout=PATIENCE,
     )
     assert answer["success"], answer

@@ -14,6 +14,7 @@ from tests.ability_search.flows.stored import (
     PATIENCE,
     assert_consistent,
     chunks,
+    command,
     on,
     record,
     rows,
@@ -156,20 +157,24 @@ def version(number: int) -> list[dict[str, Any]]:
 
 
 async def read_while_replacing(network: Network, read: Callable[[], Awaitable[list[Any]]]) -> None:
-    """Replace one source thirty times; each reading must be all of one version."""
+    """Replace one source of two thirty times; each reading must be all of one version."""
     finished = asyncio.Event()
     seen: set[str] = set()
 
     async def keep_reading() -> None:
         while not finished.is_set():
-            found = await read()
+            every = await read()
+            found = [row for row in every if row["title"] != "other"]
+            assert len(found) < len(every)
             titles = {row["title"] for row in found}
             assert len(titles) == 1, (titles, len(found))
             number = int(next(iter(titles))[1:])
             assert sum("needle" in row["content"] for row in found) == 3 + number % 3
             seen.update(titles)
 
-    await network.call("search-index", collection="docs", documents=version(0), maxTokens=16)
+    other = document("other", "needle") | {"title": "other"}
+    documents = [*version(0), other]
+    await network.call("search-index", collection="docs", documents=documents, maxTokens=16)
     reader = asyncio.create_task(keep_reading())
     try:
         for number in range(1, 31):
@@ -206,6 +211,63 @@ async def test_a_query_finds_the_old_or_the_new_chunks_of_a_source_never_a_mix(
         return hits
 
     await read_while_replacing(network, read)
+
+
+NOTED = "INSERT INTO Unindexed SET type = :type, token = 'x', at = :at"
+
+
+def searches(network: Network) -> int:
+    """How often the database was asked to search by terms; forgotten then."""
+    found = sum("sparseNeighbors" in str(given) for _, given in network.calls)
+    network.calls.clear()
+    return found
+
+
+async def test_a_search_is_repeated_for_a_while_while_the_indexes_are_told_of_a_commit(
+    network: Network,
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    kind = (await record(network, "docs")).type
+    question = {"collection": "docs", "query": "ant", "mode": "keyword"}
+    network.calls.clear()
+    assert (await network.call("search-query", **question))["count"] == 1
+    assert searches(network) == 1
+    (clock,) = await rows(network, "SELECT `date.currentTimestamp`() AS ms")
+    await command(network, NOTED, type="Chunk_other", at=clock["ms"])
+    await command(network, NOTED, type=kind, at=clock["ms"] - 60_000)  # left behind by a crash
+    assert (await network.call("search-query", **question))["count"] == 1
+    assert searches(network) == 1
+    await command(network, NOTED, type=kind, at=clock["ms"] + 600_000)
+    assert (await network.call("search-query", **question))["count"] == 1
+    assert searches(network) == 8
+    await network.call("search-index", collection="docs", documents=[document("b", "bee")])
+    assert len(await rows(network, "SELECT FROM Unindexed")) == 2
+
+
+async def test_a_database_of_an_earlier_version_is_given_what_it_lacks(network: Network) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    await command(network, "DROP TYPE Unindexed UNSAFE")
+    assert (await network.call("search-query", collection="docs", query="ant"))["count"] == 1
+    assert await rows(network, "SELECT FROM Unindexed") == []
+
+
+async def test_writing_to_a_database_of_an_earlier_version(network: Network) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    await command(network, "DROP TYPE Unindexed UNSAFE")
+    await network.call("search-index", collection="docs", documents=[document("b", "bee")])
+    await assert_consistent(network, "docs")
+
+
+async def test_rows_are_read_although_one_that_others_are_compared_with_was_replaced(
+    network: Network,
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "ant")])
+    kind = (await record(network, "docs")).type
+    (stored,) = await rows(network, f"SELECT @rid AS rid FROM `{kind}`")
+    gone = stored["rid"].split(":")[0] + ":999"
+    text, params = statements.hit_rows(kind, [stored["rid"], gone], compared=[gone])
+    (answer,) = await rows(network, text, language="sqlscript", **params)
+    assert [row["rid"] for row in answer["rows"]] == [stored["rid"]]
 
 
 def tool_of(network: Network, name: str) -> Handler:

@@ -1,0 +1,37 @@
+"""Commits whose chunks the indexes are still being told of.
+
+The engine makes a transaction's records visible first, and enters them into vector and sparse
+indexes after that, one posting after the other; the commit returns when all are in. In between,
+some milliseconds for a small group, a search finds neither what was replaced nor what took its
+place. So such a transaction leaves a note that is taken away after it, and a search that sees one
+is made again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+_PATIENCE = 30_000
+"""Milliseconds after which a note is one that a crash has left behind."""
+
+COMMIT = f"""
+        INSERT INTO Unindexed SET type = :type, token = :commit, at = `date.currentTimestamp`();
+        COMMIT;
+        BEGIN;
+        DELETE FROM Unindexed
+            WHERE token = :commit OR at < `date.currentTimestamp`() - {_PATIENCE};
+        COMMIT RETRY 10;
+"""
+"""Ends a transaction on chunks of ``:type``, with what :func:`commit_params` binds."""
+
+NOTES = (
+    "LET unindexed = SELECT at FROM Unindexed"
+    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1;"
+)
+"""Makes ``$unindexed`` a row if what is searched next of ``:type`` may be incomplete."""
+
+
+def commit_params() -> dict[str, Any]:
+    """What :data:`COMMIT` binds besides ``:type``; the same when the statement is repeated."""
+    return {"commit": secrets.token_hex(8)}
