@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE = 15.0
 """Seconds between tries while something is away."""
+_MOST_LOST = 5
+"""Workers in a row that may be lost on a job at the same place; it may be what they are lost by."""
 _TO_END = 1.0
 """Seconds that ending jobs may take when the worker stops."""
 
@@ -123,9 +125,15 @@ class Reindexing:
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
-            if claimed is not None:
-                log.info("going on with job %s of %s", job.id, job.collection)
-                self._run(claimed)
+            if claimed is None:
+                continue
+            if claimed.lost >= _MOST_LOST:
+                log.error("job %s of %s is given up", job.id, job.collection)
+                await self._jobs.fail(claimed, _given_up(claimed))
+                self._generations.drop_soon()
+                continue
+            log.info("going on with job %s of %s", job.id, job.collection)
+            self._run(claimed)
 
     async def close(self) -> None:
         """Leave the jobs of this worker to others."""
@@ -247,6 +255,14 @@ def _options(recorded: Mapping[str, Any]) -> IndexOptions:
         if name in known
     }
     return IndexOptions(**given)
+
+
+def _given_up(job: Job) -> SearchError:
+    return SearchError(
+        f"{job.lost} workers were lost, one after the other, when {job.done} of {job.total} sources"
+        " were done",
+        hint="See the workers' logs, and whether their memory is enough; then call it again.",
+    )
 
 
 def _busy(job: Job) -> Busy:

@@ -91,12 +91,24 @@ class Jobs:
         record = new_record(job.collection)
         answer = await self._catalogue.write(
             statements.claim_job(
-                job.key, owner=self._worker, seen=job.record, record=record, lease=self._lease
+                job.key,
+                owner=self._worker,
+                seen=job.record,
+                record=record,
+                lease=self._lease,
+                noted={"lost": job.losses, "lostAt": job.done},
             )
         )
         if not answer["claimed"]:
             return None
-        return replace(job, owner=self._worker, record=record, expired=False)
+        return replace(
+            job,
+            owner=self._worker,
+            record=record,
+            expired=False,
+            lost=job.losses,
+            lost_at=job.done,
+        )
 
     async def renew(self, job: Job, progress: Progress) -> bool:
         """Stay with a job; false if it is not this worker's any more."""

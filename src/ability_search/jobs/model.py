@@ -32,6 +32,10 @@ class Job:
     stage: str = ""
     done: int = 0
     total: int = 0
+    lost: int = 0
+    """Workers in a row that have been lost on it without getting it further."""
+    lost_at: int = -1
+    """``done`` when the last of them was lost."""
     started_at: int = 0
     updated_at: int = 0
     error: Mapping[str, Any] | None = None
@@ -45,6 +49,13 @@ class Job:
         return self.state == "running"
 
     @property
+    def losses(self) -> int:
+        """As ``lost``, with the worker that has left it without giving it back."""
+        if self.owner is None:
+            return self.lost
+        return 1 + (self.lost if self.done <= self.lost_at else 0)
+
+    @property
     def key(self) -> dict[str, str]:
         """What tells it from all others."""
         return {"collection": self.collection, "kind": self.kind, "jobId": self.id}
@@ -54,10 +65,11 @@ _FIELDS = {
     "id": "jobId",
     "started_at": "startedAt",
     "updated_at": "updatedAt",
+    "lost_at": "lostAt",
 } | {
     name: name
     for name in Job.__dataclass_fields__
-    if name not in ("id", "started_at", "updated_at")
+    if name not in ("id", "started_at", "updated_at", "lost_at")
 }
 
 

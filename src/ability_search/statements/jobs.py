@@ -106,7 +106,13 @@ def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | 
 
 
 def claim_job(
-    job: Mapping[str, Any], *, owner: str, seen: str, record: str, lease: int
+    job: Mapping[str, Any],
+    *,
+    owner: str,
+    seen: str,
+    record: str,
+    lease: int,
+    noted: Mapping[str, Any],
 ) -> Statement:
     """Take over a job that nobody works on.
 
@@ -119,6 +125,7 @@ def claim_job(
         seen: The record of the generation so far; nothing happens if it is another.
         record: What it is called from now on.
         lease: Milliseconds for which it is the owner's.
+        noted: ``lost`` and ``lostAt``, of those who worked on it before.
 
     Returns one map: ``claimed`` (0 or 1).
     """
@@ -126,7 +133,7 @@ def claim_job(
         f"""
         BEGIN;
         {CLOCK}
-        LET u = UPDATE Job SET owner = :owner, record = :record,
+        LET u = UPDATE Job SET owner = :owner, record = :record, lost = :lost, lostAt = :lostAt,
             leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
             WHERE {_OWN} AND record = :seen AND leaseUntil < $clock[0].ms;
         IF ($u[0].count = 0) {{ ROLLBACK; RETURN {{'claimed': 0}}; }}
@@ -134,7 +141,7 @@ def claim_job(
         COMMIT;
         RETURN {{'claimed': 1}};
         """,
-        {**_key(job), "owner": owner, "seen": seen, "record": record, "lease": lease},
+        {**_key(job), "owner": owner, "seen": seen, "record": record, "lease": lease, **noted},
     )
 
 
@@ -146,16 +153,17 @@ def renew_job(
     Args:
         job: ``collection``, ``kind`` and ``jobId``.
         owner: Who works on it; nothing happens if it is somebody else's by now.
-        lease: In milliseconds; a negative one gives it back.
+        lease: In milliseconds; a negative one gives it back, it has no owner then.
         progress: ``done``, ``total`` and ``stage``.
 
     Returns one map: ``renewed`` (0 or 1).
     """
+    left = " owner = null," if lease < 0 else ""
     return Statement(
         f"""
         BEGIN;
         {CLOCK}
-        LET u = UPDATE Job SET done = :done, total = :total, stage = :stage,
+        LET u = UPDATE Job SET done = :done, total = :total, stage = :stage,{left}
             leaseUntil = $clock[0].ms + :lease, updatedAt = $clock[0].ms
             WHERE {_OWN} AND owner = :owner;
         COMMIT;

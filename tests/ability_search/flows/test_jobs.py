@@ -212,6 +212,28 @@ async def test_what_a_killed_worker_has_built_is_not_built_again(
         await rebuilt_as_asked(network, 20)
 
 
+async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_path: Path) -> None:
+    async with start(**ALONE) as network:
+        await fill(network)
+        gate = Gate(network, "create-embedding", "cat3")
+        run = await services_of(network, tmp_path).reindexing.start("docs", IndexOptions())
+        for lost in range(1, 6):
+            await gate.wait()
+            run.ended.cancel()
+            await asyncio.wait({run.ended})
+            await expire(network)
+            assert (await the_job(network))["state"] == "interrupted"
+            await services_of(network, tmp_path).reindexing.resume()
+            (noted,) = await rows(network, "SELECT lost, state FROM Job WHERE kind = 'reindex'")
+            assert (noted["lost"], noted["state"]) == (lost, "running" if lost < 5 else "failed")
+            gate.reached.clear()
+        job = await the_job(network)
+        assert "5 workers were lost" in job["error"]["message"]
+        gate.opened.set()
+        await network.call("search-reindex", collection="docs", maxTokens=24)
+        await rebuilt_as_asked(network, 8)
+
+
 async def test_other_options_begin_anew_where_nobody_works_on_the_old_ones(
     start: Start, tmp_path: Path
 ) -> None:
