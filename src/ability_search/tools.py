@@ -19,6 +19,7 @@ from ability_search.filing import FileIndexing, FileRequest
 from ability_search.generations import Generations
 from ability_search.indexing import Indexing, Progress
 from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.mending import Mending
 from ability_search.indexing.reindexing import Reindexing
 from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
 from ability_search.jobs.ledger import Jobs
@@ -51,6 +52,7 @@ class Services:
     generations: Generations
     jobs: Jobs
     reindexing: Reindexing
+    mending: Mending
     querying: Querying
     maintenance: Maintenance
     settings: Settings

@@ -19,6 +19,7 @@ from ability_search.filing import FileIndexing
 from ability_search.generations import Generations
 from ability_search.indexing import Indexing
 from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.mending import Mending
 from ability_search.indexing.rebuilding import Rebuilding
 from ability_search.indexing.reindexing import Reindexing
 from ability_search.jobs.events import Publish
@@ -45,6 +46,9 @@ from ability_search.vocabulary import Vocabulary
 from kadi import Connection, Identity, KadiError, Tool
 
 log = logging.getLogger(__name__)
+
+_MENDING = 600.0
+"""Seconds between looks for words that the database has lost."""
 
 
 @asynccontextmanager
@@ -93,7 +97,10 @@ async def open_tools(
             await services.reindexing.resume()
             await services.generations.drop_due()
 
-        async with watching(look, every=settings.jobs.lease / 2):
+        async with (
+            watching("jobs nobody is on", look, every=settings.jobs.lease / 2),
+            watching("lost words", services.mending.look, every=_MENDING),
+        ):
             yield connection, search_tools(services)
 
 
@@ -182,6 +189,14 @@ def build_services(
         count=count,
         now=_now,
     )
+    reindexing = Reindexing(
+        catalogue,
+        generations,
+        jobs,
+        rebuilding,
+        patience=settings.jobs.patience,
+        publish=publish or _unheard,
+    )
     return Services(
         store=store,
         catalogue=catalogue,
@@ -189,14 +204,8 @@ def build_services(
         files=FileIndexing(store, catalogue, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
-        reindexing=Reindexing(
-            catalogue,
-            generations,
-            jobs,
-            rebuilding,
-            patience=settings.jobs.patience,
-            publish=publish or _unheard,
-        ),
+        reindexing=reindexing,
+        mending=Mending(store, catalogue, reindexing),
         querying=Querying(
             Reach(store, embedder, reranker, chat, catalogue, vocabulary, settings, count), now=_now
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search import statements
@@ -64,17 +64,27 @@ async def _verify_found(
     store: Store, built: Collection, row: dict[str, Any], *, beam: int, exact: bool
 ) -> None:
     """Look for a chunk by its own vector and its own terms; a twin of it will do."""
-    arms: list[statements.Arm] = [
-        statements.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
-    ]
-    if row["terms"]:
-        arms.append(statements.TermsArm("words", row["terms"], row["weights"], _NEIGHBOURS))
-    found = await store.read(*statements.candidates(built.name, built.type, arms))
-    own = sum(weight * weight for weight in row["weights"])
+    arm = statements.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
+    found = await store.read(*statements.candidates(built.name, built.type, [arm]))
     if not _reaches(found["vector"], 1.0):
         raise Unverified(f"chunk {row['chunkId']} is not found by its meaning")
-    if row["terms"] and not _reaches(found["words"], own):
+    if not await found_by_words(store, built, row):
         raise Unverified(f"chunk {row['chunkId']} is not found by its words")
+
+
+async def found_by_words(store: Store, collection: Collection, row: Mapping[str, Any]) -> bool:
+    """Whether a chunk, or a twin of it, is found by its own terms, if it has any.
+
+    Args:
+        store: The database.
+        collection: Whose chunk it is.
+        row: ``terms`` and ``weights`` of the chunk.
+    """
+    if not row["terms"]:
+        return True
+    arm = statements.TermsArm("words", row["terms"], row["weights"], _NEIGHBOURS)
+    found = await store.read(*statements.candidates(collection.name, collection.type, [arm]))
+    return _reaches(found["words"], sum(weight * weight for weight in row["weights"]))
 
 
 def _reaches(rows: Sequence[dict[str, Any]], score: float) -> bool:

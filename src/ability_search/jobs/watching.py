@@ -14,12 +14,15 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def watching(look: Callable[[], Awaitable[None]], *, every: float) -> AsyncIterator[None]:
+async def watching(
+    about: str, look: Callable[[], Awaitable[None]], *, every: float
+) -> AsyncIterator[None]:
     """Look while the block runs: at once, then about ``every`` seconds.
 
-    The pauses vary, so that workers that start together do not look together for ever.
+    The pauses vary, so that workers that start together do not look together for ever. ``about``
+    says in the log what is looked for.
     """
-    task = asyncio.create_task(_watch(look, every), name="watch jobs")
+    task = asyncio.create_task(_watch(about, look, every), name=about)
     try:
         yield
     finally:
@@ -27,12 +30,12 @@ async def watching(look: Callable[[], Awaitable[None]], *, every: float) -> Asyn
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _watch(look: Callable[[], Awaitable[None]], every: float) -> None:
+async def _watch(about: str, look: Callable[[], Awaitable[None]], every: float) -> None:
     while True:
         try:
             await look()
         except SearchError as exc:
-            log.debug("could not look for jobs: %s", exc)
+            log.debug("%s: put off: %s", about, exc)
         except Exception:
-            log.exception("looking for jobs failed")
+            log.exception("%s failed", about)
         await asyncio.sleep(every * random.uniform(0.75, 1.25))

@@ -65,6 +65,7 @@ from ability_search.statements.rebuilding import (
     compare_sources,
     count_sources,
     sample_chunks,
+    some_chunks,
     sources_named,
 )
 from ability_search.statements.reusing import known_vectors, vector_places
@@ -181,6 +182,7 @@ __all__ = [
     "set_weights",
     "schema",
     "sample_chunks",
+    "some_chunks",
     "set_collection_fields",
     "source_chunks",
     "source_hashes",

@@ -73,6 +73,28 @@ def check_vectors(chunk_type: str, *, dimensions: int, after: str, limit: int) -
     )
 
 
+def some_chunks(chunk_type: str, *, newest: int, others: int, after: str) -> Statement:
+    """Chunks that are in the indexes, by their terms.
+
+    Args:
+        chunk_type: Their generation.
+        newest: Of those stored last.
+        others: Of those whose ``vectorKey`` is at least ``after``.
+        after: 32 hexadecimal digits, by which chance decides.
+
+    Returns one map: ``newest`` and ``others``, rows ``chunkId, terms, weights``.
+    """
+    columns = f"SELECT chunkId, terms, weights FROM `{chunk_type}` WHERE duplicateOf IS NULL"
+    return Statement(
+        f"""
+        LET newest = {columns} ORDER BY @rid DESC LIMIT {newest:d};
+        LET others = {columns} AND vectorKey >= :least LIMIT {others:d};
+        RETURN {{'newest': $newest, 'others': $others}};
+        """,
+        {"least": after},
+    )
+
+
 def sample_chunks(chunk_type: str, *, limit: int) -> Statement:
     """Some chunks that are in the indexes: rows ``chunkId, embedding, terms, weights``."""
     return Statement(

@@ -9,7 +9,7 @@ is made again.
 
 from __future__ import annotations
 
-import secrets
+from hashlib import blake2b
 from typing import Any
 
 _PATIENCE = 30_000
@@ -32,6 +32,6 @@ NOTES = (
 """Makes ``$unindexed`` a row if what is searched next of ``:type`` may be incomplete."""
 
 
-def commit_params() -> dict[str, Any]:
-    """What :data:`COMMIT` binds besides ``:type``; the same when the statement is repeated."""
-    return {"commit": secrets.token_hex(8)}
+def commit_params(*written: object) -> dict[str, Any]:
+    """What :data:`COMMIT` binds besides ``:type``, by what is written."""
+    return {"commit": blake2b(repr(written).encode(), digest_size=16).hexdigest()}

@@ -225,7 +225,7 @@ def replace_sources(
     return Statement(
         text,
         {
-            **commit_params(),
+            **commit_params(chunk_type, sources, now),
             "name": name,
             "type": chunk_type,
             "now": now,
@@ -314,7 +314,7 @@ def set_weights(
         {COMMIT}
         """,
         {
-            **commit_params(),
+            **commit_params(chunk_type, [change["chunkId"] for change in changes]),
             "type": chunk_type,
             "average": average_length,
             "changes": [change for change in changes if change["duplicateOf"] is None],
