@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from math import log
 from string import ascii_lowercase
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from ability_search.cli import output
 
-_BAR = 40
+_BAR = 32
 _WIDTH, _HEIGHT = 72, 22
 """Characters of a bar, and of a map."""
 _SHOWN = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}
@@ -39,7 +40,7 @@ def print_overview(answer: Mapping[str, Any]) -> None:
     """Print what an answer of search-collection-info includes."""
     if sizes := answer.get("tokens"):
         title = "chunks of a sample" if sizes["sampled"] else "chunks"
-        names = [f"{each['minTokens']:,}-{each['maxTokens']:,}" for each in sizes["bins"]]
+        names = [_span(each["minTokens"], each["maxTokens"]) for each in sizes["bins"]]
         _print_bars("tokens", names, {title: [each["chunks"] for each in sizes["bins"]]})
     if growth := answer.get("growth"):
         periods, shown = growth["periods"], _SHOWN[growth["unit"]]
@@ -48,6 +49,10 @@ def print_overview(answer: Mapping[str, Any]) -> None:
         _print_bars(f"{growth['unit']} (UTC)", names, counts)
     if drawn := answer.get("map"):
         _print_map(drawn)
+
+
+def _span(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,}-{most:,}"
 
 
 def _print_bars(head: str, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> None:
@@ -66,24 +71,40 @@ def _print_map(drawn: Mapping[str, Any]) -> None:
     out.print(f"{len(points):,} of {drawn['chunks']:,} chunks; {x} of the variance across, {y} up")
     if not points:
         return
-    sources = Counter(point["source"] for point in points).most_common()
-    letters = {
-        source: letter for (source, _), letter in zip(sources, ascii_lowercase, strict=False)
-    }
-    for line in _grid(points, letters):
+    groups = _groups([point["source"] for point in points])
+    letters = dict(zip(dict(Counter(groups).most_common()), ascii_lowercase, strict=False))
+    for line in _grid(points, [letters.get(group, "*") for group in groups]):
         out.print(line, markup=False)
-    for source, count in sources[: len(letters)]:
-        out.print(f"  {letters[source]}  {output.plain(source)} ({count:,})", soft_wrap=True)
-    if others := len(sources) - len(letters):
-        out.print(f"  *  {others:,} further sources")
+    for group, letter in letters.items():
+        out.print(f"  {letter}  {output.plain(group)} ({groups.count(group):,})", soft_wrap=True)
+    if others := len(set(groups)) - len(letters):
+        out.print(f"  *  {others:,} others")
 
 
-def _grid(points: Sequence[Mapping[str, Any]], letters: Mapping[str, str]) -> Iterable[str]:
+def _groups(sources: Sequence[str]) -> list[str]:
+    """What each source is lettered by: itself, or a folder where letters then tell more apart."""
+    folders = [source.split("/")[:-1] for source in sources]
+    ways = (
+        ["/".join(each[:depth]) or "no folder" for each in folders]
+        for depth in range(1, max(map(len, folders)) + 1)
+    )
+    return max([list(sources), *ways], key=_entropy)
+
+
+def _entropy(groups: Sequence[str]) -> float:
+    """Of the letters that groups have, in nats."""
+    counts = [count for _, count in Counter(groups).most_common()]
+    lettered = counts[: len(ascii_lowercase)]
+    shares = [count / len(groups) for count in (*lettered, len(groups) - sum(lettered)) if count]
+    return -sum(share * log(share) for share in shares)
+
+
+def _grid(points: Sequence[Mapping[str, Any]], letters: Sequence[str]) -> Iterable[str]:
     across, up = (_placed([point[axis] for point in points]) for axis in ("x", "y"))
     cells: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-    for point, column, row in zip(points, across, up, strict=True):
+    for letter, column, row in zip(letters, across, up, strict=True):
         place = round((1 - row) * (_HEIGHT - 1)), round(column * (_WIDTH - 1))
-        cells[place][letters.get(point["source"], "*")] += 1
+        cells[place][letter] += 1
     for row in range(_HEIGHT):
         line = (cells.get((row, column)) for column in range(_WIDTH))
         yield "".join(cell.most_common(1)[0][0] if cell else " " for cell in line).rstrip()

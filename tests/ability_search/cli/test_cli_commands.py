@@ -116,13 +116,13 @@ def test_info_draws_what_it_is_asked_to_include(network, run) -> None:
     options = [word for part in parts for word in ("--include", part)]
     shown = run("info", "docs", *options, broker=network.url).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
-    assert [line.count("█") for line in lines if "10-19" in line or "20-29" in line] == [20, 40]
+    assert [line.count("█") for line in lines if "10-19" in line or "20-29" in line] == [16, 32]
     assert any("2026-01-02 " in line and " 3 " in line and " 4 " in line for line in lines)
     assert "28 of 99 chunks; 25 % of the variance across, 12 % up" in lines
     (row,) = (line for line in lines if line.startswith("a  "))
     assert row.replace(" ", "") == "abcdefghijklmnopqrstuvwxyz**"
     assert "  b  s1[b] (1)" in lines
-    assert "  *  2 further sources" in lines
+    assert "  *  2 others" in lines
     assert network.inputs("search-collection-info")[0]["include"] == [*parts]
     empty = {"points": [], "chunks": 0, "explainedVariance": [0.0, 0.0]}
     answer |= {"tokens": {"bins": [], "counted": 0, "sampled": False}, "map": empty}

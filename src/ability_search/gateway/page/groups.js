@@ -26,7 +26,8 @@ function coloured(points, key) {
     return { name, color, points: own };
   });
   if (!rest.length) return named;
-  return [...named, { name: `${rest.length} others`, color: "rest", points: rest.flatMap(([, own]) => own) }];
+  const name = rest.length === 1 ? rest[0][0] : `${rest.length} others`;
+  return [...named, { name, color: "rest", points: rest.flatMap(([, own]) => own) }];
 }
 
 /** How much the colours tell of a point: their entropy. */

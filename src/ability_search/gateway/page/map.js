@@ -47,10 +47,10 @@ function legend(groups) {
 
 class Chart {
   constructor(collection, points, groups, note) {
-    Object.assign(this, { collection, points, groups, active: null, similar: [], shown: null });
+    Object.assign(this, { collection, points, groups, active: null, similar: [], shown: null, seen: null });
     this.tip = h("div", { class: "tip", role: "status", hidden: true });
     this.panel = h("div", { class: "found" }, h("p", { class: "small" }, `Choose a point. ${KEYS}`));
-    const stage = h("div", {
+    const stage = (this.stage = h("div", {
       class: "stage",
       role: "application",
       tabindex: "0",
@@ -60,14 +60,14 @@ class Chart {
         focus: () => stage.matches(":focus-visible") && this.go(this.active ?? this.middle()),
         blur: () => this.go(null),
       },
-    });
+    }));
     drawing(stage, (...drawn) => this.draw(...drawn));
     this.element = h("div", { class: "mapped" }, h("div", { class: "around" }, stage, this.tip), this.panel);
   }
 
   draw(place, width, color) {
     const full = frame(this.points, width, HEIGHT);
-    const range = (axis) => (_, least, most) => (least === null ? full[axis] : [least, most]);
+    const range = (_, least, most) => [least, most];
     const series = this.groups.map((group) => ({
       label: group.name,
       stroke: color(group.color),
@@ -83,16 +83,25 @@ class Chart {
         padding: [0, 0, 0, 0],
         legend: { show: false },
         axes: [{ show: false }, { show: false }],
-        scales: { x: { time: false, range: range("x") }, y: { range: range("y") } },
+        scales: { x: { time: false, range }, y: { range } },
         series: [{}, ...series],
-        cursor: { x: false, y: false, points: { show: false }, drag: { x: true, y: true, dist: 8 } },
-        hooks: { draw: [() => this.mark()], ready: [(plot) => this.listen(plot)] },
+        cursor: {
+          x: false,
+          y: false,
+          points: { show: false },
+          drag: { x: true, y: true, dist: 8, setScale: false },
+          bind: { dblclick: () => () => this.show(this.full) },
+        },
+        hooks: {
+          draw: [() => this.mark()],
+          ready: [(plot) => this.listen(plot)],
+          setSelect: [(plot) => this.select(plot)],
+        },
       },
       [null, ...this.groups.map(({ points }) => ["x", "y"].map((axis) => points.map((each) => each[axis])))],
       place,
     );
-    this.show(full);
-    this.placeTip();
+    this.show(this.seen ?? full);
     return this.plot;
   }
 
@@ -106,7 +115,6 @@ class Chart {
       const point = this.near(event);
       if (point && !(moved > REACH / 2)) this.choose(point);
     });
-    over.addEventListener("dblclick", () => this.show(this.full));
   }
 
   /** Where a point is, in pixels from the upper left corner. */
@@ -165,7 +173,19 @@ class Chart {
     this.show(shown);
   }
 
-  show({ x, y }) {
+  /** To what was dragged over. */
+  select(plot) {
+    const { left, top, width, height } = plot.select;
+    if (!width || !height) return;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    const along = (axis, from, to) => [from, to].map((at) => plot.posToVal(at, axis));
+    this.show({ x: along("x", left, left + width), y: along("y", top + height, top) });
+  }
+
+  /** Show a part of the plane, also after the plot was drawn anew. */
+  show(part) {
+    const { x, y } = part;
+    this.seen = part === this.full ? null : part;
     this.plot.batch(() => {
       this.plot.setScale("x", { min: x[0], max: x[1] });
       this.plot.setScale("y", { min: y[0], max: y[1] });
@@ -176,20 +196,15 @@ class Chart {
   go(point, { pointed = false } = {}) {
     if (point === this.active && !this.tip.hidden) return;
     this.active = point;
-    this.tip.hidden = !point;
+    if (point) this.tip.replaceChildren(...about(point));
     if (!pointed && point && this.outside(point)) this.show(this.full);
     this.mark();
-    if (!point) return;
-    this.tip.replaceChildren(
-      h("strong", {}, point.title || point.source),
-      h("span", { class: "small source" }, point.source),
-      h("span", {}, point.excerpt),
-    );
-    this.placeTip();
   }
 
+  /** Put what is told beside its point, and away while that is out of sight. */
   placeTip() {
-    if (!this.active) return;
+    this.tip.hidden = !this.active || this.outside(this.active);
+    if (this.tip.hidden) return;
     const [left, top] = this.at(this.active);
     const style = this.tip.style;
     style.left = "0"; // at its full width
@@ -202,7 +217,7 @@ class Chart {
     return left < 0 || top < 0 || left > this.plot.width || top > HEIGHT;
   }
 
-  /** Put rings around the active point, the chosen one and those like it. */
+  /** Put rings around the active point, the chosen one and those like it, and tell of the first. */
   mark() {
     if (!this.plot) return;
     const ring = (point, kind) => {
@@ -217,6 +232,7 @@ class Chart {
     if (this.active) rings.push(ring(this.active, "active"));
     for (const old of this.plot.over.querySelectorAll(".ring")) old.remove();
     this.plot.over.append(...rings);
+    this.placeTip();
   }
 
   async choose(point) {
@@ -224,12 +240,7 @@ class Chart {
     this.similar = [];
     this.mark();
     const found = h("div", { role: "status" }, h("p", { class: "small" }, "Searching\u2026"));
-    this.panel.replaceChildren(
-      h("h4", {}, point.title || point.source),
-      h("p", { class: "small source" }, point.source),
-      h("p", { class: "text" }, point.excerpt),
-      found,
-    );
+    this.panel.replaceChildren(...about(point), found);
     try {
       const wanted = { collection: this.collection, chunkId: point.chunkId, limit: SIMILAR };
       const { results } = await call("search-similar", wanted);
@@ -247,11 +258,15 @@ class Chart {
     const known = new Map(this.points.map((point) => [point.chunkId, point]));
     const entry = (hit) => {
       const point = known.get(hit.chunkId);
-      const name = hit.title && hit.title !== hit.source ? `${hit.title}, ${hit.source}` : hit.source;
+      const name = hit.source.endsWith(hit.title) ? hit.source : `${hit.title}, ${hit.source}`;
       const go = () => point && this.go(point);
       const on = { focus: go, mouseenter: go, blur: () => this.go(null), mouseleave: () => this.go(null) };
       const button = h("button", { type: "button", class: "link", on }, name);
-      button.addEventListener("click", () => this.choose(point));
+      button.addEventListener("click", () => {
+        this.stage.focus();
+        this.go(point);
+        this.choose(point);
+      });
       const aside = h("span", { class: "small" }, ` ${score(hit.score)}${point ? "" : ", not on the map"}`);
       return h("li", {}, point ? button : h("span", { class: "source" }, name), aside);
     };
@@ -261,6 +276,15 @@ class Chart {
       h("ol", {}, ...results.map(entry)),
     ];
   }
+}
+
+/** What a point stands for. */
+function about({ title, source, excerpt }) {
+  return [
+    title && !source.endsWith(title) ? h("p", {}, h("strong", {}, title)) : null,
+    h("p", { class: "small source" }, source),
+    h("p", { class: "excerpt" }, excerpt),
+  ].filter(Boolean);
 }
 
 /** What is seen of the plane at first: all points, one unit as long across as up. */

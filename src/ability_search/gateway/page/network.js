@@ -163,7 +163,8 @@ const live = (() => {
 })();
 
 function told({ requests, streams }) {
-  const open = `${plural(requests, "request")} in progress, ${plural(streams, "event stream")} open`;
+  // One of the requests is that of this page.
+  const open = `${plural(requests - 1, "other request")} in progress, ${plural(streams, "event stream")} open`;
   const now = history.at(-1);
   if (!now) return open;
   const most = Math.max(...history.map((each) => each.calls));

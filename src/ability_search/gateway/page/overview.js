@@ -54,10 +54,10 @@ function figure(title, note, drawn, heads, rows) {
 }
 
 function sizes({ bins, counted, sampled }) {
-  const most = Math.max(0, ...bins.map((bin) => bin.chunks));
-  const peak = bins.find((bin) => bin.chunks === most);
-  const name = (bin) => `${count(bin.minTokens)} to ${count(bin.maxTokens)}`;
-  const note = bins.length
+  const name = ({ minTokens: least, maxTokens: most }) =>
+    least === most ? count(least) : `${count(least)} to ${count(most)}`;
+  const peak = bins.reduce((best, bin) => (bin.chunks > (best?.chunks ?? 0) ? bin : best), null);
+  const note = peak
     ? `${sampled ? "A sample of " : ""}${plural(counted, "chunk")}; the commonest size is ${name(peak)} tokens`
     : "There are no chunks yet.";
   const data = [bins.map((bin) => bin.minTokens), bins.map((bin) => bin.chunks)];
