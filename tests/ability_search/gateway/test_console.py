@@ -173,9 +173,16 @@ async def look_at_figures(browser: Browser) -> None:
     await browser.keys(".stage", RIGHT * 4)
     last = await browser.run("return document.querySelector('.tip .source').textContent")
     assert first != last
-    await browser.keys(".stage", f"+{ENTER}")
+    off_centre = (
+        "Math.abs(parseFloat(document.querySelector('.ring.active').style.left)"
+        " - document.querySelector('.stage').clientWidth / 2)"
+    )
+    await browser.until(f"{off_centre} > 50")
+    await browser.keys(".stage", "+")
+    await browser.until(f"{off_centre} < 2")
+    await browser.keys(".stage", f"0{ENTER}")
+    await browser.until(f"{off_centre} > 50")
     await browser.shows(".found", "3 similar chunks, 3 on the map")
-    await browser.keys(".stage", "0")
     await browser.until("document.querySelectorAll('.ring.like').length === 3")
     await browser.shows(".found .source", last)
     await browser.click("#detail h3")

@@ -3,6 +3,7 @@
 import { decimal, h } from "./dom.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
+const HEIGHT = 180;
 const FONT = "12px system-ui, sans-serif";
 const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -40,15 +41,15 @@ function color() {
  * `read()` gives its data as uPlot takes them. A series has a `label`, a `color` by name, and may have
  * `value(number, index)`, `paths`, `fill` (how opaque, in hexadecimal) and the `scale` right.
  */
-export function plot(label, read, { x, series, height = 180, y = {} }) {
+export function plot(label, read, { x, series, y = {} }) {
   const element = h("div", { class: "chart", role: "img", "aria-label": label });
   const make = (place, width, color) =>
     new uPlot(
       {
         width,
-        height,
+        height: HEIGHT,
         padding: [12, 8, 0, 0],
-        scales: { x: { time: Boolean(x.time), range: x.range }, y: scale(y), right: scale(y) },
+        scales: { x: { time: Boolean(x.time), range: x.range }, y: fromZero, right: fromZero },
         axes: axes(x, series, y, color),
         series: [told(x), ...series.map((each) => line(each, color))],
         cursor: { drag: { setScale: false }, points: { size: 7 } },
@@ -60,7 +61,7 @@ export function plot(label, read, { x, series, height = 180, y = {} }) {
   return { element, update: () => drawn()?.setData(read()) };
 }
 
-const scale = ({ least = 1 }) => ({ range: (_, __, most) => [0, 1.05 * Math.max(least, most ?? 0)] });
+const fromZero = { range: (_, __, most) => [0, 1.05 * Math.max(1, most ?? 0)] };
 
 function axes(x, series, { value = decimal, whole = false }, color) {
   const style = {

@@ -9,7 +9,9 @@ import uPlot from "./vendor/uPlot.esm.js";
 
 const HEIGHT = 480;
 const RADIUS = 3;
+/** How far from a point the pointer may be, in pixels. */
 const REACH = 20;
+/** How much more of the plane is shown than the points take. */
 const MARGIN = 1.1;
 const SIMILAR = 10;
 const ZOOM = { "+": 0.5, "=": 0.5, "-": 2 };
@@ -50,19 +52,20 @@ class Chart {
     Object.assign(this, { collection, points, groups, active: null, similar: [], shown: null, seen: null });
     this.tip = h("div", { class: "tip", role: "status", hidden: true });
     this.panel = h("div", { class: "found" }, h("p", { class: "small" }, `Choose a point. ${KEYS}`));
-    const stage = (this.stage = h("div", {
+    this.stage = h("div", {
       class: "stage",
       role: "application",
       tabindex: "0",
       "aria-label": `Map. ${note}. ${KEYS}`,
       on: {
         keydown: (event) => this.key(event),
-        focus: () => stage.matches(":focus-visible") && this.go(this.active ?? this.middle()),
+        focus: () => this.stage.matches(":focus-visible") && this.go(this.active ?? this.middle()),
         blur: () => this.go(null),
       },
-    }));
-    drawing(stage, (...drawn) => this.draw(...drawn));
-    this.element = h("div", { class: "mapped" }, h("div", { class: "around" }, stage, this.tip), this.panel);
+    });
+    drawing(this.stage, (...drawn) => this.draw(...drawn));
+    const around = h("div", { class: "around" }, this.stage, this.tip);
+    this.element = h("div", { class: "mapped" }, around, this.panel);
   }
 
   draw(place, width, color) {
