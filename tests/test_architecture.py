@@ -64,7 +64,7 @@ LAYERS = (
     {"catalogue", "collection", "vocabulary", "files", "extraction", "loading"},
     {"generations", "jobs"},
     {"indexing", "querying"},
-    {"filing", "listing", "artifacts", "migration"},
+    {"filing", "listing", "overview", "artifacts", "migration"},
     {"wire", "boundary"},
     {"tools"},
     {"remote"},

@@ -325,8 +325,8 @@ def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
             "targets": {"wheel": {"packages": ["src/kadi", "src/kadi_local", "src/ability_search"]}}
         }
     }
-    page = [str(path.relative_to(ROOT)) for path in PAGE.iterdir()]
-    assert {"html", "css", "js", "svg"} == {path.rpartition(".")[2] for path in page}
+    page = [str(path.relative_to(ROOT)) for path in PAGE.rglob("*") if path.is_file()]
+    assert {"html", "css", "js", "svg", "txt"} == {path.rpartition(".")[2] for path in page}
     # Hatch leaves out what git ignores.
     patterns = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     spec = pathspec.GitIgnoreSpec.from_lines(patterns)

@@ -26,6 +26,7 @@ from ability_search.jobs.ledger import Jobs
 from ability_search.jobs.model import FILES, Job
 from ability_search.jobs.running import Run
 from ability_search.listing import list_sources
+from ability_search.overview import look_over
 from ability_search.ports import Store
 from ability_search.querying import Querying
 from ability_search.wire import inputs, reading, results, writing
@@ -206,8 +207,14 @@ class _Table:
             cursor=value.cursor,
         )
         jobs = await self._services.jobs.of(value.collection)
+        overview = await look_over(
+            self._services.store,
+            self._services.catalogue,
+            page.collection,
+            reading.overview(value),
+        )
         ranking = self._services.settings.ranking
-        return writing.collection_info(page, jobs, scan_below=ranking.scan_below)
+        return writing.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from ability_search.cli.client import (
     with_client,
 )
 from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
+from ability_search.cli.overview import IncludeOption, print_overview
 from ability_search.cli.progress import progress_bar
 from ability_search.client.following import following
 
@@ -58,6 +59,7 @@ def info(
     cursor: Annotated[
         str | None, typer.Option(help="Where to go on, as the page before said.")
     ] = None,
+    include: IncludeOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
@@ -66,23 +68,25 @@ def info(
 
     Example:
         ability-search info docs --limit 100
+        ability-search info docs --include tokens --include growth --include map
     """
     answer = call_tool(
         broker,
         "search-collection-info",
-        given(collection=collection, limit=limit, cursor=cursor),
+        given(collection=collection, limit=limit, cursor=cursor, include=include),
         timeout,
     )
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("sources", "nextCursor", "jobs")
+    hidden = ("sources", "nextCursor", "jobs", "tokens", "growth", "map")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
         if name not in hidden
     )
     output.print_pairs((f"job {job['kind']}", _told(job)) for job in answer["jobs"])
+    print_overview(answer)
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):

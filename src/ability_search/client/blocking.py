@@ -156,10 +156,23 @@ class BlockingSearchClient:
         return self._runner.run(self._client.collections())
 
     def info(
-        self, collection: str, *, limit: int = 1000, cursor: str | None = None
+        self,
+        collection: str,
+        *,
+        limit: int = 1000,
+        cursor: str | None = None,
+        include: Sequence[inputs.Included] = (),
+        map_points: int = 1000,
     ) -> CollectionInfo:
-        """A collection and the first of its sources, in order; ``cursor`` goes on with a page."""
-        return self._runner.run(self._client.info(collection, limit=limit, cursor=cursor))
+        """A collection and the first of its sources, in order; ``cursor`` goes on with a page.
+
+        ``include`` adds what the tool would have to look at the chunks for.
+        """
+        return self._runner.run(
+            self._client.info(
+                collection, limit=limit, cursor=cursor, include=include, map_points=map_points
+            )
+        )
 
     def sources(self, collection: str) -> Iterator[str]:
         """The names of all sources, in order, read page by page."""

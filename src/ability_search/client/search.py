@@ -231,10 +231,25 @@ class SearchClient:
         return await self._call("search-collections", inputs.CollectionsInput, {}, Collections)
 
     async def info(
-        self, collection: str, *, limit: int = 1000, cursor: str | None = None
+        self,
+        collection: str,
+        *,
+        limit: int = 1000,
+        cursor: str | None = None,
+        include: Sequence[inputs.Included] = (),
+        map_points: int = 1000,
     ) -> CollectionInfo:
-        """A collection and the first of its sources, in order; ``cursor`` goes on with a page."""
-        given = {"collection": collection, "limit": limit, "cursor": cursor}
+        """A collection and the first of its sources, in order; ``cursor`` goes on with a page.
+
+        ``include`` adds what the tool would have to look at the chunks for.
+        """
+        given = {
+            "collection": collection,
+            "limit": limit,
+            "cursor": cursor,
+            "include": list(include),
+            "map_points": map_points,
+        }
         return await self._call(
             "search-collection-info", inputs.CollectionInfoInput, given, CollectionInfo
         )

@@ -112,11 +112,14 @@ class Collections(results.CollectionsResult):
         return _table(f"{len(rows)} collections", names, rows)
 
 
+_LONG = {"sources", "next_cursor", "tokens", "growth", "map"}
+
+
 class CollectionInfo(results.CollectionInfoResult):
     """Of :meth:`SearchClient.info`."""
 
     def _repr_html_(self) -> str:
-        shown = self.model_dump(exclude={"sources", "next_cursor"}, exclude_none=True)
+        shown = self.model_dump(exclude=_LONG, exclude_none=True)
         rows = [[_cell(name), _cell(value)] for name, value in shown.items()]
         return _table(self.collection, ("", ""), rows)
 

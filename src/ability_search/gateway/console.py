@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ _MEDIA_TYPES = {
     "html": "text/html",
     "js": "text/javascript",
     "svg": "image/svg+xml",
+    "txt": "text/plain",
 }
 _POLICY = (
     *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
@@ -42,10 +44,19 @@ def is_console(path: str) -> bool:
 
 def routes() -> Iterator[Route]:
     """A route for each file of the console."""
-    for file in sorted(files(__package__).joinpath("page").iterdir(), key=lambda each: each.name):
-        path = PAGE if file.name == _INDEX else f"{ASSETS}{file.name}"
-        media_type = _MEDIA_TYPES[file.name.rpartition(".")[2]]
+    for name, file in _files(files(__package__).joinpath("page")):
+        path = PAGE if name == _INDEX else f"{ASSETS}{name}"
+        media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
         yield Route(path, _File(file.read_bytes(), media_type).answer, methods=["GET"])
+
+
+def _files(directory: Traversable, within: str = "") -> Iterator[tuple[str, Traversable]]:
+    """The files of a directory and of those in it, with their paths."""
+    for each in sorted(directory.iterdir(), key=lambda each: each.name):
+        if each.is_dir():
+            yield from _files(each, f"{within}{each.name}/")
+        else:
+            yield f"{within}{each.name}", each
 
 
 @dataclass(frozen=True, slots=True)

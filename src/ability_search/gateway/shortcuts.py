@@ -9,7 +9,8 @@ from pydantic import AliasChoices, Field
 from ability_search.errors import InvalidInput
 from ability_search.gateway.reading import Fields
 from ability_search.wire.base import Input, NonBlank
-from ability_search.wire.inputs import CollectionName, Collections, DocumentInput, QueryInput
+from ability_search.wire.fields import CollectionName
+from ability_search.wire.inputs import Collections, DocumentInput, QueryInput
 from kadi import Raw
 from kadi.messages import encode
 

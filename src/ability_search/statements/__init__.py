@@ -60,6 +60,7 @@ from ability_search.statements.legacy import (
     set_aside,
 )
 from ability_search.statements.neighbours import best_chunks, context_rows, walk
+from ability_search.statements.overview import map_points, overview
 from ability_search.statements.rebuilding import (
     check_vectors,
     compare_sources,
@@ -170,8 +171,10 @@ __all__ = [
     "list_file_sources",
     "list_sources",
     "make_room",
+    "map_points",
     "nearest",
     "orphaned_jobs",
+    "overview",
     "publish_generation",
     "put_uses",
     "records_being_built",

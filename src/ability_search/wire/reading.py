@@ -10,6 +10,7 @@ from ability_search.documents import Document
 from ability_search.errors import TooLarge
 from ability_search.filters import combine, parse_filter, source_filter, to_sql
 from ability_search.indexing import IndexOptions
+from ability_search.overview import Wanted
 from ability_search.querying.model import Query
 from ability_search.statements import Predicate
 from ability_search.wire import choosing, inputs
@@ -134,6 +135,15 @@ def predicate(
     if not parts:
         return None
     return Predicate(*to_sql(combine(*parts)))
+
+
+def overview(value: inputs.CollectionInfoInput) -> Wanted:
+    """What a call wants to know of a collection as a whole."""
+    return Wanted(
+        tokens="tokens" in value.include,
+        growth="growth" in value.include,
+        points=value.map_points if "map" in value.include else None,
+    )
 
 
 def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:

@@ -254,6 +254,61 @@ class JobStatus(Result):
     result: dict[str, Any] | None = Field(None, description="What one came to that is done.")
 
 
+class TokenBin(Result):
+    """Chunks of about the same size."""
+
+    min_tokens: int
+    max_tokens: int
+    chunks: int
+
+
+class TokenHistogram(Result):
+    """How large the chunks of documents are; titles, summaries, ... are left out."""
+
+    bins: list[TokenBin] = Field(description="Smallest first; those in between that are empty too.")
+    counted: int = Field(description="Chunks in all bins.")
+    sampled: bool = Field(description="Whether a sample was counted, as there are so many.")
+
+
+class GrowthPeriod(Result):
+    """What was indexed in a period of time."""
+
+    start: str
+    sources: int
+    chunks: int
+
+
+class CollectionGrowth(Result):
+    """When the documents that are stored now were indexed; titles, summaries, ... are left out."""
+
+    unit: Literal["hour", "day", "week", "month", "year"]
+    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty ones.")
+
+
+class MapPoint(Result):
+    """A chunk on the map."""
+
+    chunk_id: str
+    source: str
+    title: str
+    excerpt: str = Field(description="How its content begins.")
+    x: float
+    y: float
+
+
+class CollectionMap(Result):
+    """The two directions in which the vectors of chunks differ most: principal components."""
+
+    points: list[MapPoint]
+    chunks: int = Field(
+        description="Those in the vector index. If there are fewer points, they are a sample,"
+        " always the same one."
+    )
+    explained_variance: list[float] = Field(
+        min_length=2, max_length=2, description="Share of the variance that x and y show."
+    )
+
+
 class CollectionInfoResult(Result):
     """Of search-collection-info."""
 
@@ -281,3 +336,6 @@ class CollectionInfoResult(Result):
     created_at: str
     updated_at: str
     jobs: list[JobStatus] = Field([], description="The last job of each kind.")
+    tokens: TokenHistogram | None = Field(None, description="If included.")
+    growth: CollectionGrowth | None = Field(None, description="If included.")
+    map: CollectionMap | None = Field(None, description="If included.")

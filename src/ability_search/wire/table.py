@@ -131,7 +131,8 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-collection-info",
         title="Describe a collection",
         summary="Describe a collection and list its sources, page by page.",
-        usage="Use it to see whether a document is indexed, and by which model.",
+        usage="Use it to see whether a document is indexed, and by which model. include adds chunk"
+        " sizes, growth or a map of the chunks.",
         params=inputs.CollectionInfoInput,
         result=results.CollectionInfoResult,
         read_only=True,

@@ -94,6 +94,20 @@ class Browser:
         """Type into the first element that is visible."""
         await self._act(selector, lambda element: element.send_keys(text))
 
+    async def point(self, selector: str) -> None:
+        """Move the pointer over the first element that is visible; it need not take clicks."""
+        from selenium.webdriver import ActionChains
+
+        await self._act(
+            selector, lambda it: ActionChains(self.driver).move_to_element(it).perform()
+        )
+
+    async def press(self) -> None:
+        """Click where the pointer is."""
+        from selenium.webdriver import ActionChains
+
+        await asyncio.to_thread(ActionChains(self.driver).click().perform)
+
     async def _act(self, selector: str, act: Callable[[Any], None]) -> None:
         from selenium.common.exceptions import StaleElementReferenceException
 

@@ -17,6 +17,7 @@ from tests.ability_search.gateway.browser import BLANK, Browser, chromium
 from ability_search.cli.edges import open_gateway
 
 TAB, ESCAPE, ENTER = "\ue004", "\ue00c", "\ue007"
+LEFT, RIGHT = "\ue012", "\ue014"
 DISK = "\N{FLOPPY DISK}"
 HARMFUL = "<img src=x onerror=document.title='harmed'>"
 SUMMARY = {
@@ -39,6 +40,23 @@ INFO = {
     "embeddedPercent": 100.0,
     "createdAt": "2026-11-21T12:00:00Z",
     **SUMMARY,
+}
+FIGURES = {
+    "tokens": {
+        "bins": [
+            {"minTokens": 0, "maxTokens": 49, "chunks": 2},
+            {"minTokens": 50, "maxTokens": 99, "chunks": 1},
+        ],
+        "counted": 3,
+        "sampled": True,
+    },
+    "growth": {
+        "unit": "month",
+        "periods": [
+            {"start": "2026-01-01T00:00:00.000Z", "sources": 40, "chunks": 1},
+            {"start": "2026-11-01T00:00:00.000Z", "sources": 80, "chunks": 2},
+        ],
+    },
 }
 
 
@@ -132,9 +150,49 @@ async def look_at_collections(browser: Browser) -> None:
     assert set(await browser.texts(".sources .source")) == {
         *("backups.md", "bread.html", "people.json", "prices.csv")
     }
+    await look_at_figures(browser)
     assert [html for name, html in await browser.controls() if not name] == []
     await browser.picture("collections")
     await browser.click("#detail .buttons button")
+
+
+async def look_at_figures(browser: Browser) -> None:
+    await browser.until("document.querySelectorAll('#detail .chart canvas').length === 2")
+    labels = "[...document.querySelectorAll('#detail .chart')].map(e => e.ariaLabel).join()"
+    assert "Growth to 4 chunks of 4 sources" in await browser.run(f"return {labels}")
+    counts = await browser.texts("#detail .plain td:last-child")
+    assert sum(map(int, counts)) == 8  # chunks by size, and by hour
+
+    await browser.click(".map button")
+    await browser.until("document.querySelector('.stage canvas')")
+    assert sorted(await browser.texts(".legend .name")) == [
+        *("backups.md", "bread.html", "people.json", "prices.csv")
+    ]
+    await browser.keys(".stage", LEFT * 4)
+    first = await browser.run("return document.querySelector('.tip .source').textContent")
+    await browser.keys(".stage", RIGHT * 4)
+    last = await browser.run("return document.querySelector('.tip .source').textContent")
+    assert first != last
+    off_centre = (
+        "Math.abs(parseFloat(document.querySelector('.ring.active').style.left)"
+        " - document.querySelector('.stage').clientWidth / 2)"
+    )
+    await browser.until(f"{off_centre} > 50")
+    await browser.keys(".stage", "+")
+    await browser.until(f"{off_centre} < 2")
+    await browser.keys(".stage", f"0{ENTER}")
+    await browser.until(f"{off_centre} > 50")
+    await browser.shows(".found", "3 similar chunks, 3 on the map")
+    await browser.until("document.querySelectorAll('.ring.like').length === 3")
+    await browser.shows(".found .source", last)
+    await browser.click("#detail h3")
+    await browser.until("document.querySelector('.tip').hidden")
+    await browser.point(".ring.like")
+    chunk = await browser.run("return document.querySelector('.ring.like').dataset.chunk")
+    await browser.shows(".tip .source", chunk.split(":")[1])
+    await browser.press()
+    await browser.shows(".found .source", chunk.split(":")[1])
+    await browser.shows(".found", "3 similar chunks, 3 on the map")
 
 
 async def search(browser: Browser) -> None:
@@ -201,7 +259,10 @@ async def look_at_network(browser: Browser) -> None:
     )
     cells = await browser.until(f"[...{row}.cells].map(e => e.innerText)", "search-query")
     assert cells[1:3] == ["6", "1"]
-    await browser.shows(".rates + table", "search-similar")
+    await browser.shows("#calls table", "search-similar")
+    await browser.until("document.querySelectorAll('#calls .chart canvas').length === 2")
+    await browser.shows("#calls p", "calls a second now")
+    await browser.shows("#calls p", "1 event stream open")
     await browser.picture("network")
 
 
@@ -222,6 +283,8 @@ async def delete(browser: Browser) -> None:
 
 def paged(tool_input: dict[str, Any]) -> dict[str, Any]:
     """search-collection-info of a collection with 120 sources."""
+    if "include" in tool_input:
+        return {**INFO, **FIGURES, "sources": []}
     first = int(tool_input.get("cursor", 0))
     end = min(120, first + tool_input["limit"])
     further = {"nextCursor": str(end)} if end < 120 else {}
@@ -254,6 +317,10 @@ async def test_sources_are_paged_and_everything_is_reached_by_keyboard(
                 place = 2 if button == "Next" else 1
                 await browser.click(f"#detail .sources + .buttons button:nth-child({place})")
         assert (await browser.texts(".sources .source"))[0] == "s50"
+        await browser.shows(
+            "figcaption", "A sample of 3 chunks; the commonest size is 0 to 49 tokens"
+        )
+        await browser.shows("figcaption", "by the month when it was last indexed")
 
 
 async def test_a_broker_and_a_gateway_that_go_are_told_of_and_come_back_by_themselves(

@@ -11,9 +11,13 @@ from tests.ability_search.edge_network import TOKEN, Stage, client, opened, sett
 from ability_search.gateway.console import ASSETS
 
 PAGE = files("ability_search.gateway").joinpath("page")
-TEXTS = {file.name: file.read_text(encoding="utf-8") for file in PAGE.iterdir()}
+VENDOR = PAGE.joinpath("vendor")
+OWN = {file.name: file.read_text(encoding="utf-8") for file in PAGE.iterdir() if not file.is_dir()}
+VENDORED = {f"vendor/{file.name}": file.read_text(encoding="utf-8") for file in VENDOR.iterdir()}
+TEXTS = OWN | VENDORED
 INDEX = TEXTS["index.html"]
-SCRIPTS = {name: text for name, text in TEXTS.items() if name.endswith(".js")}
+SCRIPTS = {name: text for name, text in OWN.items() if name.endswith(".js")}
+LICENCE = "vendor/uPlot.LICENSE.txt"
 
 
 async def test_the_page_is_served_to_everybody_and_may_load_nothing_of_others(
@@ -40,7 +44,18 @@ async def test_the_page_is_served_to_everybody_and_may_load_nothing_of_others(
 def test_every_file_is_used_and_every_file_that_is_used_is_there() -> None:
     linked = set(re.findall(r'(?:href|src)="console/([^"]+)"', INDEX))
     imported = set(re.findall(r'from "\./([^"]+)"', "".join(SCRIPTS.values())))
-    assert linked | imported == TEXTS.keys() - {"index.html"}
+    assert linked | imported == TEXTS.keys() - {"index.html", LICENCE}
+
+
+def test_what_others_wrote_is_there_with_its_licence_and_runs_no_text() -> None:
+    assert "Permission is hereby granted, free of charge" in VENDORED[LICENCE]
+    (version,) = re.findall(r"\(v([\d.]+)\)", VENDORED["vendor/uPlot.esm.js"][:400])
+    docs = Path(__file__).resolve().parents[3] / "docs" / "console.md"
+    assert f"uPlot {version}" in docs.read_text(encoding="utf-8")
+    running = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
+    assert {name: re.findall(running, text) for name, text in VENDORED.items()} == {
+        name: [] for name in VENDORED
+    }
 
 
 def test_nothing_is_inline_and_no_text_becomes_markup() -> None:
@@ -49,6 +64,6 @@ def test_nothing_is_inline_and_no_text_becomes_markup() -> None:
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
         r"|https?://(?!www\.w3\.org)"
     )
-    assert {name: re.findall(writing, text) for name, text in TEXTS.items()} == {
-        name: [] for name in TEXTS
+    assert {name: re.findall(writing, text) for name, text in OWN.items()} == {
+        name: [] for name in OWN
     }

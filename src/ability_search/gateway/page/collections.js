@@ -3,6 +3,7 @@
 import { call, get } from "./api.js";
 import { asked, byId, count, decimal, h, moment, plural } from "./dom.js";
 import { failure } from "./failures.js";
+import { overviewOf } from "./overview.js";
 import { bar, range } from "./plots.js";
 import { searchIn } from "./search.js";
 
@@ -11,6 +12,7 @@ let opened = null;
 let listed = "";
 let detailed = "";
 let turned = [];
+let overview = null;
 let nameListener = () => {};
 
 /** Have a function called with the names of all collections, whenever they are read. */
@@ -93,7 +95,7 @@ function line(each, chunks, tokens) {
 }
 
 function close() {
-  opened = null;
+  opened = overview = null;
   detailed = "";
   byId("detail").replaceChildren();
 }
@@ -111,8 +113,11 @@ async function open(name, { cursors = [], focus = false } = {}) {
     if (read === detailed && !focus) return;
     detailed = read;
     const title = h("h3", { tabindex: "-1" }, name);
-    detail.replaceChildren(title, facts(info), actions(info), ...sources(info, cursors));
+    if (overview?.collection !== name) overview = overviewOf(name);
+    const parts = [facts(info), actions(info), overview.element, ...sources(info, cursors)];
+    detail.replaceChildren(title, ...parts);
     if (focus) title.focus();
+    await overview.read();
   } catch (error) {
     if (opened !== name || turned !== cursors) return;
     detailed = "";

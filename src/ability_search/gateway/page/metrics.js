@@ -4,10 +4,12 @@ const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 const CALLS = "ability_search_gateway_tool_calls_total";
 const SECONDS = "ability_search_gateway_tool_call_seconds";
+const REQUESTS = "ability_search_gateway_requests_in_flight";
+const STREAMS = "ability_search_gateway_streams_open";
 
-/** For each tool its calls, failures, and latencies in milliseconds; they are estimates by buckets. */
-export function toolCalls(text) {
-  const tools = new Map();
+/** The tools with calls, failures, seconds and buckets, by name, and the requests and streams of now. */
+export function read(text) {
+  const [tools, gauges] = [new Map(), {}];
   const of = (name) => {
     if (!tools.has(name)) tools.set(name, { name, calls: 0, failures: 0, seconds: 0, buckets: [] });
     return tools.get(name);
@@ -19,13 +21,42 @@ export function toolCalls(text) {
     }
     if (name === `${SECONDS}_sum`) of(labels.tool).seconds = value;
     if (name === `${SECONDS}_bucket`) of(labels.tool).buckets.push([number(labels.le), value]);
+    if (name === REQUESTS) gauges.requests = value;
+    if (name === STREAMS) gauges.streams = value;
   }
-  return [...tools.values()].map(({ buckets, seconds, ...tool }) => ({
-    ...tool,
-    mean: (1000 * seconds) / Math.max(1, tool.calls),
-    median: 1000 * quantile(buckets, 0.5),
-    high: 1000 * quantile(buckets, 0.95),
-  }));
+  return { tools, ...gauges };
+}
+
+/** All tools as if they were one. */
+export function total(tools) {
+  const sum = { calls: 0, failures: 0, seconds: 0, buckets: [] };
+  for (const { calls, failures, seconds, buckets } of tools.values()) {
+    sum.calls += calls;
+    sum.failures += failures;
+    sum.seconds += seconds;
+    sum.buckets = buckets.map(([bound, seen], place) => [bound, seen + (sum.buckets[place]?.[1] ?? 0)]);
+  }
+  return sum;
+}
+
+/** What was counted between two readings; of a gateway that has begun anew, what it has counted. */
+export function since(before, now) {
+  if (!before || before.calls > now.calls) return now;
+  const seen = (place) => before.buckets[place]?.[1] ?? 0;
+  return {
+    ...now,
+    calls: now.calls - before.calls,
+    failures: now.failures - before.failures,
+    seconds: now.seconds - before.seconds,
+    buckets: now.buckets.map(([bound, value], place) => [bound, value - seen(place)]),
+  };
+}
+
+/** Latencies in milliseconds, `null` without calls; median and high are estimated by the buckets. */
+export function latencies({ calls, seconds, buckets }) {
+  if (!calls) return { mean: null, median: null, high: null };
+  const [median, high] = [0.5, 0.95].map((share) => 1000 * quantile(buckets, share));
+  return { mean: (1000 * seconds) / calls, median, high };
 }
 
 function* samples(text) {
@@ -42,12 +73,10 @@ const number = (text) => (text === "+Inf" ? Infinity : Number(text));
 
 /** As histogram_quantile() of Prometheus: linear within a bucket, the last bound beyond it. */
 function quantile(buckets, share) {
-  const total = buckets.at(-1)?.[1] ?? 0;
-  if (!total) return 0;
-  const wanted = share * total;
+  const wanted = share * (buckets.at(-1)?.[1] ?? 0);
   let [low, before] = [0, 0];
   for (const [bound, seen] of buckets) {
-    if (seen >= wanted) {
+    if (seen > before && seen >= wanted) {
       return bound === Infinity ? low : low + ((bound - low) * (wanted - before)) / (seen - before);
     }
     [low, before] = [bound, seen];

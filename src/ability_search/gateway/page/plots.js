@@ -1,4 +1,4 @@
-/** Small plots as SVG. Each stands beside its numbers, and so is hidden from screen readers. */
+/** Bars for the cells of tables. Each stands beside its number, and so is hidden from screen readers. */
 
 import { svg } from "./dom.js";
 
@@ -39,13 +39,4 @@ export function range(least, mean, most, end) {
     rect(at(least), at(most), "span"),
     rect(Math.max(0, at(mean) - 0.6), at(mean) + 0.6, "mean"),
   );
-}
-
-/** Values over time, oldest first, filling the width from the right. */
-export function line(values, places) {
-  const most = Math.max(1, ...values);
-  const x = (index) => (100 * (places - values.length + index)) / Math.max(1, places - 1);
-  const y = (value) => 38 - (36 * value) / most;
-  const points = values.map((value, index) => `${x(index).toFixed(2)},${y(value).toFixed(2)}`);
-  return plot(100, 40, svg("polyline", { points: points.join(" "), class: "line" }));
 }

@@ -1,0 +1,139 @@
+/** How a collection looks as a whole: chunk sizes, growth, and a map when it is asked for. */
+
+import { call } from "./api.js";
+import { bars, plot } from "./chart.js";
+import { count, h, moment, plural } from "./dom.js";
+import { failure } from "./failures.js";
+import { drawMap } from "./map.js";
+
+const LENGTHS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400, year: 365 * 86400 };
+const SIZES = [1000, 2500, 5000];
+
+/** An element for a collection, and `read()`, which fills it anew; the map is left as it is. */
+export function overviewOf(collection) {
+  const figures = h("div", { class: "figures" });
+  const element = h("div", {}, figures, mapOf(collection));
+  let last = "";
+  const read = async () => {
+    try {
+      const wanted = { collection, limit: 1, include: ["tokens", "growth"] };
+      const { tokens, growth } = await call("search-collection-info", wanted);
+      const now = JSON.stringify([tokens, growth]);
+      if (now !== last) figures.replaceChildren(sizes(tokens), growing(growth));
+      last = now;
+    } catch (error) {
+      last = "";
+      figures.replaceChildren(failure(error));
+    }
+  };
+  return { collection, element, read };
+}
+
+function figure(title, note, drawn, heads, rows) {
+  const others = heads.slice(1);
+  const row = ([name, ...values]) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      ...values.map((value, place) => h("td", { "data-head": others[place].toLowerCase() }, value)),
+    );
+  const table = h(
+    "table",
+    { class: "plain" },
+    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, ...rows.map(row)),
+  );
+  return h(
+    "figure",
+    {},
+    h("figcaption", {}, h("h4", {}, title), h("p", { class: "small" }, note)),
+    rows.length ? drawn.element : null,
+    rows.length ? h("details", {}, h("summary", {}, "As a table"), table) : null,
+  );
+}
+
+function sizes({ bins, counted, sampled }) {
+  const name = ({ minTokens: least, maxTokens: most }) =>
+    least === most ? count(least) : `${count(least)} to ${count(most)}`;
+  const peak = bins.reduce((best, bin) => (bin.chunks > (best?.chunks ?? 0) ? bin : best), null);
+  const note = peak
+    ? `${sampled ? "A sample of " : ""}${plural(counted, "chunk")}; the commonest size is ${name(peak)} tokens`
+    : "There are no chunks yet.";
+  const data = [bins.map((bin) => bin.minTokens), bins.map((bin) => bin.chunks)];
+  const range = () => [bins[0].minTokens, bins.at(-1).maxTokens + 1];
+  const chunks = { label: "chunks", color: "accent", fill: "66", paths: bars(), value: count };
+  const drawn = plot(`Chunks by their tokens. ${note}`, () => data, {
+    y: { whole: true },
+    x: { label: "tokens", range, value: (_, index) => name(bins[index]) },
+    series: [chunks],
+  });
+  const rows = bins.map((bin) => [name(bin), count(bin.chunks)]);
+  return figure("Tokens of a chunk", note, drawn, ["Tokens", "Chunks"], rows);
+}
+
+function growing({ unit, periods }) {
+  const data = grown(unit, periods);
+  const note = periods.length
+    ? `What is stored now, by the ${unit} when it was last indexed`
+    : "Nothing is stored yet.";
+  const all = ["chunks", "sources"].map((what) => periods.reduce((sum, each) => sum + each[what], 0));
+  const label = `Growth to ${plural(all[0], "chunk")} of ${plural(all[1], "source")}. ${note}`;
+  const drawn = plot(label, () => data, {
+    y: { whole: true },
+    x: { time: true, label: "time", value: (at) => new Date(1000 * at).toLocaleString("en") },
+    series: [
+      { label: "chunks", color: "accent", fill: "33", value: count },
+      { label: "sources", color: "keyword", scale: "right", dash: [6, 3], value: count },
+    ],
+  });
+  const rows = periods.map((each) => [moment(each.start), count(each.sources), count(each.chunks)]);
+  return figure("Growth", note, drawn, [`From this ${unit} on`, "Sources", "Chunks"], rows);
+}
+
+/** Seconds, chunks and sources so far: rising within each period, level between them. */
+function grown(unit, periods) {
+  const data = [[], [], []];
+  const add = (at, chunks, sources) => {
+    if (data[0].at(-1) === at) return;
+    [at, chunks, sources].forEach((value, place) => data[place].push(value));
+  };
+  const now = Date.now() / 1000;
+  let [chunks, sources] = [0, 0];
+  for (const [place, each] of periods.entries()) {
+    const start = Date.parse(each.start) / 1000;
+    const next = place + 1 < periods.length ? Date.parse(periods[place + 1].start) / 1000 : now;
+    add(start, chunks, sources);
+    [chunks, sources] = [chunks + each.chunks, sources + each.sources];
+    add(Math.max(start + 1, Math.min(next, start + LENGTHS[unit])), chunks, sources);
+  }
+  return data;
+}
+
+function mapOf(collection) {
+  const place = h("div", {});
+  const most = h("select", {}, ...SIZES.map((size) => h("option", { value: size }, count(size))));
+  const button = h("button", { type: "button" }, "Draw the map");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    place.replaceChildren(h("p", { role: "status" }, "Drawing\u2026"));
+    try {
+      const wanted = { collection, limit: 1, include: ["map"], mapPoints: Number(most.value) };
+      const { map } = await call("search-collection-info", wanted);
+      place.replaceChildren(drawMap(collection, map));
+      button.textContent = "Draw it anew";
+    } catch (error) {
+      place.replaceChildren(failure(error));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return h(
+    "section",
+    { class: "map", "aria-label": "Map" },
+    h("h4", {}, "Map"),
+    h("p", { class: "small" }, "Chunks as points: near each other if they mean the same."),
+    h("form", { on: { submit: (event) => event.preventDefault() } }, h("label", {}, "Most points", most), button),
+    place,
+  );
+}

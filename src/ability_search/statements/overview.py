@@ -1,0 +1,121 @@
+"""What a collection is like: sizes of its chunks, when they were indexed, where their vectors lie.
+
+All of it is about the chunks of documents; aspects are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.statements.core import Statement, source_type
+
+_TITLE = 120
+_EXCERPT = 160
+"""Characters that are read of a title, and of a content for its excerpt."""
+_SAMPLED = "(SELECT expand(rid) FROM (SELECT expand($sample)))"
+"""The chunks of a sample, in its order."""
+
+
+def overview(
+    name: str,
+    chunk_type: str,
+    *,
+    width: int | None,
+    counted: int | None,
+    period: int | None,
+    vectors: int | None,
+    indexed: int,
+) -> Statement:
+    """Sizes, times and some vectors of a collection's chunks; what is ``None`` is not looked at.
+
+    Args:
+        name: The collection.
+        chunk_type: Its generation.
+        width: Tokens of a bin of chunk sizes.
+        counted: Chunks whose sizes are counted, a sample; ``None`` for all.
+        period: Milliseconds of a period of time.
+        vectors: Most vectors of a sample of the chunks that are in the vector index.
+        indexed: How many chunks are in the vector index.
+
+    Returns one map: ``collection`` (rows of its record), ``sizes`` (rows ``least, chunks``: by the
+    least size in a bin), ``periods`` (rows ``start, sources, chunks``: by the beginning of a
+    period in epoch milliseconds), ``vectors`` (rows ``embedding``).
+    """
+    steps = ["LET c = SELECT FROM Collection WHERE name = :name;"]
+    answer = ["'collection': $c"]
+    if width is not None:
+        if counted is not None:
+            steps.append(_sample(chunk_type, counted, indexed))
+        steps.append(
+            f"LET sizes = SELECT tokens - tokens % {width:d} AS least, count(*) AS chunks"
+            f" FROM {f'`{chunk_type}`' if counted is None else _SAMPLED} GROUP BY least;"
+        )
+        answer.append("'sizes': $sizes")
+    if period is not None:
+        steps.append(
+            f"LET periods = SELECT indexedAt - indexedAt % {period:d} AS start,"
+            f" count(*) AS sources, sum(chunks) AS chunks FROM `{source_type(chunk_type)}`"
+            " WHERE aspectOf IS NULL GROUP BY start;"
+        )
+        answer.append("'periods': $periods")
+    if vectors is not None:
+        steps.append(_sample(chunk_type, vectors, indexed))
+        steps.append(f"LET vectors = SELECT embedding FROM {_SAMPLED};")
+        answer.append("'vectors': $vectors")
+    return Statement(f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};", {"name": name})
+
+
+def map_points(
+    name: str,
+    chunk_type: str,
+    axes: Sequence[Sequence[float]],
+    *,
+    limit: int,
+    indexed: int,
+) -> Statement:
+    """The chunks of a sample, with the cosine of each to some axes.
+
+    Args:
+        name: The collection.
+        chunk_type: Its generation.
+        axes: Vectors of unit length.
+        limit: Most chunks.
+        indexed: How many chunks are in the vector index.
+
+    Returns one map: ``collection`` (rows of its record), ``points`` (rows ``chunkId, source,
+    title, excerpt, axis0, axis1, ...``).
+    """
+    cosines = "".join(
+        f", vectorCosineSimilarity(embedding, :axis{place}) AS axis{place}"
+        for place in range(len(axes))
+    )
+    return Statement(
+        f"""
+        LET c = SELECT FROM Collection WHERE name = :name;
+        {_sample(chunk_type, limit, indexed)}
+        LET points = SELECT chunkId, source, title.left({_TITLE:d}) AS title,
+            content.left({_EXCERPT:d}) AS excerpt{cosines} FROM {_SAMPLED};
+        RETURN {{'collection': $c, 'points': $points}};
+        """,
+        {
+            "name": name,
+            **{f"axis{place}": list(axis) for place, axis in enumerate(axes)},
+        },
+    )
+
+
+def _sample(chunk_type: str, limit: int, indexed: int) -> str:
+    """Which chunks of the vector index stand for all of them: always the same ones.
+
+    Those with the least keys, which are hashes: a bottom-k sample (Cohen & Kaplan, Summarizing
+    Data Using Bottom-k Sketches, 2007). Where not enough chunks have keys, the first by their ids.
+    """
+
+    def first(by: str, where: str = "") -> str:
+        return (
+            f"LET sample = SELECT @rid AS rid FROM `{chunk_type}` WHERE {where}duplicateOf IS NULL"
+            f" ORDER BY {by} LIMIT {limit:d};"
+        )
+
+    by_key = first("vectorKey", "vectorKey > '' AND ")
+    return f"{by_key} IF ($sample.size() < {min(limit, indexed):d}) {{ {first('chunkId')} }}"
