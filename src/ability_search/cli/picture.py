@@ -12,9 +12,6 @@ from ability_search.metrics.reading import NOTHING, Reading, added
 
 State = Literal["up", "gone", "refused"]
 
-_RESIDENT = Metric("process_resident_memory_bytes", "gauge", "Memory in use.", table.PARTS)
-_STARTED = Metric("process_start_time_seconds", "gauge", "Unix time of the start.", table.PARTS)
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -173,7 +170,8 @@ def _as_json(line: CallLine) -> dict[str, Any]:
 
 def _age(looks: Sequence[Look], at: float) -> float | None:
     """Seconds since the first of the parts started; ``None`` where the system does not tell."""
-    started = [start for look in looks if (start := look.reading.total(_STARTED))]
+    starts = [look.reading.total(table.PROCESS_START_TIME) for look in looks]
+    started = [start for start in starts if start]
     return max(at - min(started), 0.0) if started else None
 
 
@@ -191,7 +189,7 @@ def _part(look: Look) -> PartLine:
         look.state,
         sum(map(reading.total, in_flight)),
         sum(map(reading.total, waiting)),
-        reading.total(_RESIDENT),
+        reading.total(table.PROCESS_RESIDENT_MEMORY),
     )
 
 

@@ -18,11 +18,11 @@ _STATES = {"up": "green", "gone": "bold red", "refused": "yellow"}
 
 def draw(picture: Picture) -> RenderableType:
     """A picture for a terminal, the parts and the tools first."""
-    over = "over an unknown time" if picture.seconds is None else f"over {picture.seconds:,.0f} s"
-    since = ", since the start" if picture.from_start else ""
+    over = "" if picture.seconds is None else f" over {picture.seconds:,.0f} s"
+    since = " since the start" if picture.from_start else ""
     moment = time.strftime("%H:%M:%S", time.localtime(picture.at))
     return Group(
-        Text(f"{moment}  rates and latencies {over}{since}", style="bold"),
+        Text(f"{moment}  rates and latencies{since}{over}", style="bold"),
         _parts(picture.parts),
         _calls("tool", picture.tools),
         _further(picture),

@@ -286,4 +286,23 @@ GATEWAY_RATE_LIMITED = Metric(
 METRICS: tuple[Metric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Metric)
 )
-"""All of them, in the order of the documentation."""
+"""What the parts count, in the order of the documentation."""
+
+PROCESS_CPU_SECONDS = Metric(
+    "process_cpu_seconds_total", "counter", "Processor time of the process.", PARTS
+)
+PROCESS_RESIDENT_MEMORY = Metric(
+    "process_resident_memory_bytes", "gauge", "Memory of the process.", PARTS
+)
+PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "File descriptors in use.", PARTS)
+PROCESS_START_TIME = Metric(
+    "process_start_time_seconds", "gauge", "When the process started, Unix time.", PARTS
+)
+
+PROCESS: tuple[Metric, ...] = (
+    PROCESS_CPU_SECONDS,
+    PROCESS_RESIDENT_MEMORY,
+    PROCESS_OPEN_FILES,
+    PROCESS_START_TIME,
+)
+"""What Linux tells of each process."""
