@@ -246,7 +246,11 @@ class HttpDatabases:
                 continue
             if base is None:
                 self._preferred = self._urls.index(url)
-            _raise_for(response)
+            try:
+                _raise_for(response)
+            except Conflict:
+                self.counts.lost()
+                raise
             return response
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
 
