@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from ability_search.cli.looking import Watcher
 from ability_search.cli.picture import Look, picture
-from ability_search.cli.top import Watcher
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import METRICS, UNMETERED, table
 from ability_search.metrics.calls import metered_rpc, metered_tools
@@ -209,13 +209,14 @@ async def test_a_part_that_goes_is_shown_as_gone_and_comes_back(tmp_path: Path) 
         port = int(url.rpartition(":")[2].partition("/")[0])
         stranger = Watcher([url], tmp_path, token=None)
         watcher = Watcher([url], tmp_path, token="t")
-        async with client() as http:
+        async with stranger.client() as http:
             assert (await stranger.look(http)).parts[0].state == "refused"
+        async with watcher.client() as http:
             seen = await watcher.look(http)
     assert (seen.parts[0].state, seen.from_start) == ("up", True)
     assert seen.parts[0].name == f"broker {LOCAL}:{port}"
     assert seen.broker["sessions"] == 4
-    async with client() as http:
+    async with watcher.client() as http:
         gone = await watcher.look(http)
         assert (gone.parts[0].state, gone.broker["sessions"]) == ("gone", 0)
         async with expose(meter.text, LOCAL, port, token="t"):

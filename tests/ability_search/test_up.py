@@ -167,7 +167,7 @@ async def the_lines_of_the_readme_work_over_http(machine: Machine) -> None:
 
 
 async def the_parts_count_what_was_done(machine: Machine) -> None:
-    """Two calls of search-index so far, the first of which stored three chunks."""
+    """What is new was asked for, sent, and asked for once more; three chunks were stored."""
     running = read_running(machine.data)
     assert running is not None
     assert len({part.metrics for part in running.parts}) == len(running.parts)
@@ -176,15 +176,15 @@ async def the_parts_count_what_was_done(machine: Machine) -> None:
     assert list(parts) == [part.name for part in running.parts]
     assert {part["state"] for part in parts.values()} == {"up"}
     tools = {line["name"]: line for line in seen["tools"]}
-    assert (tools["search-index"]["calls"], tools["search-index"]["failed"]) == (2, 0)
+    assert (tools["search-index"]["calls"], tools["search-index"]["failed"]) == (3, 0)
     assert tools["search-index"]["p95"] > 0
     assert seen["chunks"] == {"indexed": 3, "deleted": 0}
-    assert (seen["embedding"]["embedded"], seen["queuedTexts"]) == (4, {"all-MiniLM-L6-v2": 0})
+    assert (seen["embedding"]["embedded"], seen["queuedTexts"]) == (3, {"all-MiniLM-L6-v2": 0})
     requests = {line["name"]: line["calls"] for line in seen["rpc"]}
     assert requests["create-embedding"] == tools["create-embedding"]["calls"] > 0
     assert 0 < seen["database"]["heapUsed"] < seen["database"]["heapMax"]
     assert seen["database"]["statements"] >= tools["arcade-command"]["calls"] > 0
-    assert seen["broker"]["sessions"] == 4
+    assert seen["broker"]["sessions"] >= 4
     shown = await machine.run("top", "--url", parts["broker"]["url"].removesuffix("/metrics"))
     assert shown.code == 0
     assert "broker 127.0.0.1:" in shown.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,10 +14,12 @@ import httpx
 
 from ability_search import __version__
 from ability_search.cli.checks import Check
+from ability_search.cli.looking import look, metrics_client
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings
 from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
+from ability_search.stack.directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker
 from kadi import Connection, KadiError
 
@@ -77,6 +80,8 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
         yield await _reranking(connection, settings)
     if "search-collections" in visible:
         yield await _search(connection)
+    if target.stack is not None:
+        yield await _metrics(target.stack, settings)
 
 
 async def _clock(target: Target) -> Check:
@@ -143,6 +148,18 @@ async def _search(connection: Connection) -> Check:
         return Check("search", "fail", str(answer.get("error")), str(answer.get("hint", "")))
     count = len(answer.get("collections", ()))
     return Check("search", "ok", f"{count} collections, {_since(started)}")
+
+
+async def _metrics(stack: RunningStack, settings: Settings) -> Check:
+    served = {part.metrics: part.name for part in stack.parts if part.metrics}
+    token = settings.metrics.token
+    async with metrics_client(token.get_secret_value() if token else None) as client:
+        looks = await asyncio.gather(*(look(client, url, name) for url, name in served.items()))
+    silent = [each.name for each in looks if each.state != "up"]
+    if silent:
+        text = f"{', '.join(silent)} cannot be read"
+        return Check("metrics", "warn", text, "Compare SEARCH_METRICS_TOKEN on both sides.")
+    return Check("metrics", "ok", f"of {len(looks)} parts; `ability-search top` shows them")
 
 
 async def _answer(

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import httpx
 import typer
 from rich.live import Live
 
@@ -20,19 +15,13 @@ from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.failures import NOT_FOUND
-from ability_search.cli.picture import Look, Picture, picture
+from ability_search.cli.looking import Watcher
+from ability_search.cli.picture import Picture
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.top_view import draw
 from ability_search.cli.up import DataDirOption
 from ability_search.errors import InvalidInput
 from ability_search.metrics.exposition import PATH
-from ability_search.metrics.reading import parse
-from ability_search.metrics.table import PART_INFO
-from ability_search.stack.directory import read_running
-
-_ANSWER_SECONDS = 3.0
-_WINDOW_SECONDS = 10.0
-"""What rates and latencies are over, once that has been watched."""
 
 
 @command(app, "top")
@@ -84,57 +73,6 @@ def top(
         asyncio.run(run_until_stopped(_follow(watcher, interval, as_json)))
 
 
-class Watcher:
-    """Looks at the parts again and again.
-
-    Args:
-        urls: Where metrics are; those of the stack over ``data_dir`` if there are none.
-        data_dir: Of the stack.
-        token: That the parts may ask for.
-    """
-
-    def __init__(self, urls: Sequence[str], data_dir: Path, *, token: str | None) -> None:
-        self.data_dir = data_dir
-        self._urls = {url: urlsplit(url).netloc for url in urls}
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._last: Mapping[str, str] = {}
-        self._past: deque[Sequence[Look]] = deque()
-
-    def addresses(self) -> Mapping[str, str]:
-        """Names by address; the last ones known if the stack is gone."""
-        if self._urls:
-            return self._urls
-        running = read_running(self.data_dir)
-        if running is not None:
-            self._last = {part.metrics: part.name for part in running.parts if part.metrics}
-        return self._last
-
-    async def look(self, client: httpx.AsyncClient) -> Picture:
-        """Ask every part at once."""
-        asked = self.addresses().items()
-        looks = await asyncio.gather(*(self._ask(client, name, url) for url, name in asked))
-        now = time.time()
-        while len(self._past) > 1 and self._past[1][0].at <= now - _WINDOW_SECONDS:
-            self._past.popleft()
-        seen = picture(looks, self._past)
-        self._past.append(looks)
-        return seen
-
-    async def _ask(self, client: httpx.AsyncClient, name: str, url: str) -> Look:
-        at = time.time()
-        try:
-            answer = await client.get(url, headers=self._headers)
-            if answer.status_code in (401, 403):
-                return Look(name, url, at, state="refused")
-            reading = parse(answer.raise_for_status().text)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-            return Look(name, url, at, state="gone")
-        if self._urls:
-            part = next(iter(reading.by(PART_INFO, "part")), "")
-            name = f"{part} {name}".strip()
-        return Look(name, url, at, reading)
-
-
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -142,18 +80,14 @@ def _address(url: str) -> str:
     return url if parts.path.strip("/") else f"{url.rstrip('/')}{PATH}"
 
 
-def _client() -> httpx.AsyncClient:
-    return httpx.AsyncClient(timeout=_ANSWER_SECONDS, trust_env=False)
-
-
 async def _once(watcher: Watcher) -> Picture:
-    async with _client() as client:
+    async with watcher.client() as client:
         return await watcher.look(client)
 
 
 async def _follow(watcher: Watcher, interval: float, as_json: bool) -> None:
     screen = Live(console=output.stdout(), screen=True, auto_refresh=False)
-    async with _client() as client:
+    async with watcher.client() as client:
         with nullcontext() if as_json else screen:
             while True:
                 seen = await watcher.look(client)
