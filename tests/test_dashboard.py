@@ -35,11 +35,13 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def metric_of(sample: str) -> Metric:
-    """The metric of a sample; only a histogram has buckets, and nothing else is asked of it."""
-    base = sample.removesuffix("_bucket")
-    metric = BY_NAME[base]
-    assert (metric.kind == "histogram") == (sample != base), sample
-    return metric
+    """The metric of a sample; a histogram has buckets, a sum and a count, and nothing else."""
+    if sample in BY_NAME:
+        assert BY_NAME[sample].kind != "histogram", sample
+        return BY_NAME[sample]
+    base, _, what = sample.rpartition("_")
+    assert (BY_NAME[base].kind, what in ("bucket", "sum", "count")) == ("histogram", True), sample
+    return BY_NAME[base]
 
 
 def asked(expression: str) -> Iterator[tuple[Metric, set[str]]]:

@@ -78,6 +78,7 @@ class Picture:
     retries: Mapping[str, float]
     jobs: float
     collections: float
+    """Known to the worker that knows most."""
 
     def as_json(self) -> dict[str, Any]:
         """As an object for programs; times in seconds, sizes in bytes."""
@@ -150,10 +151,10 @@ def picture(looks: Sequence[Look], past: Sequence[Sequence[Look]] = ()) -> Pictu
         chunks_indexed=now.total(table.CHUNKS_INDEXED),
         chunks_deleted=now.total(table.CHUNKS_DELETED),
         breakers_open=[name for name, n in now.by(table.BREAKER_OPEN, "target").items() if n],
-        degraded=now.by(table.DEGRADED_ANSWERS, "reason"),
-        retries=now.by(table.RETRIES, "target"),
+        degraded=_counted(now, table.DEGRADED_ANSWERS, "reason"),
+        retries=_counted(now, table.RETRIES, "target"),
         jobs=now.total(table.JOBS_RUNNING),
-        collections=now.total(table.COLLECTIONS_KNOWN),
+        collections=max((each.reading.total(table.COLLECTIONS_KNOWN) for each in there), default=0),
     )
 
 
@@ -177,6 +178,11 @@ def _age(looks: Sequence[Look], at: float) -> float | None:
 
 def _rate(count: float, seconds: float | None) -> float | None:
     return count / seconds if seconds else None
+
+
+def _counted(reading: Reading, counter: Metric, label: str) -> dict[str, float]:
+    """What has happened at all."""
+    return {value: count for value, count in reading.by(counter, label).items() if count}
 
 
 def _part(look: Look) -> PartLine:

@@ -26,6 +26,7 @@ from kadi import Connection, KadiError
 _OPEN_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
+_TOKEN = "Set SEARCH_METRICS_TOKEN as it is set for the stack."
 _START = "Start the stack with `ability-search up`, or the part alone with `ability-search {}`."
 
 
@@ -155,10 +156,12 @@ async def _metrics(stack: RunningStack, settings: Settings) -> Check:
     token = settings.metrics.token
     async with metrics_client(token.get_secret_value() if token else None) as client:
         looks = await asyncio.gather(*(look(client, url, name) for url, name in served.items()))
-    silent = [each.name for each in looks if each.state != "up"]
+    silent = [each for each in looks if each.state != "up"]
     if silent:
-        text = f"{', '.join(silent)} cannot be read"
-        return Check("metrics", "warn", text, "Compare SEARCH_METRICS_TOKEN on both sides.")
+        text = f"{', '.join(each.name for each in silent)} cannot be read"
+        refused = any(each.state == "refused" for each in silent)
+        remedy = "`ability-search status` shows which parts run."
+        return Check("metrics", "warn", text, _TOKEN if refused else remedy)
     return Check("metrics", "ok", f"of {len(looks)} parts; `ability-search top` shows them")
 
 

@@ -49,6 +49,9 @@ class PrometheusMeter:
         }
         self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._series: Multiset[Metric] = Multiset()
+        for metric in self._instruments:
+            for label in metric.expected:
+                self._new_child(metric, (label,))
         self._watched = _Watched()
         self._registry.register(self._watched)
         self.watch(PART_INFO, lambda: {(part, version): 1.0})

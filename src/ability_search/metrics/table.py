@@ -33,6 +33,8 @@ class Metric:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = SECONDS
     """Upper bounds of a histogram."""
+    expected: tuple[str, ...] = ()
+    """Values of its only label that are there from the start, at 0: the first time is seen too."""
 
 
 _OFFERING: tuple[Part, ...] = ("database", "models", "worker")
@@ -80,6 +82,7 @@ DEGRADED_ANSWERS = Metric(
     "Answers with less than was asked for, by the code of the reason.",
     _WORKER,
     ("reason",),
+    expected=("embedding_unavailable", "database_unavailable", "dimension_mismatch"),
 )
 RPC_CALLS = Metric(
     "ability_search_rpc_calls_total",
@@ -98,6 +101,7 @@ RETRIES = Metric(
     "Requests made again after a failure that may pass, by what was asked.",
     _WORKER,
     ("target",),
+    expected=("database", "embedder"),
 )
 BREAKER_OPEN = Metric(
     "ability_search_breaker_open",
@@ -118,6 +122,7 @@ EMBEDDING_TEXTS = Metric(
     "Texts and where their vectors came from: `embedded`, or `reused` from the database.",
     _WORKER,
     ("origin",),
+    expected=("embedded", "reused"),
 )
 CHUNKS_INDEXED = Metric(
     "ability_search_chunks_indexed_total", "counter", "Chunks that were stored.", _WORKER
