@@ -251,12 +251,7 @@ async def open_embedder(
     async with httpx.AsyncClient() as client:
         url = embedding.api_url.get_secret_value()
         transport = over_http(client, url, api_key=embedding.api_key)
-
-        async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
-            answer = transport(request, timeout=timeout)
-            return await metered_rpc(meter, "/v1/embeddings", answer)
-
-        yield _embedder(settings, metered, meter)
+        yield _embedder(settings, _metered_http(transport, "/v1/embeddings", meter), meter)
 
 
 def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteEmbedder:
@@ -286,12 +281,7 @@ async def open_reranker(
     async with httpx.AsyncClient() as client:
         url = reranker.api_url.get_secret_value()
         transport = rerank_over_http(client, url, api_key=reranker.api_key)
-
-        async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
-            answer = transport(request, timeout=timeout)
-            return await metered_rpc(meter, "/v1/rerank", answer)
-
-        yield _reranker(settings, metered)
+        yield _reranker(settings, _metered_http(transport, "/v1/rerank", meter))
 
 
 def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
@@ -322,6 +312,13 @@ def _metered(invoke: Invoke, meter: Meter) -> Invoke:
         return await metered_rpc(meter, tool, invoke(tool, tool_input, timeout=timeout))
 
     return invoke if meter is UNMETERED else metered
+
+
+def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
+    async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
+        return await metered_rpc(meter, route, transport(request, timeout=timeout))
+
+    return metered
 
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def metrics_client(token: str | None) -> httpx.AsyncClient:
 async def look(client: httpx.AsyncClient, url: str, name: str = "") -> Look:
     """The numbers of a part; without a name it is called what it says it is, and its address."""
     at = time.time()
-    shown = name or urlsplit(url).netloc
+    shown = name or urlsplit(url).netloc.rpartition("@")[2]
     try:
         answer = await client.get(url)
         if answer.status_code in _UNAUTHORIZED:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ability_search.configuration.fields import Url
 from ability_search.metrics import Metric, table
 from ability_search.metrics.calls import OK
 from ability_search.metrics.reading import NOTHING, Reading, added
@@ -191,7 +192,7 @@ def _part(look: Look) -> PartLine:
     waiting = (table.CALLS_WAITING, table.BROKER_OUTBOX_FRAMES)
     return PartLine(
         look.name,
-        look.url,
+        str(Url(look.url)),
         look.state,
         sum(map(reading.total, in_flight)),
         sum(map(reading.total, waiting)),
@@ -222,19 +223,16 @@ def _calls(
 
 def _stages(now: Reading, change: Reading, seconds: float | None) -> list[CallLine]:
     metric = table.QUERY_STAGE_SECONDS
-    names = sorted(
-        {dict(labels)["stage"] for name, labels in now.values if name.startswith(metric.name)}
-    )
     return [
         CallLine(
             name=stage,
-            calls=now.buckets(metric, stage=stage)[-1][1],
+            calls=times,
             failed=0.0,
-            per_second=_rate(change.buckets(metric, stage=stage)[-1][1], seconds),
+            per_second=_rate(change.total(metric, stage=stage), seconds),
             p50=change.quantile(0.5, metric, stage=stage),
             p95=change.quantile(0.95, metric, stage=stage),
         )
-        for stage in names
+        for stage, times in now.by(metric, "stage").items()
     ]
 
 

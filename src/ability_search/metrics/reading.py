@@ -24,20 +24,19 @@ class Reading:
     values: Mapping[Series, float]
 
     def total(self, metric: Metric, **labels: str) -> float:
-        """The sum over the series with these labels, 0 if there is none."""
-        wanted = labels.items()
+        """The sum over the series with these labels, 0 if there is none; of histograms the count."""
+        sample, wanted = _sample(metric), labels.items()
         return sum(
-            value
-            for (name, own), value in self.values.items()
-            if name == metric.name and wanted <= own
+            value for (name, own), value in self.values.items() if name == sample and wanted <= own
         )
 
     def by(self, metric: Metric, label: str) -> dict[str, float]:
-        """The sums by the values of one label, those in their order."""
+        """The same by the values of one label, those in their order."""
+        sample = _sample(metric)
         sums: defaultdict[str, float] = defaultdict(float)
         for (name, own), value in self.values.items():
-            if name == metric.name:
-                sums[dict(own)[label]] += value
+            if name == sample:
+                sums[dict(own).get(label, "")] += value
         return dict(sorted(sums.items()))
 
     def buckets(self, histogram: Metric, **labels: str) -> list[tuple[float, float]]:
@@ -114,6 +113,10 @@ def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | No
             return low + (bound - low) * (rank - below) / (count - below)
         low, below = bound, count
     return low
+
+
+def _sample(metric: Metric) -> str:
+    return f"{metric.name}_count" if metric.kind == "histogram" else metric.name
 
 
 def _increase(now: float, before: float) -> float:

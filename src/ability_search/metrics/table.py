@@ -87,8 +87,9 @@ DEGRADED_ANSWERS = Metric(
 RPC_CALLS = Metric(
     "ability_search_rpc_calls_total",
     "counter",
-    "Calls of the database, the models and other abilities, by outcome: `ok`, `refused` (an"
-    " answer that says so), `failed`, `timeout`, `not_connected`, `cancelled`.",
+    "Calls of the database and the models, over the network or over HTTP (then `tool` is the"
+    " route), by outcome: `ok`, `refused` (an answer that says so), `failed`, `timeout`,"
+    " `not_connected`, `cancelled` (nobody waited any more, or the time was up).",
     _WORKER,
     ("tool", "outcome"),
 )

@@ -56,10 +56,6 @@ async def scraper(start: Start) -> AsyncIterator[Scraper]:
         yield Scraper(client, url, network)
 
 
-def counted(reading: Reading, histogram: table.Metric, **labels: str) -> float:
-    return reading.buckets(histogram, **labels)[-1][1]
-
-
 async def test_numbers_are_what_was_done(scraper: Scraper) -> None:
     network = scraper.network
     before = await scraper.read()
@@ -79,9 +75,9 @@ async def test_numbers_are_what_was_done(scraper: Scraper) -> None:
     }
     assert done.total(table.TOOL_CALLS, tool="search-query", code="not_found") == 1
     assert done.total(table.TOOL_CALLS, tool="search-query", code="ok") == 3
-    assert counted(done, table.TOOL_CALL_SECONDS, tool="search-query") == 4
-    assert counted(done, table.QUERY_STAGE_SECONDS, stage="total") == 3
-    assert counted(done, table.QUERY_STAGE_SECONDS, stage="embed") == 2
+    assert done.total(table.TOOL_CALL_SECONDS, tool="search-query") == 4
+    assert done.total(table.QUERY_STAGE_SECONDS, stage="total") == 3
+    assert done.total(table.QUERY_STAGE_SECONDS, stage="embed") == 2
     assert done.quantile(0.5, table.QUERY_STAGE_SECONDS, stage="total")
 
     assert done.total(table.CHUNKS_INDEXED) == added["chunks"] == 2
@@ -91,7 +87,7 @@ async def test_numbers_are_what_was_done(scraper: Scraper) -> None:
     asked = network.model.requests - requests
     assert done.total(table.EMBEDDING_BATCHES) == asked > 0
     assert done.total(table.RPC_CALLS, tool="create-embedding", outcome="ok") == asked
-    assert counted(done, table.RPC_SECONDS, tool="create-embedding") == asked
+    assert done.total(table.RPC_SECONDS, tool="create-embedding") == asked
     await scraper.agree("arcade-command")
     assert done.total(table.DEGRADED_ANSWERS) == 0
     assert done.by(table.BREAKER_OPEN, "target") == {"chat": 0, "embedder": 0, "reranker": 0}
