@@ -24,7 +24,7 @@ class Reading:
     values: Mapping[Series, float]
 
     def total(self, metric: Metric, **labels: str) -> float:
-        """The sum over the series with these labels, 0 if there is none; of histograms the count."""
+        """The sum over the series with these labels, of histograms the count; 0 without any."""
         sample, wanted = _sample(metric), labels.items()
         return sum(
             value for (name, own), value in self.values.items() if name == sample and wanted <= own
