@@ -14,6 +14,7 @@ from typing import Any
 
 from ability_search import errors
 from ability_search.configuration import settings_table
+from ability_search.metrics.table import METRICS, PARTS, PROCESS, Metric
 from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,8 +59,22 @@ def error_codes() -> str:
     return "\n".join(["| code | retryable | meaning |", "|---|---|---|", *rows.values()]) + "\n"
 
 
+def metrics_table() -> str:
+    """A table: each metric, its type and labels, which parts have it, what it means."""
+    rows = [_metric_row(metric) for metric in (*METRICS, *PROCESS)]
+    header = ["| metric | type | labels | parts | meaning |", "|---|---|---|---|---|"]
+    return "\n".join([*header, *rows]) + "\n"
+
+
+def _metric_row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    parts = "all" if metric.parts == PARTS else ", ".join(metric.parts)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {parts} | {_cell(metric.about)} |"
+
+
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"tools": tool_list, "settings": settings_table},
+    "docs/metrics.md": {"metrics": metrics_table},
     "docs/tools.md": {"tools": tool_reference, "errors": error_codes},
 }
 

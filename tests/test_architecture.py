@@ -54,7 +54,7 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "batching"},
+    {"documents", "errors", "batching", "metrics"},
     {"analysis", "chunking", "filters", "statements", "understanding"},
     {"ranking"},
     {"highlights", "aspects"},
@@ -145,7 +145,7 @@ def test_only_the_command_line_runs_local_parts() -> None:
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     modules = [m for m in within("ability_search") if part(m) in ("edges", "gateway", "mcp")]
     assert len({part(module) for module in modules}) == 3
-    allowed = {"boundary", "client", "configuration", "edges", "errors", "wire"}
+    allowed = {"boundary", "client", "configuration", "edges", "errors", "metrics", "wire"}
     reached = {
         (module, name)
         for module in modules
@@ -178,6 +178,13 @@ def test_imports_point_one_way() -> None:
         if LEVELS.get(part(name), 0) > LEVELS[part(module)]
     }
     assert not upwards
+
+
+def test_one_module_knows_the_client_of_prometheus() -> None:
+    assert set(offences(list(TREES), "prometheus_client")) == {
+        "ability_search.metrics.prometheus",
+        "ability_search.metrics.reading",
+    }
 
 
 def test_nothing_is_imported_relatively() -> None:

@@ -29,6 +29,10 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
     "project"
 ]
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+OWN: dict[str, Any] = {
+    name: service for name, service in COMPOSE["services"].items() if "build" in service
+}
+"""What compose runs of this project; the rest is other people's."""
 AKASH: dict[str, Any] = yaml.safe_load((DEPLOY / "akash.yml").read_text(encoding="utf-8"))
 
 
@@ -92,7 +96,7 @@ def container_commands() -> Iterator[tuple[str, list[str]]]:
     for stage in STAGES:
         for rest in stage.rests("CMD"):
             yield f"Dockerfile {stage.name}", json.loads(rest)
-    for name, service in COMPOSE["services"].items():
+    for name, service in OWN.items():
         yield f"compose {name}", service["command"]
     yield "akash", AKASH["services"]["search"]["command"]
     for block, deploy in AGENT["deploy"].items():
@@ -104,7 +108,7 @@ def health_commands() -> Iterator[tuple[str, list[str]]]:
     for stage in STAGES:
         for rest in stage.rests("HEALTHCHECK"):
             yield f"Dockerfile {stage.name}", json.loads(rest.partition("CMD ")[2])
-    for name, service in COMPOSE["services"].items():
+    for name, service in OWN.items():
         kind, *command = service["healthcheck"]["test"]
         assert kind == "CMD"
         yield f"compose {name}", command
@@ -115,7 +119,7 @@ def test_there_is_one_version() -> None:
     images = {
         AGENT["build"]["default"]["image"],
         AKASH["services"]["search"]["image"],
-        *(service["image"] for service in COMPOSE["services"].values()),
+        *(service["image"] for service in OWN.values()),
         *re.findall(r"-t (\S+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8")),
     }
     assert images == {f"ability-search:{__version__}", f"ability-search-local:{__version__}"}
@@ -244,8 +248,8 @@ def test_the_images_install_every_dependency_of_what_they_run() -> None:
 def test_compose_is_consistent() -> None:
     services = COMPOSE["services"]
     stages = {stage.name for stage in STAGES}
-    assert services.keys() == {"broker", "database", "models", "worker", "gateway"}
-    for service in services.values():
+    assert OWN.keys() == {"broker", "database", "models", "worker", "gateway"}
+    for service in OWN.values():
         build = service["build"]
         assert build["target"] in stages
         assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
@@ -254,7 +258,8 @@ def test_compose_is_consistent() -> None:
         )
         for other, wait in service.get("depends_on", {}).items():
             assert wait == {"condition": "service_healthy"}
-            assert other in services
+            assert other in OWN
+    for service in services.values():
         for port in service.get("ports", ()):
             assert port.startswith("127.0.0.1:")
     named = re.findall(r'"(?:\$\{DOCUMENTS:-)?([a-z]+)\}?:/', (DEPLOY / "compose.yml").read_text())
@@ -267,6 +272,27 @@ def test_the_parts_of_compose_meet_at_the_broker() -> None:
     for name in ("database", "models", "worker", "gateway"):
         assert services[name]["environment"]["BROKER_URL"] == f"ws://broker:{port}/kadi"
     assert services["broker"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_what_compose_scrapes_is_what_its_parts_serve() -> None:
+    scraped = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = scraped["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert found["type"] == "A"
+    assert set(found["names"]) == OWN.keys()
+    for part in OWN.values():
+        assert part["environment"]["SEARCH_METRICS_HOST"] == "0.0.0.0"
+        assert part["environment"]["SEARCH_METRICS_TOKEN"] == "${SEARCH_METRICS_TOKEN:-}"
+    pages = (DEPLOY / "compose.yml", ROOT / "docs" / "metrics.md")
+    for page in pages:
+        assert f"SEARCH_METRICS_PORT={found['port']} " in page.read_text(encoding="utf-8")
+    (secret,) = COMPOSE["services"]["prometheus"]["secrets"]
+    assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
+    assert COMPOSE["secrets"][secret] == {"environment": "SEARCH_METRICS_TOKEN"}
+    for service in COMPOSE["services"].values():
+        for use in service.get("configs", ()):
+            config = COMPOSE["configs"][use["source"]]
+            assert "content" in config or (DEPLOY / config["file"]).is_file()
 
 
 def test_akash_is_consistent() -> None:

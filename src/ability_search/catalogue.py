@@ -43,6 +43,11 @@ class Catalogue:
         self._known: dict[str, Collection] = {}
         self._amended = False
 
+    @property
+    def remembered(self) -> int:
+        """How many records are remembered."""
+        return len(self._known)
+
     async def find(self, name: str) -> Collection | None:
         """The collection of that name, as remembered or else as stored; ``None`` if there is none.
 

@@ -26,9 +26,12 @@ from ability_search.jobs.ledger import Jobs
 from ability_search.jobs.model import FILES, Job
 from ability_search.jobs.running import Run
 from ability_search.listing import list_sources
+from ability_search.metrics import Meter
+from ability_search.metrics.table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.overview import look_over
 from ability_search.ports import Store
 from ability_search.querying import Querying
+from ability_search.querying.model import QueryAnswer
 from ability_search.wire import inputs, reading, results, writing
 from ability_search.wire.table import TOOLS, ToolRow
 from kadi.tools import Call, Tool
@@ -57,6 +60,7 @@ class Services:
     querying: Querying
     maintenance: Maintenance
     settings: Settings
+    meter: Meter
 
 
 def search_tools(services: Services) -> list[Tool]:
@@ -139,6 +143,7 @@ class _Table:
         """search-query."""
         query = reading.query(value, self._limits)
         answer = await self._services.querying.query(value.collection, query)
+        _meter(self._services.meter, answer)
         return writing.query_result(answer, value)
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> results.SimilarResult:
@@ -312,6 +317,13 @@ class _Job:
                 "stage": progress.stage,
             },
         )
+
+
+def _meter(meter: Meter, answer: QueryAnswer) -> None:
+    for stage, milliseconds in answer.timings.items():
+        meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
+    if answer.degraded is not None:
+        meter.add(DEGRADED_ANSWERS, 1, answer.degraded.code)
 
 
 def _collection_of(value: BaseModel) -> str | None:

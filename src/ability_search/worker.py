@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from ability_search.indexing.reindexing import Reindexing
 from ability_search.jobs.events import Publish
 from ability_search.jobs.ledger import Jobs
 from ability_search.jobs.watching import watching
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.calls import metered_rpc, metered_tools
+from ability_search.metrics.table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
@@ -53,7 +56,7 @@ _MENDING = 600.0
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, *, base: Path, connect_timeout: float = 30.0
+    settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
 ) -> AsyncIterator[Connection]:
     """Connect to the broker and serve the eight tools until the block is left.
 
@@ -61,11 +64,14 @@ async def open_worker(
         settings: All of them.
         base: Where relative paths of search-index-file start.
         connect_timeout: Seconds that the broker may take to appear.
+        meter: Where its numbers go.
 
     Raises:
         KadiError: if the broker cannot be reached or refuses the worker.
     """
-    async with open_tools(settings, base=base, connect_timeout=connect_timeout) as tools:
+    async with open_tools(
+        settings, base=base, connect_timeout=connect_timeout, meter=meter
+    ) as tools:
         connection, table = tools
         await connection.serve(table)
         log.info("serving on %s as %s", settings.broker.url, settings.agent.name)
@@ -74,7 +80,7 @@ async def open_worker(
 
 @asynccontextmanager
 async def open_tools(
-    settings: Settings, *, base: Path, connect_timeout: float = 30.0
+    settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
 ) -> AsyncIterator[tuple[Connection, list[Tool]]]:
     """Connect to the broker, with the eight tools at hand but not registered there.
 
@@ -91,7 +97,7 @@ async def open_tools(
         connect_timeout=connect_timeout,
         max_concurrent=2 * settings.limits.concurrent_calls,
     )
-    async with open_services(settings, connection, base=base) as services:
+    async with open_services(settings, connection, base=base, meter=meter) as services:
 
         async def look() -> None:
             await services.reindexing.resume()
@@ -101,26 +107,31 @@ async def open_tools(
             watching("jobs nobody is on", look, every=settings.jobs.lease / 2),
             watching("lost words", services.mending.look, every=_MENDING),
         ):
-            yield connection, search_tools(services)
+            yield connection, metered_tools(search_tools(services), meter)
 
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, connection: Connection, *, base: Path
+    settings: Settings, connection: Connection, *, base: Path, meter: Meter = UNMETERED
 ) -> AsyncIterator[Services]:
     """The services over a connection, which is opened and closed here.
 
     Arguments and errors as for :func:`open_worker`.
     """
     async with AsyncExitStack() as stack:
-        embedder = await stack.enter_async_context(open_embedder(settings, connection.invoke))
-        reranker = await stack.enter_async_context(open_reranker(settings, connection.invoke))
+        invoke = _metered(connection.invoke, meter)
+        embedder = await stack.enter_async_context(open_embedder(settings, invoke, meter))
+        reranker = await stack.enter_async_context(open_reranker(settings, invoke, meter))
         store = BrokerStore(
-            connection.invoke,
+            invoke,
             database=settings.database.name,
             timeout=settings.database.timeout,
+            meter=meter,
         )
-        chat = broker_chat(settings, connection.invoke)
+        chat = broker_chat(settings, invoke)
+        breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
+        breakers["chat"] = chat.breaker
+        meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
 
         async def publish(channel: str, data: dict[str, Any]) -> None:
             try:
@@ -129,8 +140,10 @@ async def open_services(
                 log.debug("event on %s not published: %s", channel, exc)
 
         services = build_services(
-            settings, store, embedder, reranker, chat, base=base, publish=publish
+            settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
         )
+        meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
+        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.catalogue.remembered})
         await stack.enter_async_context(connection)
         # All of them still need the connection, so they end before it.
         stack.push_async_callback(services.jobs.close)
@@ -150,6 +163,7 @@ def build_services(
     *,
     base: Path,
     publish: Publish | None = None,
+    meter: Meter = UNMETERED,
 ) -> Services:
     """The services over any store and any models; ``publish`` takes events of background jobs."""
     catalogue = Catalogue(store)
@@ -166,6 +180,7 @@ def build_services(
         count=count,
         counter=counter,
         now=_now,
+        meter=meter,
     )
     ranking = settings.ranking
     maintenance = Maintenance(
@@ -211,6 +226,7 @@ def build_services(
         ),
         maintenance=maintenance,
         settings=settings,
+        meter=meter,
     )
 
 
@@ -227,7 +243,9 @@ def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
 
 
 @asynccontextmanager
-async def open_embedder(settings: Settings, invoke: Invoke) -> AsyncIterator[Embedder]:
+async def open_embedder(
+    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+) -> AsyncIterator[RemoteEmbedder]:
     """The embedder that the settings choose: over the broker, or over HTTP.
 
     Raises:
@@ -235,16 +253,17 @@ async def open_embedder(settings: Settings, invoke: Invoke) -> AsyncIterator[Emb
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
-        yield _embedder(settings, over_broker(invoke, api_key=embedding.api_key))
+        yield _embedder(settings, over_broker(invoke, api_key=embedding.api_key), meter)
         return
     if embedding.api_url is None:
         raise ConfigurationError("SEARCH_EMBEDDING_API_URL is missing")
     async with httpx.AsyncClient() as client:
         url = embedding.api_url.get_secret_value()
-        yield _embedder(settings, over_http(client, url, api_key=embedding.api_key))
+        transport = over_http(client, url, api_key=embedding.api_key)
+        yield _embedder(settings, _metered_http(transport, "/v1/embeddings", meter), meter)
 
 
-def _embedder(settings: Settings, transport: Transport) -> RemoteEmbedder:
+def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteEmbedder:
     embedding = settings.embedding
     return RemoteEmbedder(
         transport,
@@ -255,11 +274,14 @@ def _embedder(settings: Settings, transport: Transport) -> RemoteEmbedder:
         attempts=embedding.attempts,
         breaker_failures=embedding.breaker_failures,
         breaker_reset=embedding.breaker_reset,
+        meter=meter,
     )
 
 
 @asynccontextmanager
-async def open_reranker(settings: Settings, invoke: Invoke) -> AsyncIterator[Reranker]:
+async def open_reranker(
+    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+) -> AsyncIterator[RemoteReranker]:
     """The reranker that the settings choose: over the broker, or over HTTP."""
     reranker = settings.reranker
     if reranker.api_url is None or reranker.transport == "broker":
@@ -267,7 +289,8 @@ async def open_reranker(settings: Settings, invoke: Invoke) -> AsyncIterator[Rer
         return
     async with httpx.AsyncClient() as client:
         url = reranker.api_url.get_secret_value()
-        yield _reranker(settings, rerank_over_http(client, url, api_key=reranker.api_key))
+        transport = rerank_over_http(client, url, api_key=reranker.api_key)
+        yield _reranker(settings, _metered_http(transport, "/v1/rerank", meter))
 
 
 def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
@@ -280,7 +303,7 @@ def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
     )
 
 
-def broker_chat(settings: Settings, invoke: Invoke) -> Chat:
+def broker_chat(settings: Settings, invoke: Invoke) -> BrokerChat:
     """The language model of the network."""
     expansion = settings.expansion
     return BrokerChat(
@@ -291,6 +314,20 @@ def broker_chat(settings: Settings, invoke: Invoke) -> Chat:
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,
     )
+
+
+def _metered(invoke: Invoke, meter: Meter) -> Invoke:
+    async def metered(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0) -> Any:
+        return await metered_rpc(meter, tool, invoke(tool, tool_input, timeout=timeout))
+
+    return invoke if meter is UNMETERED else metered
+
+
+def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
+    async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
+        return await metered_rpc(meter, route, transport(request, timeout=timeout))
+
+    return metered
 
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:

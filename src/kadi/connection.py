@@ -119,6 +119,11 @@ class Connection:
         """Whether there is a session right now."""
         return self._uplink.link is not None
 
+    @property
+    def calls_waiting(self) -> int:
+        """Calls of its own tools that wait for their turn."""
+        return self._provider.waiting
+
     async def wait_connected(self) -> None:
         """Wait for a session to be there; raises :class:`NotConnected` if there will be none."""
         await self._uplink.next_link()

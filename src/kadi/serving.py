@@ -85,6 +85,7 @@ class Provider:
         self.tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
         self._slots = asyncio.Semaphore(max_concurrent)
+        self._max_concurrent = max_concurrent
         self._max_tasks = max_concurrent + max_queued
         self._tasks: set[asyncio.Task[None]] = set()
         self._by_request: dict[str, tuple[asyncio.Task[None], _Call]] = {}
@@ -124,6 +125,11 @@ class Provider:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for their turn; the others are being worked on."""
+        return max(0, len(self._tasks) - self._max_concurrent)
 
     def cancel(self, request_id: str, *, abandoned: bool = False) -> None:
         """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""

@@ -166,12 +166,37 @@ async def the_lines_of_the_readme_work_over_http(machine: Machine) -> None:
     assert [item["sources"] for item in answers[2]["collections"]] == [4]
 
 
+async def the_parts_count_what_was_done(machine: Machine) -> None:
+    """What is new was asked for, sent, and asked for once more; three chunks were stored."""
+    running = read_running(machine.data)
+    assert running is not None
+    assert len({part.metrics for part in running.parts}) == len(running.parts)
+    seen = (await machine.run("top", "--once", "--json")).json
+    parts = {part["name"]: part for part in seen["parts"]}
+    assert list(parts) == [part.name for part in running.parts]
+    assert {part["state"] for part in parts.values()} == {"up"}
+    tools = {line["name"]: line for line in seen["tools"]}
+    assert (tools["search-index"]["calls"], tools["search-index"]["failed"]) == (3, 0)
+    assert tools["search-index"]["p95"] > 0
+    assert seen["chunks"] == {"indexed": 3, "deleted": 0}
+    assert (seen["embedding"]["embedded"], seen["queuedTexts"]) == (3, {"all-MiniLM-L6-v2": 0})
+    requests = {line["name"]: line["calls"] for line in seen["rpc"]}
+    assert requests["create-embedding"] == tools["create-embedding"]["calls"] > 0
+    assert 0 < seen["database"]["heapUsed"] < seen["database"]["heapMax"]
+    assert seen["database"]["statements"] >= tools["arcade-command"]["calls"] > 0
+    assert seen["broker"]["sessions"] >= 4
+    shown = await machine.run("top", "--url", parts["broker"]["url"].removesuffix("/metrics"))
+    assert shown.code == 0
+    assert "broker 127.0.0.1:" in shown.out
+
+
 async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Machine) -> None:
     async with machine.up() as up:
         indexed = (await machine.run("index", "notes", "--json")).json
         assert (indexed["collection"], indexed["added"]) == ("notes", 3)
         again = (await machine.run("index", "notes", "--json")).json
         assert (again["unchanged"], again["chunks"]) == (3, 0)
+        await the_parts_count_what_was_done(machine)
 
         await kill_and_wait_until_back(
             machine, up, ["broker", "models", "database", "worker-1", "gateway"]
@@ -181,6 +206,8 @@ async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Ma
         found = await machine.run("search", question, "--semantic", "--json", "-k", "1")
         assert sources(found.json) == ["notes/backup.md"]
         await the_lines_of_the_readme_work_over_http(machine)
+        back = (await machine.run("top", "--once", "--json")).json
+        assert {part["state"] for part in back["parts"]} == {"up"}
 
         request = {"jsonrpc": "2.0", "id": 1, "method": "kadi.ability.request"}
         call = {"toolName": "search-collections", "toolInput": {}}

@@ -240,6 +240,25 @@ def test_a_call_goes_to_the_provider_and_its_answer_back_untouched() -> None:
     assert answer is not None
     assert b'"result":[1.0, {"z":1e400}]' in answer
     assert (desk.stat("calls_completed"), desk.stat("outstanding_calls")) == (1, 0)
+    (counts,) = desk.router.calls_by_tool().values()
+    assert (counts.started, counts.completed, counts.failed) == (1, 1, 0)
+
+
+def test_calls_are_counted_by_tool_up_to_a_bound_of_tools() -> None:
+    names = [f"tool-{number}" for number in range(600)]
+    desk = Desk(tools=len(names))
+    provider, caller = desk.join(tools=names), desk.join()
+    for name in [*names, names[0], names[-1]]:
+        desk.answer(provider, desk.call(caller, name), result=1)
+        read(provider), read(caller)
+    counted = desk.router.calls_by_tool()
+    assert len(counted) < len(names)
+    assert counted[names[0]].completed == 2
+    assert counted["other"].completed == len(names) + 2 - sum(
+        each.completed for name, each in counted.items() if name != "other"
+    )
+    assert counted["other"].completed > 2
+    assert desk.stat("calls_completed") == len(names) + 2
 
 
 def test_an_oversight_of_the_provider_is_an_answer_too() -> None:

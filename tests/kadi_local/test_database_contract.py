@@ -14,9 +14,8 @@ import pytest
 from arcadedb_embedded import create_server
 
 from kadi.messages import decode, encode
-from kadi.tools import Tool
 from kadi_local.database import jvm
-from kadi_local.database.backend import Backend
+from kadi_local.database.backend import ATTEMPTS, Backend
 from kadi_local.database.embedded import EmbeddedDatabases
 from kadi_local.database.http import HttpDatabases
 from kadi_local.database.tools import database_tools
@@ -42,9 +41,10 @@ class Waiting:
 class Abilities:
     """The tools as a caller on the wire sees them."""
 
-    def __init__(self, tools: list[Tool], database: str) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(self, backend: Backend, database: str) -> None:
+        self._tools = {tool.name: tool for tool in database_tools(backend)}
         self.database = database
+        self.counts = backend.counts
 
     async def call(self, name: str, given: dict[str, Any], remaining: float | None = 20.0) -> Any:
         return decode(encode(await self._tools[name].handler(given, Waiting(remaining))))
@@ -110,7 +110,7 @@ def make_backend(request: pytest.FixtureRequest, tmp_path: Path) -> MakeBackend:
 @pytest.fixture
 async def db(make_backend: MakeBackend) -> AsyncIterator[Abilities]:
     async with make_backend() as backend:
-        abilities = Abilities(database_tools(backend), next(names))
+        abilities = Abilities(backend, next(names))
         created = await abilities.call("arcade-db-create", {"name": abilities.database})
         assert created == {"success": True, "database": abilities.database}
         yield abilities
@@ -358,12 +358,15 @@ async def test_a_batch_is_all_or_nothing(db: Abilities) -> None:
 async def test_concurrent_writers_to_one_record_lose_nothing(db: Abilities) -> None:
     await db.run("CREATE DOCUMENT TYPE T")
     await db.run("INSERT INTO T SET x = 0")
+    written = db.counts.writes
     answers = await asyncio.gather(*(db.command("UPDATE T SET x = x + 1") for _ in range(24)))
     won = [answer for answer in answers if answer["success"]]
     lost = [answer for answer in answers if not answer["success"]]
     assert await db.rows("SELECT x FROM T") == [{"x": len(won)}]
     assert len(won) >= 12
     assert all("concurrent" in answer["error"] for answer in lost)
+    assert db.counts.writes == written + 24
+    assert db.counts.conflicts >= ATTEMPTS * len(lost)
 
 
 async def test_databases_are_listed_and_created_once(db: Abilities) -> None:
@@ -396,7 +399,7 @@ async def test_a_bad_name_is_refused_by_its_field(db: Abilities, name: str) -> N
 
 async def test_more_rows_than_allowed_are_an_error(make_backend: MakeBackend) -> None:
     async with make_backend(max_rows=3) as backend:
-        few = Abilities(database_tools(backend), next(names))
+        few = Abilities(backend, next(names))
         await few.call("arcade-db-create", {"name": few.database})
         three = await few.query("SELECT expand([1, 2, 3])")
         assert three["count"] == 3

@@ -19,7 +19,8 @@ from kadi.messages import decode
 from kadi_local.database import jvm
 from kadi_local.database.backend import Conflict, DatabaseError, Statement
 from kadi_local.database.conversion import Parameters
-from kadi_local.database.embedded import EmbeddedDatabases, _translate
+from kadi_local.database.embedded import EmbeddedDatabases
+from kadi_local.database.exceptions import translate
 from kadi_local.database.warmup import warm_vector_indexes
 
 pytestmark = pytest.mark.engine
@@ -267,7 +268,7 @@ async def test_conflicts_are_recognised_through_their_causes(databases: Embedded
         locked = jpype.JClass("com.arcadedb.exception.LockTimeoutException")("file 7")
         wrapped = jpype.JClass("com.arcadedb.exception.CommandExecutionException")("x", modified)
         other = jpype.JClass("com.arcadedb.exception.SchemaException")("y")
-        return [type(_translate(each, need_retry)) for each in (modified, locked, wrapped, other)]
+        return [type(translate(each, need_retry)) for each in (modified, locked, wrapped, other)]
 
     assert await asyncio.to_thread(thrown) == [Conflict, Conflict, Conflict, DatabaseError]
 

@@ -162,6 +162,8 @@ async def test_a_lost_conflict_is_retried_until_it_is_won() -> None:
         [rows] = await backend.write("d", [SELECT], timeout=5)
         assert rows.count == 1
         assert len(server.paths) == 3
+        counts = backend.counts
+        assert (counts.reads, counts.writes, counts.conflicts) == (0, 1, 2)
 
 
 async def test_a_conflict_that_is_never_won_says_so() -> None:

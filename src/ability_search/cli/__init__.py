@@ -13,6 +13,7 @@ from ability_search.cli import (
     search,
     secret,
     services,
+    top,
     transfer,
     up,
     watch,
@@ -22,6 +23,7 @@ from ability_search.cli.app import app, main
 # Their import adds the commands.
 COMMANDS = (
     up,
+    top,
     doctor,
     indexing,
     watch,

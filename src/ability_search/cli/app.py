@@ -27,6 +27,7 @@ ORDER = (
     "up",
     "status",
     "down",
+    "top",
     "doctor",
     "index",
     "watch",

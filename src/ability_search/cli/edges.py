@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from ability_search import __version__
 from ability_search.cli.parts import Part, new_connection
 from ability_search.cli.served import (
     GATEWAY_MODULES,
@@ -18,6 +19,7 @@ from ability_search.configuration import Settings
 from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
+from ability_search.metrics import UNMETERED, Meter
 from kadi.addresses import is_loopback
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ _PORT = (
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, *, host: str, port: int, wait: float
+    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
     """The gateway: the tools over HTTP, and over MCP if that is installed.
 
@@ -54,10 +56,16 @@ async def open_gateway(
     from ability_search.gateway.app import Routes, application
     from ability_search.gateway.metrics import Metrics
     from ability_search.gateway.streaming import Streams
+    from ability_search.metrics.prometheus import PrometheusMeter
     from kadi.asgi import CannotServe, serve_app
 
     own = settings.gateway
-    line, metrics = Line(patience=_PATIENCE), Metrics()
+    line = Line(patience=_PATIENCE)
+    # Its own /metrics wants the numbers even if no port of their own does.
+    numbers = (
+        meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
+    )
+    metrics = Metrics(numbers)
     caller = Caller(line, timeout=own.timeout, observe=metrics.called)
     streams = Streams(line)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")

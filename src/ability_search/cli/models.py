@@ -16,6 +16,7 @@ from ability_search.cli.services import SupervisedOption, WaitOption
 from ability_search.cli.serving import serve as serve_part
 from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.metrics import Meter
 
 group = new_group("Models that embed and rerank: serve them (the default), list them, fetch more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -66,12 +67,13 @@ def serve(
 def _serve(host: str | None, port: int | None, *, wait: float, supervised: bool) -> None:
     from ability_search.cli.parts import open_models
 
-    def open_part(settings: Settings) -> Any:
+    def open_part(settings: Settings, meter: Meter) -> Any:
         return open_models(
             settings,
             host=settings.models.http_host if host is None else host,
             port=settings.models.http_port if port is None else port,
             wait=wait,
+            meter=meter,
         )
 
     serve_part("models", open_part, supervised=supervised)

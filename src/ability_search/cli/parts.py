@@ -9,9 +9,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ability_search.cli.metering import (
+    ModelObserver,
+    watch_broker,
+    watch_database,
+    watch_engine,
+    watch_models,
+)
 from ability_search.cli.served import INSTALL_LOCAL, models_config
 from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.calls import metered_tools
 from kadi import Connection, Identity, Tool
 
 if TYPE_CHECKING:
@@ -33,7 +42,9 @@ class Part:
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings, *, host: str, port: int) -> AsyncIterator[Part]:
+async def open_broker(
+    settings: Settings, *, host: str, port: int, meter: Meter = UNMETERED
+) -> AsyncIterator[Part]:
     """The broker of this machine.
 
     Raises:
@@ -52,12 +63,15 @@ async def open_broker(settings: Settings, *, host: str, port: int) -> AsyncItera
                 hint="Choose another port with --port (0 takes a free one) or"
                 " SEARCH_LOCAL_BROKER_PORT; if a broker is there already, use it with --no-broker.",
             ) from exc
+        watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Part({"address": broker.url, "url": broker.url, "port": bound})
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, *, wait: float) -> AsyncIterator[Part]:
+async def open_database(
+    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+) -> AsyncIterator[Part]:
     """The database ability: the embedded engine, or a server or cluster over HTTP.
 
     Raises:
@@ -82,7 +96,9 @@ async def open_database(settings: Settings, *, wait: float) -> AsyncIterator[Par
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-        tools = database_tools(backend, timeout=settings.database.timeout)
+            watch_engine(meter, backend)
+        watch_database(meter, backend.counts)
+        tools = metered_tools(database_tools(backend, timeout=settings.database.timeout), meter)
         connection = new_connection(settings, "database", tools, wait)
         await stack.enter_async_context(connection)
         yield Part({"address": address}, connection)
@@ -106,7 +122,7 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
 @asynccontextmanager
 async def open_models(
-    settings: Settings, *, host: str, port: int, wait: float
+    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
     """The model manager: its tools on the network, and the same over HTTP.
 
@@ -121,11 +137,15 @@ async def open_models(
     secret = token.get_secret_value() if token else None
     async with AsyncExitStack() as stack:
         try:
-            served = await stack.enter_async_context(models.open_models(configuration))
+            served = await stack.enter_async_context(
+                models.open_models(configuration, observer=ModelObserver(meter))
+            )
             url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
         except models.ModelSetupError as exc:
             raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
-        connection = new_connection(settings, "models", served.tools, wait)
+        watch_models(meter, served)
+        tools = metered_tools(served.tools, meter)
+        connection = new_connection(settings, "models", tools, wait)
         await stack.enter_async_context(connection)
         about = {name: _about(served.describe(name)) for name in served.names}
         details = {

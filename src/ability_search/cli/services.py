@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ability_search.cli.app import app, command
+from ability_search.cli.metering import metered
 from ability_search.cli.serving import prepare, run_until_stopped, serve
 from ability_search.configuration import Settings
+from ability_search.metrics import Meter
 from kadi import serve_stdio
 
 if TYPE_CHECKING:
@@ -50,7 +52,11 @@ def worker(
     if not stdio:
         from ability_search.cli.worker import open_search
 
-        serve("worker", lambda settings: open_search(settings, wait=wait), supervised=supervised)
+        serve(
+            "worker",
+            lambda settings, meter: open_search(settings, wait=wait, meter=meter),
+            supervised=supervised,
+        )
         return
     asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait)))
 
@@ -58,7 +64,10 @@ def worker(
 async def _serve_stdio(settings: Settings, wait: float) -> None:
     from ability_search.cli.worker import open_search_tools
 
-    async with open_search_tools(settings, wait=wait) as tools:
+    async with (
+        metered(settings, "worker") as metering,
+        open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
+    ):
         await serve_stdio(tools, max_message_bytes=settings.limits.message_bytes)
 
 
@@ -89,12 +98,13 @@ def broker(
     """
     from ability_search.cli.parts import open_broker
 
-    def open_part(settings: Settings) -> AbstractAsyncContextManager[Part]:
+    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
         local = settings.local_broker
         return open_broker(
             settings,
             host=local.host if host is None else host,
             port=local.port if port is None else port,
+            meter=meter,
         )
 
     serve("broker", open_part, supervised=supervised)
@@ -113,7 +123,11 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
     """
     from ability_search.cli.parts import open_database
 
-    serve("database", lambda settings: open_database(settings, wait=wait), supervised=supervised)
+    serve(
+        "database",
+        lambda settings, meter: open_database(settings, wait=wait, meter=meter),
+        supervised=supervised,
+    )
 
 
 @command(app, "gateway")
@@ -144,13 +158,14 @@ def gateway(
     """
     from ability_search.cli.edges import open_gateway
 
-    def open_part(settings: Settings) -> AbstractAsyncContextManager[Part]:
+    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
         own = settings.gateway
         return open_gateway(
             settings,
             host=own.host if host is None else host,
             port=own.port if port is None else port,
             wait=wait,
+            meter=meter,
         )
 
     serve("gateway", open_part, supervised=supervised)

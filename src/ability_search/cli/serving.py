@@ -17,7 +17,10 @@ import typer
 from ability_search import logs
 from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
+from ability_search.cli.metering import metered, watch_calls
 from ability_search.configuration import Settings, load_settings
+from ability_search.metrics import Meter
+from ability_search.metrics.table import Part as PartName
 from ability_search.stack.stopping import stop_signals, stop_with_parent
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Opener = Callable[[Settings], AbstractAsyncContextManager["Part"]]
+Opener = Callable[[Settings, Meter], AbstractAsyncContextManager["Part"]]
 
 
 def prepare(part: str, *, join: bool = True) -> Settings:
@@ -46,7 +49,7 @@ def prepare(part: str, *, join: bool = True) -> Settings:
     return settings
 
 
-def serve(part: str, open_part: Opener, *, supervised: bool) -> None:
+def serve(part: PartName, open_part: Opener, *, supervised: bool) -> None:
     """Run a part until a signal, or, supervised, the end of standard input.
 
     A supervised part reports on standard output, see :mod:`ability_search.stack.child`.
@@ -56,7 +59,7 @@ def serve(part: str, open_part: Opener, *, supervised: bool) -> None:
     """
     try:
         settings = prepare(part, join=part != "broker")
-        asyncio.run(run_until_stopped(_run(open_part(settings), supervised), supervised))
+        asyncio.run(run_until_stopped(_run(part, settings, open_part, supervised), supervised))
     except Exception as exc:
         if not supervised:
             raise
@@ -87,14 +90,17 @@ async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = 
                 raise
 
 
-async def _run(opening: AbstractAsyncContextManager[Part], supervised: bool) -> None:
-    async with opening as part:
+async def _run(name: PartName, settings: Settings, open_part: Opener, supervised: bool) -> None:
+    async with metered(settings, name) as metering, open_part(settings, metering.meter) as part:
         if supervised:
-            _announce({"ready": dict(part.details)})
+            _announce({"ready": {**part.details, **metering.details}})
         log.info("ready: %s", part.details.get("address", ""))
+        if metering.details:
+            log.info("metrics at %s", metering.details["metrics"])
         if part.connection is None:
             await asyncio.Event().wait()
         else:
+            watch_calls(metering.meter, name, part.connection)
             await part.connection.serve_forever()
 
 

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -75,6 +76,16 @@ def up(
         ),
     ] = None,
     no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Nothing over HTTP.")] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65535,
+            help="Port of the broker's metrics, which those of the other parts follow;"
+            " 0 takes free ones.  [default: metrics_port, else 0]",
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log what the parts do, not only warnings.")
     ] = False,
@@ -107,6 +118,7 @@ def up(
         port=None if no_broker else port,
         models_port=models_port,
         gateway_port=None if no_gateway or _lacks_gateway() else gateway_port,
+        metrics_port=(settings.metrics.port or 0) if metrics_port is None else metrics_port,
         log_level=log_level,
         workers=workers,
         database=not no_database,
@@ -160,8 +172,11 @@ def _show(running: RunningStack, began: float) -> None:
 
 
 def _print_stack(running: RunningStack) -> None:
-    rows = [(part.name, str(part.pid), part.address) for part in running.parts]
-    output.print_table(("part", "process", "address"), rows)
+    rows = [
+        (part.name, str(part.pid), part.address, str(urlsplit(part.metrics).port or ""))
+        for part in running.parts
+    ]
+    output.print_table(("part", "process", "address", "metrics port"), rows)
     output.print_pairs(
         [
             ("broker", str(Url(running.url))),
@@ -194,7 +209,12 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
             "started": running.started,
             "model": running.model,
             "parts": [
-                {"name": part.name, "pid": part.pid, "address": part.address}
+                {
+                    "name": part.name,
+                    "pid": part.pid,
+                    "address": part.address,
+                    "metrics": part.metrics,
+                }
                 for part in running.parts
             ],
         }

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from ability_search.cli.parts import Part, new_connection
 from ability_search.configuration import Settings, complete_secrets
+from ability_search.metrics import UNMETERED, Meter
 from ability_search.worker import open_tools, open_worker
 from kadi import Tool
 
 
 @asynccontextmanager
-async def open_search(settings: Settings, *, wait: float) -> AsyncIterator[Part]:
+async def open_search(
+    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+) -> AsyncIterator[Part]:
     """The worker, its tools on the network.
 
     Raises:
@@ -21,12 +24,16 @@ async def open_search(settings: Settings, *, wait: float) -> AsyncIterator[Part]
         KadiError: if the broker cannot be reached.
     """
     settings = await _completed(settings, wait)
-    async with open_worker(settings, base=Path.cwd(), connect_timeout=wait) as connection:
+    async with open_worker(
+        settings, base=Path.cwd(), connect_timeout=wait, meter=meter
+    ) as connection:
         yield Part({"address": "search-* tools"}, connection)
 
 
 @asynccontextmanager
-async def open_search_tools(settings: Settings, *, wait: float) -> AsyncIterator[list[Tool]]:
+async def open_search_tools(
+    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+) -> AsyncIterator[list[Tool]]:
     """The worker's tools, to be served elsewhere than on the network that it works over.
 
     Raises:
@@ -34,7 +41,10 @@ async def open_search_tools(settings: Settings, *, wait: float) -> AsyncIterator
         KadiError: if the broker cannot be reached.
     """
     settings = await _completed(settings, wait)
-    async with open_tools(settings, base=Path.cwd(), connect_timeout=wait) as (_, tools):
+    async with open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=meter) as (
+        _,
+        tools,
+    ):
         yield tools
 
 

@@ -1,10 +1,29 @@
-"""The settings of what lets others in beside the network; see :mod:`.schema`."""
+"""The settings of what lets others in, or look in, beside the network; see :mod:`.schema`."""
 
 from __future__ import annotations
 
 from pydantic import ByteSize, SecretStr
 
 from ability_search.configuration.fields import KIB, MIB, Group, setting
+
+
+class Metrics(Group):
+    """The numbers of each process, for Prometheus."""
+
+    prefix = "metrics_"
+    host: str = setting("127.0.0.1", about="Address that `/metrics` is served on.", min_length=1)
+    port: int | None = setting(
+        None,
+        about="Its port; 0 takes a free one. `up` gives each part one of its own, from it on.",
+        ge=0,
+        le=65535,
+        default_text="not served",
+    )
+    token: SecretStr | None = setting(
+        None,
+        about="Bearer token its callers must show; required unless it listens on loopback only.",
+        min_length=1,
+    )
 
 
 class Gateway(Group):

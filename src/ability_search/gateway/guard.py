@@ -6,7 +6,6 @@ import hmac
 import time
 from urllib.parse import urlsplit
 
-from prometheus_client import Gauge
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +23,7 @@ from ability_search.gateway.problems import (
     Unauthorized,
     problem,
 )
+from ability_search.metrics.table import GATEWAY_IN_FLIGHT, GATEWAY_STREAMS
 from kadi.addresses import is_loopback
 
 OPEN = frozenset({"/health", "/ready", "/openapi.json"})
@@ -39,21 +39,18 @@ class Places:
         Busy: on entering, if none is free.
     """
 
-    def __init__(self, size: int, gauge: Gauge, what: str) -> None:
+    def __init__(self, size: int, what: str) -> None:
         self._size = size
-        self._gauge = gauge
         self._what = what
-        self._taken = 0
+        self.taken = 0
 
     def __enter__(self) -> None:
-        if self._taken >= self._size:
-            raise Busy(f"there are {self._taken} {self._what}", retry_after=1.0)
-        self._taken += 1
-        self._gauge.set(self._taken)
+        if self.taken >= self._size:
+            raise Busy(f"there are {self.taken} {self._what}", retry_after=1.0)
+        self.taken += 1
 
     def __exit__(self, *_: object) -> None:
-        self._taken -= 1
-        self._gauge.set(self._taken)
+        self.taken -= 1
 
 
 class Guard:
@@ -81,8 +78,10 @@ class Guard:
         self._origins = frozenset(settings.origins)
         token = settings.token
         self._token = token.get_secret_value().encode() if token else None
-        self._requests = Places(settings.concurrency, metrics.in_flight, "requests in progress")
-        self._streams = Places(settings.streams, metrics.streams, "event streams open")
+        self._requests = Places(settings.concurrency, "requests in progress")
+        self._streams = Places(settings.streams, "event streams open")
+        metrics.meter.watch(GATEWAY_IN_FLIGHT, lambda: {(): self._requests.taken})
+        metrics.meter.watch(GATEWAY_STREAMS, lambda: {(): self._streams.taken})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer with what is wrong with it."""
@@ -106,7 +105,7 @@ class Guard:
         client = scope.get("client")
         wait = self._rate.wait(client[0] if client else "", time.monotonic())
         if wait:
-            self._metrics.rate_limited.inc()
+            self._metrics.rate_limited()
             raise RateLimited("too many requests from this address", retry_after=wait)
         headers = Headers(scope=scope)
         host = headers.get("host", "")

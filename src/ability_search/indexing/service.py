@@ -24,6 +24,8 @@ from ability_search.indexing.preparing import Prepared, Recipe, content_hash, pr
 from ability_search.indexing.reports import IndexReport, Job, Report
 from ability_search.indexing.reusing import Reusing
 from ability_search.indexing.writing import Writer, prepared_bytes
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.table import CHUNKS_DELETED, CHUNKS_INDEXED, EMBEDDING_TEXTS
 from ability_search.ports import Chat, Embedder, Store
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class Indexing:
         count: Counts tokens, as the embedding model does where that is known.
         counter: Names the way of counting; texts are chunked anew when it changes.
         now: The time in epoch milliseconds.
+        meter: Counts chunks, and texts that need no embedding.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Indexing:
         count: TokenCounter,
         counter: str,
         now: Callable[[], int],
+        meter: Meter = UNMETERED,
     ) -> None:
         self._store = store
         self._embedder = embedder
@@ -66,6 +70,7 @@ class Indexing:
         self._count = count
         self._counter = counter
         self._now = now
+        self._meter = meter
 
     async def index(
         self,
@@ -151,6 +156,7 @@ class Indexing:
             if source is None:
                 current = await self._catalogue.reload(name) or collection
                 if await self._catalogue.drop(current):
+                    self._meter.add(CHUNKS_DELETED, current.chunks)
                     return current.chunks
             else:
                 deleted = await self.remove(collection, [source])
@@ -165,7 +171,9 @@ class Indexing:
         """Remove sources, see :meth:`Writer.remove`."""
         recipe = self.recipe(IndexOptions(), collection)
         writer = self._writer(collection.name, collection, recipe, collection.model)
-        return await writer.remove(collection, sources, aspects=aspects)
+        deleted = await writer.remove(collection, sources, aspects=aspects)
+        self._meter.add(CHUNKS_DELETED, deleted or 0)
+        return deleted
 
     def _tasks(self, documents: Iterable[Document], recipe: Recipe, model: str) -> list[Task]:
         return [
@@ -246,7 +254,14 @@ class Indexing:
             return await self._embedder.embed(model, texts, timeout=timeout)
 
         async def store(group: list[Prepared]) -> None:
-            await job.stored(await writer.write(group))
+            written = await writer.write(group)
+            self._meter.add(CHUNKS_INDEXED, written.chunks)
+            await job.stored(written)
+
+        async def reuse(texts: list[str]) -> Mapping[str, Vector]:
+            found = await known.find(texts)
+            self._meter.add(EMBEDDING_TEXTS, len(found), "reused")
+            return found
 
         known = Reusing(
             self._store,
@@ -257,7 +272,7 @@ class Indexing:
         )
         return Pipeline(
             prepare=cut,
-            reuse=known.find if embedding.reuse and not anew else _nothing,
+            reuse=reuse if embedding.reuse and not anew else _nothing,
             embed=embed,
             write=store,
             fail=job.failed,
@@ -315,6 +330,7 @@ class Indexing:
             b=ranking.bm25_b,
             message_bytes=self._settings.database.write_group_bytes,
             now=self._now,
+            meter=self._meter,
             deduplication=None
             if dedup_threshold is None
             else Deduplication(

@@ -21,6 +21,8 @@ from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.indexing.preparing import generated_sources
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.table import RETRIES
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics
 
@@ -66,6 +68,7 @@ class Storage:
         collection: The collection, if it exists.
         message_bytes: Most bytes in one statement; more of one source is staged in parts.
         now: The time in epoch milliseconds.
+        meter: Counts statements that are run again.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Storage:
         collection: Collection | None,
         message_bytes: int,
         now: Callable[[], int],
+        meter: Meter = UNMETERED,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -84,6 +88,7 @@ class Storage:
         self.collection = collection
         self._message_bytes = message_bytes
         self._now = now
+        self._meter = meter
 
     async def put(self, collection: Collection, contents: Contents) -> Written | None:
         """Replace sources in one transaction; ``None`` if what it builds on is not there any more.
@@ -213,6 +218,7 @@ class Storage:
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.25, max=8),
             retry=retry_if_exception(_passing),
+            before_sleep=lambda _: self._meter.add(RETRIES, 1, "database"),
             reraise=True,
         ):
             with attempt:

@@ -29,6 +29,7 @@ from ability_search.indexing.preparing import (
     source_record,
 )
 from ability_search.indexing.storing import ATTEMPTS, Contents, Storage, Written
+from ability_search.metrics import UNMETERED, Meter
 from ability_search.ports import Store
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Writer(Storage):
         message_bytes: Most bytes in one statement; more of one source is staged in parts.
         now: The time in epoch milliseconds.
         deduplication: What a near-duplicate is; ``None`` looks for none.
+        meter: Counts statements that are run again.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Writer(Storage):
         message_bytes: int,
         now: Callable[[], int],
         deduplication: Deduplication | None = None,
+        meter: Meter = UNMETERED,
     ) -> None:
         super().__init__(
             store,
@@ -79,6 +82,7 @@ class Writer(Storage):
             collection=collection,
             message_bytes=message_bytes,
             now=now,
+            meter=meter,
         )
         self._model = model
         self._recipe = recipe

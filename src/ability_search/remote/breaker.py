@@ -28,6 +28,11 @@ class CircuitBreaker:
         self._clock = clock
         self._closed_until = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are held back at the moment."""
+        return self.failures >= self._limit and self._closed_until > self._clock()
+
     def wait(self) -> float:
         """Seconds for which the server is to be left alone; 0 lets this request through."""
         if self.failures < self._limit:

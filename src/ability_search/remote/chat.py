@@ -54,7 +54,7 @@ class BrokerChat:
         self._model = model
         self._api_key = api_key
         self._timeout = timeout
-        self._breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
         """Ask the model, which is to choose its likeliest words, at most 256 tokens."""
@@ -67,7 +67,7 @@ class BrokerChat:
         if chosen := model or self._model:
             request["model"] = chosen
         started = time.perf_counter()
-        with self._breaker.watching(ChatUnavailable, "the language model"):
+        with self.breaker.watching(ChatUnavailable, "the language model"):
             answer = await self._ask(request, min(timeout, self._timeout))
         log.debug("chat-completion took %.1f ms", (time.perf_counter() - started) * 1e3)
         return read_completion(answer)

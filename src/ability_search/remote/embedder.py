@@ -23,6 +23,8 @@ from tenacity import (
 from ability_search.batching import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
 from ability_search.remote.breaker import CircuitBreaker
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class RemoteEmbedder:
         attempts: Tries of a request that fails for a passing reason.
         breaker_failures: Such failures in a row after which requests fail at once.
         breaker_reset: Seconds until a request is let through again.
+        meter: Counts requests, texts and further tries.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class RemoteEmbedder:
         attempts: int,
         breaker_failures: int,
         breaker_reset: float,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._transport = transport
         self._batch_texts = batch_texts
@@ -88,7 +92,8 @@ class RemoteEmbedder:
         self._concurrency = concurrency
         self._timeout = timeout
         self._attempts = attempts
-        self._breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+        self._meter = meter
+        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
         """Embed ``texts`` in as many requests as the limits call for, some at a time."""
@@ -116,6 +121,7 @@ class RemoteEmbedder:
             | stop_before_delay(max(0.0, deadline - time.monotonic())),
             wait=_wait,
             retry=retry_if_exception(_passing),
+            before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
             reraise=True,
         ):
             with attempt:
@@ -127,10 +133,13 @@ class RemoteEmbedder:
         if left <= 0:
             raise EmbeddingUnavailable(_TOO_LATE)
         started = time.perf_counter()
-        with self._breaker.watching(EmbeddingUnavailable, "the embedder", held_back=BreakerOpen):
+        with self.breaker.watching(EmbeddingUnavailable, "the embedder", held_back=BreakerOpen):
             answer = await self._ask(model, texts, min(left, self._timeout))
         log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
-        return unit_vectors(answer, expected=len(texts))
+        vectors = unit_vectors(answer, expected=len(texts))
+        self._meter.add(EMBEDDING_BATCHES, 1)
+        self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
+        return vectors
 
     async def _ask(self, model: str, texts: Sequence[str], timeout: float) -> Any:
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}

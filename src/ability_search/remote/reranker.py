@@ -62,7 +62,7 @@ class RemoteReranker:
         self._transport = transport
         self._model = model
         self._timeout = timeout
-        self._breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def rerank(
         self, model: str | None, query: str, texts: Sequence[str], *, timeout: float
@@ -74,7 +74,7 @@ class RemoteReranker:
         request: dict[str, Any] = {"query": query, "documents": list(texts)}
         if chosen := model or self._model:
             request["model"] = chosen
-        with self._breaker.watching(RerankerUnavailable, "the reranker"):
+        with self.breaker.watching(RerankerUnavailable, "the reranker"):
             answer = await self._ask(request, min(timeout, self._timeout))
         log.debug("reranked %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
         scores = read_scores(answer, expected=len(texts))

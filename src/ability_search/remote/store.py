@@ -17,6 +17,8 @@ from tenacity import (
 )
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
+from ability_search.metrics import UNMETERED, Meter
+from ability_search.metrics.table import RETRIES
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
 
 log = logging.getLogger(__name__)
@@ -65,12 +67,16 @@ class BrokerStore:
         invoke: Calls a tool on the network.
         database: Name of the database.
         timeout: Longest wait for one operation in seconds, further tries included.
+        meter: Counts those tries.
     """
 
-    def __init__(self, invoke: Invoke, *, database: str, timeout: float) -> None:
+    def __init__(
+        self, invoke: Invoke, *, database: str, timeout: float, meter: Meter = UNMETERED
+    ) -> None:
         self._invoke = invoke
         self._database = database
         self._timeout = timeout
+        self._meter = meter
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a read-only script, again if the connection failed or a writer got in its way."""
@@ -79,6 +85,7 @@ class BrokerStore:
             stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
             wait=wait_random_exponential(multiplier=0.1, max=1.0),
             retry=retry_if_exception(_passing),
+            before_sleep=lambda _: self._meter.add(RETRIES, 1, "database"),
             reraise=True,
         ):
             with attempt:

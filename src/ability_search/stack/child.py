@@ -47,7 +47,7 @@ class Child:
         name: What it is called.
         arguments: Of ``ability-search``; asked for at each start with what the part said when it
             was ready before, ``{}`` at first, so that it can have its port again.
-        environ: Its environment.
+        environ: Its environment, asked for as the arguments are.
         inherit: Descriptors that it inherits.
         tell: Is told, in a sentence, when the part ends and when it is back.
         changed: Is called when it is back.
@@ -57,7 +57,7 @@ class Child:
         self,
         name: str,
         arguments: Callable[[Mapping[str, Any]], Sequence[str]],
-        environ: Mapping[str, str],
+        environ: Callable[[Mapping[str, Any]], Mapping[str, str]],
         *,
         inherit: Sequence[int] = (),
         tell: Tell,
@@ -68,7 +68,7 @@ class Child:
         self.details: Mapping[str, Any] = {}
         """What the part said when it was ready."""
         self._arguments = arguments
-        self._environ = dict(environ)
+        self._environ = environ
         self._inherit = tuple(inherit)
         self._tell = tell
         self._changed = changed
@@ -133,7 +133,7 @@ class Child:
             *self._arguments(self.details),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=self._environ,
+            env=self._environ(self.details),
             pass_fds=self._inherit,
             limit=_LONGEST_LINE,
             **own_group,

@@ -37,6 +37,8 @@ class RunningPart:
     name: str
     pid: int
     address: str = ""
+    metrics: str = ""
+    """Where its numbers are; empty if they are not served."""
 
 
 @dataclass(frozen=True, slots=True)

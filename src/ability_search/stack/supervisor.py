@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 
+_METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
 _TOOLS = {
     "database": ("arcade-query", "arcade-command"),
     "models": ("create-embedding",),
@@ -56,6 +57,8 @@ class Plan:
     """Whether the settings name the tokenizer of that model."""
     own_max_tokens: bool
     """Whether the settings name the longest text of that model."""
+    metrics_port: int
+    """Port of the broker's numbers, which those of the other parts follow; 0 for free ones."""
     log_level: str
     """Least severity of what the parts log."""
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +94,12 @@ class Stack:
             started=self._started,
             model=self._model,
             parts=tuple(
-                RunningPart(child.name, child.pid, str(child.details.get("address", "")))
+                RunningPart(
+                    child.name,
+                    child.pid,
+                    str(child.details.get("address", "")),
+                    str(child.details.get("metrics", "")),
+                )
                 for child in self._children
             ),
             environ=self._changes,
@@ -154,10 +162,16 @@ class Stack:
         }
         if name != "broker":
             environ["BROKER_URL"] = self._url
+        port = metrics_port(name, self._plan.metrics_port)
+
+        def environ_of(before: Mapping[str, Any]) -> Mapping[str, str]:
+            own = str(before.get("metricsPort", port))
+            return child_environ({**environ, "SEARCH_METRICS_PORT": own})
+
         child = Child(
             name,
             arguments,
-            child_environ(environ),
+            environ_of,
             inherit=self._inherit,
             tell=self._tell,
             changed=self._changed,
@@ -228,6 +242,15 @@ class Stack:
 
     def _changed(self) -> None:
         write_running(self._plan.data_dir, self.running)
+
+
+def metrics_port(name: str, first: int) -> int:
+    """The port of a part's numbers, where that of the broker is ``first``; 0 for any.
+
+    They follow each other: broker, database, models, gateway, worker-1 and so on.
+    """
+    kind, _, number = name.partition("-")
+    return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1
 
 
 def _plain(part: str) -> Any:

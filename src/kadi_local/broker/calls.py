@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
 
@@ -20,6 +20,9 @@ from kadi_local.broker.session import Refused, Session
 log = logging.getLogger(__name__)
 
 _MILLISECONDS = 1000
+_TOOLS = 512
+"""Tools whose calls are counted apart; the calls of further ones are counted together."""
+OTHER_TOOLS = "other"
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +47,9 @@ class CallCounts:
     timed_out: int = 0
     cancelled: int = 0
     provider_lost: int = 0
-    discarded: int = 0
-    """Answers that came when nobody waited any more; not a fate of a call."""
+
+
+FATES = tuple(each.name for each in fields(CallCounts))
 
 
 class Calls:
@@ -54,7 +58,7 @@ class Calls:
     ``prefix`` begins every request id, so that ids of an earlier broker process mean nothing here.
     """
 
-    __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "counts")
+    __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "by_tool", "discarded")
 
     def __init__(self, limits: Limits, registry: Registry, prefix: str) -> None:
         self._limits = limits
@@ -62,7 +66,9 @@ class Calls:
         self._prefix = prefix
         self._serial = count(1)
         self._deadlines: Deadlines[Call] = Deadlines()
-        self.counts = CallCounts()
+        self.by_tool: dict[str, CallCounts] = {}
+        self.discarded = 0
+        """Answers that came when nobody waited any more."""
 
     def start(self, caller: Session, params: AbilityRequest, now: float) -> dict[str, Any]:
         """Pass a call on to a provider; the answer follows as a notification.
@@ -78,7 +84,8 @@ class Calls:
         timeout = self._timeout(params.timeout)
         tool_input = params.input
         candidates = self._candidates(caller, params, tool_input)
-        id_ = f"{self._prefix}-{next(self._serial)}"
+        serial = next(self._serial)
+        id_ = f"{self._prefix}-{serial}"
         frame = request_frame(
             id_,
             "kadi.ability.request",
@@ -92,7 +99,8 @@ class Calls:
         provider = self._choose(params.tool, candidates, len(frame))
         call = Call(id_, params.tool, caller, provider, now, timeout)
         caller.calling[id_] = provider.serving[id_] = call
-        provider.last_routed = self.counts.started = self.counts.started + 1
+        provider.last_routed = serial
+        self._counts(call).started += 1
         self._deadlines.set(call, now + timeout)
         provider.send(frame)
         return {"status": "pending", "requestId": id_}
@@ -101,14 +109,14 @@ class Calls:
         """Pass a provider's answer back; one that nobody waits for is discarded."""
         call = provider.serving.get(_request_id(frame.id))
         if call is None:
-            self.counts.discarded += 1
+            self.discarded += 1
             return
         self._forget(call)
         if present(frame.error):
-            self.counts.failed += 1
+            self._counts(call).failed += 1
             self._reply_error(call, _error_message(frame.error))
         else:
-            self.counts.completed += 1
+            self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
         log.debug("call %s of %s took %.1f ms", call.id, call.tool, (now - call.started) * 1e3)
 
@@ -118,26 +126,26 @@ class Calls:
         if call is None:
             return {"status": "unknown", "requestId": params.request_id}
         self._abandon(call)
-        self.counts.cancelled += 1
+        self._counts(call).cancelled += 1
         return {"status": "cancelled", "requestId": call.id}
 
     def remove(self, session: Session) -> None:
         """End every call a vanished session took part in."""
         for call in list(session.serving.values()):
             self._forget(call)
-            self.counts.provider_lost += 1
+            self._counts(call).provider_lost += 1
             self._reply_error(
                 call, f"the provider of {call.tool!r} disconnected before it answered"
             )
         for call in list(session.calling.values()):
             self._abandon(call, reason=CALLER_LOST)
-            self.counts.cancelled += 1
+            self._counts(call).cancelled += 1
 
     def expire(self, now: float) -> None:
         """End the calls whose time is up."""
         for call in self._deadlines.due(now):
             self._abandon(call)
-            self.counts.timed_out += 1
+            self._counts(call).timed_out += 1
             self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
             log.info("call %s of %s timed out after %g s", call.id, call.tool, call.timeout)
 
@@ -147,6 +155,12 @@ class Calls:
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def _counts(self, call: Call) -> CallCounts:
+        name = call.tool
+        if name not in self.by_tool and len(self.by_tool) >= _TOOLS:
+            name = OTHER_TOOLS
+        return self.by_tool.setdefault(name, CallCounts())
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:

@@ -19,7 +19,7 @@ from typing import Any
 from kadi.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
 from kadi.messages import Frame, Raw, decode_frame, error_response, response
 from kadi_local.broker import handshake
-from kadi_local.broker.calls import Calls
+from kadi_local.broker.calls import FATES, CallCounts, Calls
 from kadi_local.broker.deadlines import Deadlines
 from kadi_local.broker.events import Events
 from kadi_local.broker.limits import Limits
@@ -149,9 +149,18 @@ class Router:
             "outbox_bytes": sum(session.outbox.size for session in self._sessions),
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
-            **{f"calls_{name}": value for name, value in asdict(self._calls.counts).items()},
+            **self._call_counts(),
             **counts,
         }
+
+    def calls_by_tool(self) -> dict[str, CallCounts]:
+        """What became of the calls of each tool since the start."""
+        return dict(self._calls.by_tool)
+
+    def _call_counts(self) -> dict[str, int]:
+        counts = [asdict(each) for each in self._calls.by_tool.values()]
+        total = {f"calls_{name}": sum(each[name] for each in counts) for name in FATES}
+        return {**total, "calls_discarded": self._calls.discarded}
 
     def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
         try:

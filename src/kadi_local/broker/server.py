@@ -18,6 +18,7 @@ from websockets.typing import Origin
 
 from kadi.addresses import is_loopback
 from kadi.messages import encode
+from kadi_local.broker.calls import CallCounts
 from kadi_local.broker.limits import Limits
 from kadi_local.broker.router import Router
 from kadi_local.broker.session import Session
@@ -87,6 +88,10 @@ class Broker:
     def stats(self) -> dict[str, int]:
         """Counters since the start, and what there is now; sizes in bytes."""
         return {"connections": len(self._peers), **self._router.stats()}
+
+    def calls_by_tool(self) -> dict[str, CallCounts]:
+        """What became of the calls of each tool since the start."""
+        return self._router.calls_by_tool()
 
     async def _open(self, host: str, port: int, origins: Sequence[str]) -> Server:
         server = await serve(

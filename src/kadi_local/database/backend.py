@@ -14,6 +14,7 @@ returns a map gives that map as its one row, a list gives one row an item, a sca
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,12 +67,30 @@ class Rows:
     count: int
 
 
+class Counts:
+    """What a backend was asked since its start, and how often it lost; conflicts by any thread."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.writes = 0
+        self.conflicts = 0
+        self._lock = threading.Lock()
+
+    def lost(self) -> None:
+        """Count a statement or transaction that lost against a concurrent one."""
+        with self._lock:
+            self.conflicts += 1
+
+
 class Backend(Protocol):
     """An ArcadeDB engine. Every method raises :class:`DatabaseError` if it cannot do its work.
 
     ``timeout`` is in seconds. Reaching it ends the wait and, where the engine can be reached, the
     work; a write is then rolled back unless it was already being committed.
     """
+
+    counts: Counts
+    """What it was asked."""
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run one statement that changes nothing."""

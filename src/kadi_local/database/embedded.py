@@ -28,14 +28,15 @@ from kadi_local.database.backend import (
     DATETIME_FORMAT,
     MAX_ROWS,
     Conflict,
+    Counts,
     DatabaseError,
     Rows,
     Statement,
-    engine_error,
     retry_delays,
 )
 from kadi_local.database.calls import Stopped, Ticket
 from kadi_local.database.conversion import Parameters, ResultWriter
+from kadi_local.database.exceptions import messages, translate
 from kadi_local.database.repair import open_repaired
 from kadi_local.database.warmup import warm_vector_indexes
 
@@ -90,6 +91,7 @@ class EmbeddedDatabases:
         max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
     ) -> None:
+        self.counts = Counts()
         self._directory = directory
         self._heap_mb = heap_mb
         self._max_rows = max_rows
@@ -106,6 +108,11 @@ class EmbeddedDatabases:
     def opened(self) -> list[str]:
         """Names of the databases that are open, sorted."""
         return sorted(self._engine.open) if self._engine else []
+
+    @property
+    def open_calls(self) -> int:
+        """Calls that run or wait."""
+        return len(self._tickets)
 
     async def start(self) -> None:
         """Start the engine, and open the databases there are in the background.
@@ -132,12 +139,14 @@ class EmbeddedDatabases:
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run one statement that changes nothing."""
+        self.counts.reads += 1
         return await self._call(lambda ticket: self._read(database, statement, ticket), timeout)
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
     ) -> list[Rows]:
         """Run statements in one transaction, again if it lost against a concurrent one."""
+        self.counts.writes += len(statements)
         return await self._call(lambda ticket: self._write(database, statements, ticket), timeout)
 
     async def databases(self, *, timeout: float) -> list[str]:
@@ -223,6 +232,7 @@ class EmbeddedDatabases:
                 with ticket.running(engine.registry, engine.no_client, name):
                     return self._transaction(engine, database, statements, ticket)
             except Conflict as exc:
+                self.counts.lost()
                 delay = next(delays, None)
                 if delay is None:
                     raise DatabaseError(
@@ -278,7 +288,7 @@ class EmbeddedDatabases:
         try:
             yield
         except jpype.JException as exc:
-            raise _translate(exc, engine.need_retry) from exc
+            raise translate(exc, engine.need_retry) from exc
 
     def _ready(self, name: str, ticket: Ticket) -> tuple[_Engine, _Open]:
         ticket.check()
@@ -320,7 +330,7 @@ class EmbeddedDatabases:
         try:
             return open_()
         except jpype.JException as exc:
-            text = " ".join(_messages(exc))
+            text = " ".join(messages(exc))
             if "lock" in text.lower():
                 raise DatabaseError(
                     f"a database in {self._directory} is held by another process: stop that"
@@ -358,7 +368,7 @@ class EmbeddedDatabases:
             try:
                 database.java.close()
             except jpype.JException as exc:
-                log.error("closing %s failed: %s", name, " ".join(_messages(exc)))
+                log.error("closing %s failed: %s", name, " ".join(messages(exc)))
 
 
 def _valid(name: str) -> str:
@@ -371,30 +381,3 @@ def _valid(name: str) -> str:
 
 def _is_database(path: Path) -> bool:
     return (path / "schema.json").is_file() or (path / "configuration.json").is_file()
-
-
-def _translate(exc: Any, need_retry: Any) -> DatabaseError:
-    causes = list(_causes(exc))
-    kinds = [str(cause.getClass().getSimpleName()) for cause in causes]
-    error = engine_error(kinds[0], ": ".join(dict.fromkeys(_messages(exc))))
-    if "QueryTerminatedException" in kinds:
-        return Stopped(str(error))
-    if any(isinstance(cause, need_retry) for cause in causes):
-        return Conflict(str(error))
-    return error
-
-
-def _causes(exc: Any) -> Iterator[Any]:
-    """The exception and its causes, outermost first; ends in a cycle too."""
-    for _ in range(16):
-        if exc is None:
-            return
-        yield exc
-        exc = exc.getCause()
-
-
-def _messages(exc: Any) -> Iterator[str]:
-    for cause in _causes(exc):
-        message = cause.getMessage()
-        if message is not None:
-            yield str(message)

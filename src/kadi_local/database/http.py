@@ -16,6 +16,7 @@ from kadi_local.database.backend import (
     DATETIME_FORMAT,
     MAX_ROWS,
     Conflict,
+    Counts,
     DatabaseError,
     Rows,
     Statement,
@@ -84,6 +85,7 @@ class HttpDatabases:
     ) -> None:
         if not urls:
             raise ValueError("urls: name at least one server, for example http://localhost:2480")
+        self.counts = Counts()
         self._urls = [url.rstrip("/") for url in urls]
         self._preferred = 0
         self._max_rows = max_rows
@@ -100,6 +102,7 @@ class HttpDatabases:
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run one statement that changes nothing."""
+        self.counts.reads += 1
         async with _Deadline(timeout, writes=False) as deadline:
             path = f"/api/v1/query/{database}"
             for delay in retry_delays():
@@ -113,6 +116,7 @@ class HttpDatabases:
         self, database: str, statements: Sequence[Statement], *, timeout: float
     ) -> list[Rows]:
         """Run statements in one transaction, again if it lost against a concurrent one."""
+        self.counts.writes += len(statements)
         async with _Deadline(timeout, writes=True) as deadline:
             for delay in retry_delays():
                 try:
@@ -242,7 +246,11 @@ class HttpDatabases:
                 continue
             if base is None:
                 self._preferred = self._urls.index(url)
-            _raise_for(response)
+            try:
+                _raise_for(response)
+            except Conflict:
+                self.counts.lost()
+                raise
             return response
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
 

@@ -71,6 +71,12 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
         check_version(_engine_version())
 
 
+def heap_bytes() -> tuple[int, int]:
+    """The Java heap in use, with what the collector has not freed yet, and the most it may use."""
+    runtime = jpype.JClass("java.lang.Runtime").getRuntime()
+    return int(runtime.totalMemory()) - int(runtime.freeMemory()), int(runtime.maxMemory())
+
+
 def check_version(version: str) -> None:
     """Refuse an engine that is too old.
 

@@ -16,7 +16,8 @@ class Admission:
     def __init__(self, name: str, *, most: int) -> None:
         self._name = name
         self._most = most
-        self._queued = 0
+        self.queued = 0
+        """Texts that are worked on or wait."""
 
     @asynccontextmanager
     async def admit(self, count: int, *, timeout: float) -> AsyncIterator[None]:
@@ -28,12 +29,12 @@ class Admission:
             DeadlinePassed: after the time.
             ModelsError: if the lanes were closed meanwhile.
         """
-        if self._queued and self._queued + count > self._most:
+        if self.queued and self.queued + count > self._most:
             raise Overloaded(
-                f"{self._queued} texts are queued for {self._name}; call again shortly",
+                f"{self.queued} texts are queued for {self._name}; call again shortly",
                 retry_after=1.0,
             )
-        self._queued += count
+        self.queued += count
         try:
             async with asyncio.timeout(timeout):
                 yield
@@ -42,4 +43,4 @@ class Admission:
         except LanesClosed as exc:
             raise ModelsError(str(exc)) from exc
         finally:
-            self._queued -= count
+            self.queued -= count

@@ -14,6 +14,7 @@ from kadi_local.models.crossencoder import CrossEncoder
 from kadi_local.models.encoder import Encoder
 from kadi_local.models.errors import InvalidRequest
 from kadi_local.models.lanes import Lanes
+from kadi_local.models.observing import NOBODY, Observer
 from kadi_local.models.requests import Embedded
 from kadi_local.models.reranking import Reranked
 
@@ -38,6 +39,7 @@ class LocalModel:
         *,
         batch_tokens: int,
         max_queued_texts: int,
+        observer: Observer = NOBODY,
     ) -> None:
         self.name = name
         self.encoder = encoder
@@ -46,6 +48,12 @@ class LocalModel:
         self._batch_tokens = batch_tokens if encoder.independent else 1
         self._queries = Admission(name, most=max_queued_texts)
         self._documents = Admission(name, most=max_queued_texts)
+        self._observer = observer
+
+    @property
+    def queued(self) -> int:
+        """Texts that are worked on or wait."""
+        return self._queries.queued + self._documents.queued
 
     async def embed(
         self,
@@ -79,6 +87,7 @@ class LocalModel:
         [(vectors, tokens)] = await self._lanes.run(
             [partial(self.encoder.embed, texts)], urgent=True
         )
+        self._observer.ran(self.name, texts=1)
         return Embedded(vectors, tokens)
 
     async def _bulk(self, texts: Sequence[str]) -> Embedded:
@@ -89,6 +98,7 @@ class LocalModel:
         vectors = np.empty((len(texts), self.encoder.dimensions), np.float32)
         for batch, rows in zip(batches, await self._lanes.run(runs), strict=True):
             vectors[batch] = rows
+            self._observer.ran(self.name, texts=len(batch))
         return Embedded(vectors, sum(len(tokens) for tokens in ids))
 
 
@@ -107,12 +117,19 @@ class LocalReranker:
         *,
         batch_tokens: int,
         max_queued_texts: int,
+        observer: Observer = NOBODY,
     ) -> None:
         self.name = name
         self._encoder = encoder
         self._lanes = lanes
         self._batch_tokens = batch_tokens if encoder.independent else 1
         self._admission = Admission(name, most=max_queued_texts)
+        self._observer = observer
+
+    @property
+    def queued(self) -> int:
+        """Texts that are worked on or wait."""
+        return self._admission.queued
 
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
@@ -139,6 +156,7 @@ class LocalReranker:
         scores = np.empty(len(texts))
         for batch, rows in zip(batches, await self._lanes.run(runs, urgent=True), strict=True):
             scores[batch] = rows
+            self._observer.ran(self.name, texts=len(batch))
         return Reranked(scores.tolist(), sum(len(pair.ids) for pair in pairs))
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -18,6 +19,7 @@ from kadi_local.models.encoder import Encoder
 from kadi_local.models.errors import ModelSetupError
 from kadi_local.models.lanes import Lanes
 from kadi_local.models.local import LocalModel, LocalReranker
+from kadi_local.models.observing import NOBODY, Observer
 from kadi_local.models.remote import RemoteModel
 from kadi_local.models.remote_reranker import RemoteReranker
 from kadi_local.models.service import Model, Models, Reranker
@@ -27,8 +29,10 @@ Names = tuple[str, ...]
 
 
 @asynccontextmanager
-async def open_models(config: ModelsConfig) -> AsyncIterator[Models]:
-    """Load what ``config`` names and serve it until the context ends.
+async def open_models(
+    config: ModelsConfig, *, observer: Observer = NOBODY
+) -> AsyncIterator[Models]:
+    """Load what ``config`` names and serve it until the context ends; ``observer`` is told of it.
 
     The first start with all-MiniLM-L6-v2 builds its graph, which takes some seconds.
 
@@ -41,7 +45,7 @@ async def open_models(config: ModelsConfig) -> AsyncIterator[Models]:
     check_names(names)
     loaded = await asyncio.to_thread(_load, config)
     lanes = Lanes(bulk_threads=config.threads or _usable_cores())
-    served, rerankers = _local(config, loaded, lanes)
+    served, rerankers = _local(config, loaded, lanes, observer)
     lanes.start()
     try:
         # Redirects are not followed: they would take the key to another host.
@@ -52,7 +56,7 @@ async def open_models(config: ModelsConfig) -> AsyncIterator[Models]:
             for upstream in config.rerank_upstreams:
                 for name in upstream.models:
                     rerankers[name] = RemoteReranker(name, upstream, client)
-            yield Models(config, served, rerankers)
+            yield Models(config, served, rerankers, observer)
     finally:
         await lanes.close()
 
@@ -98,17 +102,24 @@ def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
 
 
 def _local(
-    config: ModelsConfig, loaded: list[tuple[Names, Encoder | CrossEncoder]], lanes: Lanes
+    config: ModelsConfig,
+    loaded: list[tuple[Names, Encoder | CrossEncoder]],
+    lanes: Lanes,
+    observer: Observer,
 ) -> tuple[dict[str, Model], dict[str, Reranker]]:
     served: dict[str, Model] = {}
     rerankers: dict[str, Reranker] = {}
-    limits = {"batch_tokens": config.batch_tokens, "max_queued_texts": config.max_queued_texts}
+    options: dict[str, Any] = {
+        "batch_tokens": config.batch_tokens,
+        "max_queued_texts": config.max_queued_texts,
+        "observer": observer,
+    }
     for names, encoder in loaded:
         if isinstance(encoder, CrossEncoder):
-            reranker = LocalReranker(names[0], encoder, lanes, **limits)
+            reranker = LocalReranker(names[0], encoder, lanes, **options)
             rerankers |= dict.fromkeys(names, reranker)
         else:
-            served |= dict.fromkeys(names, LocalModel(names[0], encoder, lanes, **limits))
+            served |= dict.fromkeys(names, LocalModel(names[0], encoder, lanes, **options))
     return served, rerankers
 
 

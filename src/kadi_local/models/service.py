@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from kadi.tools import Call, Tool
 from kadi_local.models.config import ModelsConfig
-from kadi_local.models.errors import ModelNotServed
+from kadi_local.models.errors import ModelNotServed, ModelsError
 from kadi_local.models.http import application, serve
-from kadi_local.models.local import LocalModel
+from kadi_local.models.local import LocalModel, LocalReranker
+from kadi_local.models.observing import Observer
 from kadi_local.models.requests import Embedded, EmbeddingRequest, answer, read_request
 from kadi_local.models.reranking import (
     Reranked,
@@ -69,11 +72,16 @@ class Models:
     """The served models; made by :func:`kadi_local.models.open_models`."""
 
     def __init__(
-        self, config: ModelsConfig, served: Mapping[str, Model], rerankers: Mapping[str, Reranker]
+        self,
+        config: ModelsConfig,
+        served: Mapping[str, Model],
+        rerankers: Mapping[str, Reranker],
+        observer: Observer,
     ) -> None:
         self._config = config
         self._served = served
         self._rerankers = rerankers
+        self._observer = observer
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,6 +92,16 @@ class Models:
     def rerankers(self) -> tuple[str, ...]:
         """Every name of a reranker, aliases included."""
         return tuple(self._rerankers)
+
+    @property
+    def queued(self) -> dict[str, int]:
+        """Texts that each local model works on or lets wait, by the name it is known by first."""
+        every = (*self._served.values(), *self._rerankers.values())
+        return {
+            model.name: model.queued
+            for model in every
+            if isinstance(model, LocalModel | LocalReranker)
+        }
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -127,12 +145,14 @@ class Models:
             ModelsError: of the kind that says what was wrong.
         """
         request = read_request(raw, self._config)
-        embedded = await self._find(request.model).embed(
-            request.input,
-            timeout=self._config.timeout if timeout is None else timeout,
-            dimensions=request.dimensions,
-            api_key=request.api_key.get_secret_value() if request.api_key else None,
-        )
+        model = self._find(request.model)
+        with self._observed(model.name, len(request.input)):
+            embedded = await model.embed(
+                request.input,
+                timeout=self._config.timeout if timeout is None else timeout,
+                dimensions=request.dimensions,
+                api_key=request.api_key.get_secret_value() if request.api_key else None,
+            )
         return answer(request, embedded)
 
     async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
@@ -146,12 +166,13 @@ class Models:
         reranker = self._rerankers.get(name)
         if reranker is None:
             raise ModelNotServed(name, self.rerankers)
-        reranked = await reranker.rerank(
-            request.query,
-            request.documents,
-            timeout=self._config.timeout if timeout is None else timeout,
-            api_key=request.api_key.get_secret_value() if request.api_key else None,
-        )
+        with self._observed(reranker.name, len(request.documents)):
+            reranked = await reranker.rerank(
+                request.query,
+                request.documents,
+                timeout=self._config.timeout if timeout is None else timeout,
+                api_key=request.api_key.get_secret_value() if request.api_key else None,
+            )
         return rerank_answer(request, name, reranked)
 
     def serve_http(
@@ -176,6 +197,23 @@ class Models:
 
     async def _rerank(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
         return await self.rerank(tool_input, timeout=call.remaining)
+
+    @contextmanager
+    def _observed(self, model: str, texts: int) -> Iterator[None]:
+        started = time.perf_counter()
+        code = ModelsError.code
+        try:
+            yield
+            code = "ok"
+        except ModelsError as exc:
+            code = exc.code
+            raise
+        except asyncio.CancelledError:
+            code = "cancelled"
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            self._observer.answered(model, code, texts=texts, seconds=seconds)
 
     def _find(self, name: str) -> Model:
         model = self._served.get(name)

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from ability_search.configuration import Settings, load_settings
+from ability_search.metrics import UNMETERED, Meter
 from ability_search.statements import due_generations, orphaned_jobs
 from ability_search.worker import open_worker
 from kadi import Call, Connection, RemoteError, Tool
@@ -171,7 +172,9 @@ def starting(data_dir: Path, home: Path) -> Start:
     """What starts networks: their databases are in ``data_dir``, ``home`` is the worker's."""
 
     @asynccontextmanager
-    async def started(*, database: str | None = None, **environ: str) -> AsyncIterator[Network]:
+    async def started(
+        *, database: str | None = None, meter: Meter = UNMETERED, **environ: str
+    ) -> AsyncIterator[Network]:
         name = database or f"t{next(_numbers)}"
         async with AsyncExitStack() as stack:
             brokers = await stack.enter_async_context(AsyncExitStack())
@@ -203,7 +206,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                 },
                 home,
             )
-            worker = await stack.enter_async_context(open_worker(settings, base=home))
+            worker = await stack.enter_async_context(open_worker(settings, base=home, meter=meter))
             client = await stack.enter_async_context(Connection(broker.url, name="test"))
             outputs = {
                 tool["name"]: tool["outputSchema"]

@@ -43,7 +43,7 @@ async def child(
     started = Child(
         "part",
         arguments,
-        {**os.environ, "PYTHONPATH": str(tmp_path)},
+        lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
         tell=told.put_nowait,
         changed=lambda: told.put_nowait("changed"),
         **options,  # type: ignore[arg-type]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,40 @@ async def models(tiny: Callable[..., Path]) -> AsyncIterator[Models]:
 async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
     [tool] = models.tools
     return await tool.handler(tool_input, Caller())
+
+
+@dataclass
+class Told:
+    """What an observer was told."""
+
+    answers: list[tuple[str, str, int]] = field(default_factory=list)
+    batches: list[tuple[str, int]] = field(default_factory=list)
+
+    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
+        assert seconds > 0
+        self.answers.append((model, code, texts))
+
+    def ran(self, model: str, *, texts: int) -> None:
+        self.batches.append((model, texts))
+
+
+async def test_an_observer_is_told_of_requests_and_batches(tiny: Callable[..., Path]) -> None:
+    directory = ModelDirectory(path=tiny(), aliases=("org/tiny",))
+    config = ModelsConfig(minilm=False, directories=(directory,), max_queued_texts=3)
+    told = Told()
+    async with asyncio.timeout(30), open_models(config, observer=told) as models:
+        name = next(iter(models.queued))
+        await call(models, model="org/tiny", input="red")
+        await call(models, model="org/tiny", input=["red", "green blue", "red"])
+        with pytest.raises(InvalidRequest):
+            await call(models, model="org/tiny", input=["red"], dimensions=3)
+        with pytest.raises(ModelNotServed):
+            await call(models, model="unheard of", input=["red"])
+        assert models.queued == {name: 0}
+    ended = [(name, "ok", 1), (name, "ok", 3), (name, "invalid_value", 1)]
+    assert told.answers == ended
+    assert {model for model, _ in told.batches} == {name}
+    assert sum(texts for _, texts in told.batches) == 4
 
 
 async def test_the_tool_answers_in_openai_shape(models: Models) -> None:

@@ -1,0 +1,139 @@
+"""The numbers of a part: where they are taken down, and what is read of the parts beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ability_search import __version__
+from ability_search.configuration import Settings
+from ability_search.metrics import UNMETERED, Meter, table
+from ability_search.metrics.calls import OK
+from kadi import Connection
+
+if TYPE_CHECKING:
+    from kadi_local.broker import Broker
+    from kadi_local.database.backend import Counts
+    from kadi_local.models import Models
+
+_EVENTS = {
+    "published": "events_published",
+    "delivered": "events_delivered",
+    "dropped": "events_dropped",
+}
+_ENDED = {"overflow": "overflows", "silent": "silent"}
+_FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """A part's meter, and where its numbers are served."""
+
+    meter: Meter = UNMETERED
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """For a supervising parent: ``metrics``, the address, and ``metricsPort``."""
+
+
+@asynccontextmanager
+async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Metering]:
+    """Take the numbers of this process down and serve them, if the settings name a port.
+
+    Raises:
+        ConfigurationError: if the port cannot be listened on, or must not be.
+    """
+    own = settings.metrics
+    if own.port is None:
+        yield Metering()
+        return
+    from ability_search.metrics.exposition import expose
+    from ability_search.metrics.prometheus import PrometheusMeter
+
+    meter = PrometheusMeter(part, __version__)
+    token = own.token.get_secret_value() if own.token else None
+    async with expose(meter.text, own.host, own.port, token=token) as url:
+        yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
+
+
+def watch_calls(meter: Meter, part: table.Part, connection: Connection) -> None:
+    """The calls of a part's own tools that wait for their turn, if it offers any."""
+    if part in table.CALLS_WAITING.parts:
+        meter.watch(table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
+
+
+def watch_broker(meter: Meter, broker: Broker) -> None:
+    """What the broker counts."""
+    gauges = {
+        table.BROKER_SESSIONS: "sessions",
+        table.BROKER_TOOLS: "tools",
+        table.BROKER_SUBSCRIPTIONS: "subscriptions",
+        table.BROKER_CALLS_IN_FLIGHT: "outstanding_calls",
+        table.BROKER_REFUSED: "refused",
+        table.BROKER_OUTBOX_FRAMES: "outbox_frames",
+        table.BROKER_OUTBOX_BYTES: "outbox_bytes",
+    }
+    for metric, name in gauges.items():
+        meter.watch(metric, partial(_stat, broker, name))
+    meter.watch(table.BROKER_CALLS, lambda: _calls(broker))
+    meter.watch(table.BROKER_EVENTS, partial(_named, broker, _EVENTS))
+    meter.watch(table.BROKER_SESSIONS_ENDED, partial(_named, broker, _ENDED))
+
+
+def _stat(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
+    return {(): broker.stats()[name]}
+
+
+def _calls(broker: Broker) -> dict[tuple[str, ...], float]:
+    return {
+        (tool, fate): getattr(counts, fate)
+        for tool, counts in broker.calls_by_tool().items()
+        for fate in _FATES
+    }
+
+
+def _named(broker: Broker, names: Mapping[str, str]) -> dict[tuple[str, ...], float]:
+    stats = broker.stats()
+    return {(label,): stats[name] for label, name in names.items()}
+
+
+def watch_database(meter: Meter, counts: Counts) -> None:
+    """What either backend counts."""
+    meter.watch(
+        table.DATABASE_STATEMENTS, lambda: {("read",): counts.reads, ("write",): counts.writes}
+    )
+    meter.watch(table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
+
+
+def watch_engine(meter: Meter, engine: Any) -> None:
+    """What is known of an ``EmbeddedDatabases`` that has started."""
+    from kadi_local.database.jvm import heap_bytes
+
+    meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): engine.open_calls})
+    meter.watch(table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+    meter.watch(table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+
+
+class ModelObserver:
+    """Takes down what the models do."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
+        """Count a request."""
+        self._meter.add(table.MODEL_REQUESTS, 1, model, code)
+        self._meter.observe(table.MODEL_REQUEST_SECONDS, seconds, model)
+        if code == OK:
+            self._meter.add(table.MODEL_TEXTS, texts, model)
+
+    def ran(self, model: str, *, texts: int) -> None:
+        """Note the size of a batch."""
+        self._meter.observe(table.MODEL_BATCH_TEXTS, texts, model)
+
+
+def watch_models(meter: Meter, models: Models) -> None:
+    """The queues of local models."""
+    meter.watch(table.MODEL_QUEUED_TEXTS, lambda: {(name,): n for name, n in models.queued.items()})

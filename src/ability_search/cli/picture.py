@@ -1,0 +1,255 @@
+"""What `top` shows, worked out of what the parts count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ability_search.configuration.fields import Url
+from ability_search.metrics import Metric, table
+from ability_search.metrics.calls import OK
+from ability_search.metrics.reading import NOTHING, Reading, added
+
+State = Literal["up", "gone", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one part said at one moment."""
+
+    name: str
+    url: str
+    at: float
+    """Unix time in seconds."""
+    reading: Reading = NOTHING
+    state: State = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class PartLine:
+    """A part: whether it answers, its queue and its memory."""
+
+    name: str
+    url: str
+    state: State
+    in_flight: float
+    waiting: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """Calls of one kind; latencies in seconds, ``None`` if there were no calls."""
+
+    name: str
+    calls: float
+    """Since the start."""
+    failed: float
+    """Of these."""
+    per_second: float | None
+    p50: float | None
+    p95: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All of the parts at one moment."""
+
+    at: float
+    seconds: float | None
+    """What rates and latencies are over; ``None`` if that is not known."""
+    from_start: bool
+    """Whether that is since the start of the parts."""
+    parts: Sequence[PartLine]
+    tools: Sequence[CallLine]
+    stages: Sequence[CallLine]
+    rpc: Sequence[CallLine]
+    broker: Mapping[str, float]
+    database: Mapping[str, float]
+    queued_texts: Mapping[str, float]
+    """By model."""
+    embedded: float
+    embedded_per_second: float | None
+    reused: float
+    chunks_indexed: float
+    chunks_deleted: float
+    breakers_open: Sequence[str]
+    degraded: Mapping[str, float]
+    retries: Mapping[str, float]
+    jobs: float
+    collections: float
+    """Known to the worker that knows most."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As an object for programs; times in seconds, sizes in bytes."""
+        return {
+            "at": self.at,
+            "seconds": self.seconds,
+            "fromStart": self.from_start,
+            "parts": [
+                {
+                    "name": part.name,
+                    "url": part.url,
+                    "state": part.state,
+                    "inFlight": part.in_flight,
+                    "waiting": part.waiting,
+                    "memory": part.memory,
+                }
+                for part in self.parts
+            ],
+            "tools": [_as_json(line) for line in self.tools],
+            "stages": [_as_json(line) for line in self.stages],
+            "rpc": [_as_json(line) for line in self.rpc],
+            "broker": dict(self.broker),
+            "database": dict(self.database),
+            "queuedTexts": dict(self.queued_texts),
+            "embedding": {
+                "embedded": self.embedded,
+                "perSecond": self.embedded_per_second,
+                "reused": self.reused,
+            },
+            "chunks": {"indexed": self.chunks_indexed, "deleted": self.chunks_deleted},
+            "breakersOpen": list(self.breakers_open),
+            "degraded": dict(self.degraded),
+            "retries": dict(self.retries),
+            "jobs": self.jobs,
+            "collections": self.collections,
+        }
+
+
+def picture(looks: Sequence[Look], past: Sequence[Sequence[Look]] = ()) -> Picture:
+    """What the looks of one moment say.
+
+    Args:
+        looks: At every part.
+        past: Looks of earlier moments, the oldest first; rates and latencies are over the time
+            since then. Without any they are over the time since the start of the parts.
+    """
+    earlier = {
+        look.url: look.reading for looks in reversed(past) for look in looks if look.state == "up"
+    }
+    there = [look for look in looks if look.state == "up"]
+    now = added(look.reading for look in there)
+    change = added(look.reading.since(earlier.get(look.url, NOTHING)) for look in there)
+    at = max((look.at for look in looks), default=0.0)
+    seconds = at - past[0][0].at if past else _age(there, at)
+    embedded = now.total(table.EMBEDDING_TEXTS, origin="embedded")
+    return Picture(
+        at=at,
+        seconds=seconds,
+        from_start=not past,
+        parts=[_part(look) for look in looks],
+        tools=_calls(now, change, seconds, table.TOOL_CALLS, table.TOOL_CALL_SECONDS, "code"),
+        stages=_stages(now, change, seconds),
+        rpc=_calls(now, change, seconds, table.RPC_CALLS, table.RPC_SECONDS, "outcome"),
+        broker=_broker(now),
+        database=_database(now),
+        queued_texts=now.by(table.MODEL_QUEUED_TEXTS, "model"),
+        embedded=embedded,
+        embedded_per_second=_rate(change.total(table.EMBEDDING_TEXTS, origin="embedded"), seconds),
+        reused=now.total(table.EMBEDDING_TEXTS, origin="reused"),
+        chunks_indexed=now.total(table.CHUNKS_INDEXED),
+        chunks_deleted=now.total(table.CHUNKS_DELETED),
+        breakers_open=[name for name, n in now.by(table.BREAKER_OPEN, "target").items() if n],
+        degraded=_counted(now, table.DEGRADED_ANSWERS, "reason"),
+        retries=_counted(now, table.RETRIES, "target"),
+        jobs=now.total(table.JOBS_RUNNING),
+        collections=max((each.reading.total(table.COLLECTIONS_KNOWN) for each in there), default=0),
+    )
+
+
+def _as_json(line: CallLine) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "calls": line.calls,
+        "failed": line.failed,
+        "perSecond": line.per_second,
+        "p50": line.p50,
+        "p95": line.p95,
+    }
+
+
+def _age(looks: Sequence[Look], at: float) -> float | None:
+    """Seconds since the first of the parts started; ``None`` where the system does not tell."""
+    starts = [look.reading.total(table.PROCESS_START_TIME) for look in looks]
+    started = [start for start in starts if start]
+    return max(at - min(started), 0.0) if started else None
+
+
+def _rate(count: float, seconds: float | None) -> float | None:
+    return count / seconds if seconds else None
+
+
+def _counted(reading: Reading, counter: Metric, label: str) -> dict[str, float]:
+    """What has happened at all."""
+    return {value: count for value, count in reading.by(counter, label).items() if count}
+
+
+def _part(look: Look) -> PartLine:
+    reading = look.reading
+    in_flight = (table.CALLS_IN_FLIGHT, table.BROKER_CALLS_IN_FLIGHT, table.GATEWAY_IN_FLIGHT)
+    waiting = (table.CALLS_WAITING, table.BROKER_OUTBOX_FRAMES)
+    return PartLine(
+        look.name,
+        str(Url(look.url)),
+        look.state,
+        sum(map(reading.total, in_flight)),
+        sum(map(reading.total, waiting)),
+        reading.total(table.PROCESS_RESIDENT_MEMORY),
+    )
+
+
+def _calls(
+    now: Reading,
+    change: Reading,
+    seconds: float | None,
+    counter: Metric,
+    histogram: Metric,
+    outcome: str,
+) -> list[CallLine]:
+    return [
+        CallLine(
+            name=tool,
+            calls=calls,
+            failed=calls - now.total(counter, tool=tool, **{outcome: OK}),
+            per_second=_rate(change.total(counter, tool=tool), seconds),
+            p50=change.quantile(0.5, histogram, tool=tool),
+            p95=change.quantile(0.95, histogram, tool=tool),
+        )
+        for tool, calls in now.by(counter, "tool").items()
+    ]
+
+
+def _stages(now: Reading, change: Reading, seconds: float | None) -> list[CallLine]:
+    metric = table.QUERY_STAGE_SECONDS
+    return [
+        CallLine(
+            name=stage,
+            calls=times,
+            failed=0.0,
+            per_second=_rate(change.total(metric, stage=stage), seconds),
+            p50=change.quantile(0.5, metric, stage=stage),
+            p95=change.quantile(0.95, metric, stage=stage),
+        )
+        for stage, times in now.by(metric, "stage").items()
+    ]
+
+
+def _broker(now: Reading) -> dict[str, float]:
+    return {
+        "sessions": now.total(table.BROKER_SESSIONS),
+        "callsInFlight": now.total(table.BROKER_CALLS_IN_FLIGHT),
+        "outboxBytes": now.total(table.BROKER_OUTBOX_BYTES),
+        "refused": now.total(table.BROKER_REFUSED),
+    }
+
+
+def _database(now: Reading) -> dict[str, float]:
+    return {
+        "statements": now.total(table.DATABASE_STATEMENTS),
+        "conflicts": now.total(table.DATABASE_CONFLICTS),
+        "engineCalls": now.total(table.DATABASE_ENGINE_CALLS),
+        "heapUsed": now.total(table.DATABASE_HEAP_USED),
+        "heapMax": now.total(table.DATABASE_HEAP_MAX),
+    }

@@ -1,0 +1,105 @@
+"""`top`: what the parts do, live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import nullcontext
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from rich.live import Live
+
+from ability_search.cli import output
+from ability_search.cli.app import app, command
+from ability_search.cli.client import JsonOption, client_settings
+from ability_search.cli.failures import NOT_FOUND
+from ability_search.cli.looking import Watcher
+from ability_search.cli.picture import Picture
+from ability_search.cli.serving import run_until_stopped
+from ability_search.cli.top_view import draw
+from ability_search.cli.up import DataDirOption
+from ability_search.errors import InvalidInput
+from ability_search.metrics.exposition import PATH
+
+
+@command(app, "top")
+def top(
+    url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--url",
+            help="Where a part's metrics are, instead of those of the running stack; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show one picture and end.")] = False,
+    as_json: JsonOption = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Between two pictures.")
+    ] = 1.0,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Watch the parts at work: calls, latencies, failures, queues, memory.
+
+    Rates and latencies are those of the last ten seconds, in the first picture
+    those since the start. A part that is gone is shown as gone, and comes back
+    by itself. Without a terminal there is one picture; with --json one object
+    a line. It ends with Ctrl-C. Exit code 3 if no stack runs.
+
+    Example:
+        ability-search top
+        ability-search top --once --json
+        ability-search top --url http://127.0.0.1:9401 --url http://127.0.0.1:9402
+    """
+    settings = client_settings()
+    token = settings.metrics.token
+    watcher = Watcher(
+        [_address(each) for each in url or ()],
+        data_dir or settings.files.data_dir,
+        token=token.get_secret_value() if token else None,
+    )
+    if not watcher.addresses():
+        output.fail(
+            f"no stack runs over {watcher.data_dir}",
+            "`ability-search up` starts one; --url names where metrics are.",
+        )
+        raise typer.Exit(NOT_FOUND)
+    terminal = output.stdout().is_terminal
+    if once or not (as_json or terminal):
+        _show(asyncio.run(_once(watcher)), as_json)
+    else:
+        asyncio.run(run_until_stopped(_follow(watcher, interval, as_json)))
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput("--url", "expected an address like http://127.0.0.1:9401")
+    return url if parts.path.strip("/") else f"{url.rstrip('/')}{PATH}"
+
+
+async def _once(watcher: Watcher) -> Picture:
+    async with watcher.client() as client:
+        return await watcher.look(client)
+
+
+async def _follow(watcher: Watcher, interval: float, as_json: bool) -> None:
+    screen = Live(console=output.stdout(), screen=True, auto_refresh=False)
+    async with watcher.client() as client:
+        with nullcontext() if as_json else screen:
+            while True:
+                seen = await watcher.look(client)
+                if as_json:
+                    typer.echo(json.dumps(seen.as_json()))
+                else:
+                    screen.update(draw(seen), refresh=True)
+                await asyncio.sleep(interval)
+
+
+def _show(seen: Picture, as_json: bool) -> None:
+    if as_json:
+        output.print_json(seen.as_json())
+    else:
+        output.stdout().print(draw(seen))
