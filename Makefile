@@ -70,7 +70,7 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
-	@$(PIP) install --editable '.[dev,browser,eval,examples]'
+	@$(PIP) install --editable '.[dev,browser,eval,examples,otel]'
 	@touch $@
 
 # An environment of its own: as a plugin it would be part of every run of pytest.

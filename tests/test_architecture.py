@@ -69,7 +69,7 @@ LAYERS = (
     {"tools"},
     {"remote"},
     {"worker"},
-    {"logs", "stack", "evaluation"},
+    {"logs", "telemetry", "stack", "evaluation"},
     {"client"},
     {"edges"},
     {"gateway", "mcp"},
@@ -140,6 +140,12 @@ def test_the_local_parts_know_nothing_of_each_other() -> None:
 def test_only_the_command_line_runs_local_parts() -> None:
     modules = [module for module in within("ability_search") if part(module) != "cli"]
     assert not offences(modules, "kadi_local")
+
+
+def test_one_module_knows_opentelemetry_and_nobody_waits_for_it() -> None:
+    modules = [module for module in TREES if module != "ability_search.telemetry"]
+    assert not offences(modules, "opentelemetry")
+    assert offences(modules, "ability_search.telemetry").keys() == {"ability_search.cli.tracing"}
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:

@@ -171,7 +171,7 @@ def test_health_checks_that_are_python_are_python() -> None:
         ast.parse(script)
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "compose.yml", "akash.yml"])
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yml", "compose.tracing.yml", "akash.yml"])
 def test_every_variable_of_a_deployment_is_a_setting(name: str) -> None:
     assert unknown_variables((DEPLOY / name).read_text(encoding="utf-8")) == set()
 
@@ -357,3 +357,15 @@ def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
     patterns = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     spec = pathspec.GitIgnoreSpec.from_lines(patterns)
     assert [path for path in page if spec.match_file(path) or ignored(path)] == []
+
+
+def test_traces_are_switched_on_for_parts_that_there_are() -> None:
+    tracing = yaml.safe_load((DEPLOY / "compose.tracing.yml").read_text(encoding="utf-8"))
+    traced = {name for name, service in tracing["services"].items() if "environment" in service}
+    assert traced == COMPOSE["services"].keys() - {"broker"}
+    (collector,) = tracing["services"].keys() - traced
+    for name in traced:
+        address = tracing["services"][name]["environment"]["SEARCH_TRACING_ENDPOINT"]
+        assert address == f"http://{collector}:4318"
+    for port in tracing["services"][collector]["ports"]:
+        assert port.startswith("127.0.0.1:")

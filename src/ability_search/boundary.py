@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from typing import Any
 
 from pydantic import ValidationError
 
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.statements import is_collection_name
+from kadi.context import incident
 from kadi.tools import validation_text
 
 log = logging.getLogger(__name__)
@@ -27,10 +27,10 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
     if isinstance(exc, ValidationError):
         exc = Invalid(validation_text(exc), hint=_INVALID_HINT)
     if not isinstance(exc, SearchError):
-        incident = secrets.token_hex(6)
-        log.error("incident %s in %s", incident, tool, exc_info=exc)
+        name = incident()
+        log.error("incident %s in %s", name, tool, exc_info=exc)
         exc = SearchError(
-            f"internal error, incident {incident}",
+            f"internal error, incident {name}",
             hint="The worker's log explains the incident.",
         )
     report: dict[str, Any] = {

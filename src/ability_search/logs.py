@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal
 
+from kadi.context import LOG_FIELD, call_id
+
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 _CHATTY = (
     "asyncio",
@@ -30,7 +32,8 @@ def configure(
 ) -> None:
     """Send the log of this process to stderr, and nothing to stdout; replaces what was set.
 
-    Libraries that log every request are kept at warning unless ``level`` is debug.
+    Libraries that log every request are kept at warning, or at info if ``level`` is debug: beyond
+    that they log what messages say, texts and keys among it.
 
     Args:
         level: Least severity.
@@ -43,11 +46,11 @@ def configure(
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+        logging.getLogger(name).setLevel(logging.INFO if level == "debug" else logging.WARNING)
 
 
 class PrettyFormatter(logging.Formatter):
-    """Local time, severity, part, message; a traceback follows on lines of its own."""
+    """Local time, severity, part, message, id of the call; a traceback follows on its own lines."""
 
     def __init__(self, part: str) -> None:
         super().__init__(datefmt="%H:%M:%S")
@@ -56,7 +59,9 @@ class PrettyFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line."""
         severity = _LEVELS.get(record.levelname.lower(), record.levelname)
-        return f"{record.asctime} {severity:<5} {self._part}: {record.message}"
+        call = _call_of(record)
+        followed = f" [{call}]" if call else ""
+        return f"{record.asctime} {severity:<5} {self._part}: {record.message}{followed}"
 
     def usesTime(self) -> bool:
         """Always."""
@@ -64,7 +69,7 @@ class PrettyFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "level", "part", "logger", "message", "exception"?}``; time in UTC."""
+    """``{"time", "level", "part", "logger", "message", "call"?, "exception"?}``; time in UTC."""
 
     def __init__(self, part: str) -> None:
         super().__init__()
@@ -80,6 +85,14 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        call = _call_of(record)
+        if call:
+            line["call"] = call
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
+
+
+def _call_of(record: logging.LogRecord) -> str | None:
+    """The id of the call that was being worked on; ``None`` if there was none."""
+    return getattr(record, LOG_FIELD, None) or call_id()

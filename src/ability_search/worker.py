@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,15 @@ from ability_search.remote import (
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
 from kadi import Connection, Identity, KadiError, Tool
+from kadi.serving import Observe, noted
 
 log = logging.getLogger(__name__)
 
 _MENDING = 600.0
 """Seconds between looks for words that the database has lost."""
+LOGGED: Observe = partial(noted, level=logging.INFO)
+"""A line for each call of a tool, as servers log requests; the calls made for it are told at debug
+only, as each takes several."""
 
 
 @asynccontextmanager
@@ -96,6 +101,8 @@ async def open_tools(
         max_message_bytes=settings.limits.message_bytes,
         connect_timeout=connect_timeout,
         max_concurrent=2 * settings.limits.concurrent_calls,
+        propagate=settings.tracing.propagate,
+        observe=LOGGED,
     )
     async with open_services(settings, connection, base=base, meter=meter) as services:
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from kadi.context import carrying
 from kadi.errors import (
     METHOD_NOT_FOUND,
     CallTimeout,
@@ -20,11 +21,12 @@ from kadi.identity import Identity
 from kadi.link import Link
 from kadi.messages import Raw, decode
 from kadi.params import Invocation
-from kadi.serving import Provider
+from kadi.serving import Observe, Provider, noted
 from kadi.session import MAX_MESSAGE_BYTES, Session
 from kadi.session_events import CancelRequested, Delivered, SessionEvent
-from kadi.subscriptions import Event, Subscription
+from kadi.subscriptions import Subscription, channels_params, deliver
 from kadi.tools import Tool
+from kadi.tracing import RPC, span
 from kadi.uplink import Uplink
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class Connection:
         max_concurrent: Handlers that run at a time.
         max_queued: Calls that may wait for a handler; more are refused.
         max_backoff: Cap of the reconnect delay in seconds.
+        propagate: Send the call id and the trace along with calls, see :mod:`kadi.context`.
+        observe: See :data:`kadi.serving.Observe`.
 
     Raises:
         ValueError: if an argument cannot work; the message names it.
@@ -87,6 +91,8 @@ class Connection:
         max_concurrent: int = 64,
         max_queued: int = 1024,
         max_backoff: float = 30.0,
+        propagate: bool = True,
+        observe: Observe = noted,
     ) -> None:
         if isinstance(networks, str) or not networks:
             raise ValueError("networks: give a list of at least one network")
@@ -99,7 +105,10 @@ class Connection:
         self._networks = tuple(networks)
         self._max_message_bytes = max_message_bytes
         self._grace = grace
-        self._provider = Provider(tools, max_concurrent=max_concurrent, max_queued=max_queued)
+        self._propagate = propagate
+        self._provider = Provider(
+            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+        )
         self._registered: tuple[Tool, ...] = ()
         self._subscriptions: set[Subscription] = set()
         self._uplink = Uplink(
@@ -204,9 +213,11 @@ class Connection:
         """
 
         def send(session: Session, remaining: float) -> int:
-            return session.invoke(tool, tool_input, timeout=remaining, target_agent=target_agent)
+            given = carrying(tool_input) if self._propagate else tool_input
+            return session.invoke(tool, given, timeout=remaining, target_agent=target_agent)
 
-        return await self._ask(tool, timeout, send)
+        with span(tool, "client", RPC):
+            return await self._ask(tool, timeout, send)
 
     async def list_tools(
         self,
@@ -309,7 +320,7 @@ class Connection:
 
     async def _activate(self, subscription: Subscription) -> None:
         self._subscriptions.add(subscription)
-        params = _channels(subscription.patterns, subscription.network)
+        params = channels_params(subscription.patterns, subscription.network)
         try:
             await self._request("kadi.event.subscribe", params, BROKER_TIMEOUT)
         except BaseException:
@@ -327,7 +338,9 @@ class Connection:
         unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
         link = self._uplink.link
         if link is not None and unwanted:
-            link.session.post("kadi.event.unsubscribe", _channels(unwanted, subscription.network))
+            link.session.post(
+                "kadi.event.unsubscribe", channels_params(unwanted, subscription.network)
+            )
             link.flush_soon()
 
     # What the uplink tells
@@ -356,7 +369,7 @@ class Connection:
         for subscription in self._subscriptions:
             wanted[subscription.network].update(dict.fromkeys(subscription.patterns))
         for network, patterns in wanted.items():
-            link.session.post("kadi.event.subscribe", _channels(patterns, network))
+            link.session.post("kadi.event.subscribe", channels_params(patterns, network))
 
     def lost(self) -> None:
         """Stop working for a broker that is gone."""
@@ -375,26 +388,4 @@ class Connection:
             case CancelRequested(request_id, caller_lost):
                 self._provider.cancel(request_id, abandoned=caller_lost)
             case Delivered():
-                self._deliver(event)
-
-    def _deliver(self, delivered: Delivered) -> None:
-        takers = [s for s in self._subscriptions if s.wants(delivered.channel, delivered.network)]
-        if not takers:
-            return
-        try:
-            data = decode(delivered.data)
-        except ProtocolError:
-            logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
-            return
-        event = Event(
-            delivered.channel, data, delivered.network, delivered.timestamp, delivered.source
-        )
-        for subscription in takers:
-            subscription.put(event)
-
-
-def _channels(patterns: Iterable[str], network: str | None) -> dict[str, Any]:
-    params: dict[str, Any] = {"channels": list(patterns)}
-    if network is not None:
-        params["networkId"] = network
-    return params
+                deliver(event, self._subscriptions)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from kadi import tracing
+from kadi.context import handling
 from kadi.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -24,6 +27,23 @@ logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 1.0
 """How long a cancelled handler may take to clean up before it is left behind."""
+
+OK = "ok"
+CANCELLED = "cancelled"
+FAILED = "failed"
+"""Outcomes of calls, beside the codes that tools answer with."""
+
+_CODE = re.compile(r"[a-z0-9_]{1,64}")
+
+
+Observe = Callable[[str, str, float], None]
+"""Is told of each call that has ended: its tool, its outcome and how many seconds it took. Must
+not raise."""
+
+
+def noted(tool: str, outcome: str, seconds: float, *, level: int = logging.DEBUG) -> None:
+    """Write a line into the log; the default of :data:`Observe`."""
+    logger.log(level, "%s: %s in %.1f ms", tool, outcome, seconds * 1e3)
 
 
 class Caller(Protocol):
@@ -75,10 +95,16 @@ class Provider:
     ``max_concurrent`` handlers run at a time and ``max_queued`` calls wait for their turn, first
     come first served; a call beyond that is refused at once. A call's deadline counts from its
     arrival, waiting included, and cancels the handler: nobody waits for the answer any more.
+    ``observe`` is told of each call that has ended.
     """
 
     def __init__(
-        self, tools: Iterable[Tool] = (), *, max_concurrent: int = 64, max_queued: int = 1024
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        max_concurrent: int = 64,
+        max_queued: int = 1024,
+        observe: Observe = noted,
     ) -> None:
         if max_concurrent < 1:
             raise ValueError("max_concurrent must be at least 1")
@@ -90,6 +116,7 @@ class Provider:
         self._tasks: set[asyncio.Task[None]] = set()
         self._by_request: dict[str, tuple[asyncio.Task[None], _Call]] = {}
         self._draining = False
+        self._observe = observe
         self.replace(tools)
 
     def replace(self, tools: Iterable[Tool]) -> None:
@@ -176,13 +203,39 @@ class Provider:
     async def _answer(
         self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
     ) -> None:
+        """Deal with a call under its id and in a span of its own, and tell what became of it."""
+        clock = asyncio.get_running_loop().time
+        began, outcome = clock(), CANCELLED
+        tool_input, hints = _given(invocation)
+        name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
+        with (
+            handling(hints, otherwise=invocation.request_id) as context,
+            tracing.span(name, "server", tracing.RPC, parent=context.traceparent) as span,
+        ):
+            try:
+                outcome = await self._conclude(invocation, tool_input, call, caller, deadline)
+            finally:
+                if outcome != OK:
+                    span.fail(outcome)
+                self._observe(name, outcome, clock() - began)
+
+    async def _conclude(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        caller: Caller,
+        deadline: float | None,
+    ) -> str:
+        """Run a call and tell its caller what came of it; returns the outcome."""
         try:
-            result = await self._run(invocation, call, deadline)
+            result = await self._run(invocation, tool_input, call, deadline)
         except asyncio.CancelledError:
             caller.fail(invocation.id, f"the call of {invocation.tool} was cancelled")
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
+            return CANCELLED
         except _Refused as exc:
             caller.fail(invocation.id, str(exc), code=exc.code)
         except Exception as exc:
@@ -195,13 +248,22 @@ class Provider:
             logger.debug("request %s failed", invocation.request_id, exc_info=exc)
             caller.fail(invocation.id, str(exc) or type(exc).__name__)
         else:
-            await _respond(invocation, result, caller)
+            if await _respond(invocation, result, caller):
+                return outcome_of(result)
+        return FAILED
 
-    async def _run(self, invocation: Invocation, call: _Call, deadline: float | None) -> Any:
+    async def _run(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        deadline: float | None,
+    ) -> Any:
         tool = self._by_name.get(invocation.tool)
         if tool is None:
             raise _Refused(f"unknown tool: {invocation.tool}", METHOD_NOT_FOUND)
-        tool_input = _input(invocation)
+        if isinstance(tool_input, _Refused):
+            raise tool_input
         try:
             async with asyncio.timeout_at(deadline) as limit, self._slots:
                 return await tool.handler(tool_input, call)
@@ -212,21 +274,33 @@ class Provider:
             raise _Refused(text, SERVER_ERROR) from exc
 
 
-def _input(invocation: Invocation) -> dict[str, Any]:
+def outcome_of(result: Any) -> str:
+    """``ok``, or the code of a failure that is returned, not raised."""
+    if not isinstance(result, Mapping) or result.get("success") is not False:
+        return OK
+    code = result.get("code")
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else FAILED
+
+
+def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
+    """The input, or why there is none to be had, and the hints."""
     try:
-        return without_routing(decode(invocation.input))[0]
+        return without_routing(decode(invocation.input))
     except ProtocolError as exc:
-        raise _Refused(f"toolInput: {exc}", exc.code) from exc
+        return _Refused(f"toolInput: {exc}", exc.code), {}
     except TypeError as exc:
-        raise _Refused(str(exc), INVALID_PARAMS) from exc
+        return _Refused(str(exc), INVALID_PARAMS), {}
 
 
-async def _respond(invocation: Invocation, result: Any, caller: Caller) -> None:
+async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
+    """Send a result, or an error where it cannot be sent; whether it could."""
     try:
         await caller.respond(invocation.id, result)
+        return True
     except FrameTooLarge as exc:
         text = f"the result of {invocation.tool} is too large: {exc}; ask for less at a time"
         caller.fail(invocation.id, text)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         text = f"{invocation.tool} returned something that is not JSON: {exc}"
         caller.fail(invocation.id, text)
+    return False

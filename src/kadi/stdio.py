@@ -28,7 +28,7 @@ from kadi.messages import (
 )
 from kadi.params import DEFAULT_BEAT_SECONDS, CancelParams, describe, read, read_invocation
 from kadi.pipes import PipeReader, PipeWriter
-from kadi.serving import Provider
+from kadi.serving import Observe, Provider, noted
 from kadi.session import MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from kadi.tools import Tool
 
@@ -46,6 +46,7 @@ async def serve_stdio(
     max_concurrent: int = 64,
     max_queued: int = 1024,
     grace: float = 10.0,
+    observe: Observe = noted,
 ) -> None:
     """Serve tools until the input ends, the peer says goodbye or the output is closed.
 
@@ -60,11 +61,14 @@ async def serve_stdio(
         max_concurrent: Handlers that run at a time.
         max_queued: Calls that may wait for a handler; more are refused.
         grace: Seconds for running handlers at the end.
+        observe: See :data:`kadi.serving.Observe`.
 
     Raises:
         ValueError: if two tools share a name.
     """
-    provider = Provider(tools, max_concurrent=max_concurrent, max_queued=max_queued)
+    provider = Provider(
+        tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+    )
     with _output(stdout) as output:
         await _serve(
             provider,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+
+from kadi.errors import ProtocolError
+from kadi.messages import decode
+from kadi.session_events import Delivered
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +126,26 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
         return self._queue.popleft()
+
+
+def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:
+    """Give an event to those subscriptions that want it."""
+    takers = [each for each in subscriptions if each.wants(delivered.channel, delivered.network)]
+    if not takers:
+        return
+    try:
+        data = decode(delivered.data)
+    except ProtocolError:
+        logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
+        return
+    event = Event(delivered.channel, data, delivered.network, delivered.timestamp, delivered.source)
+    for subscription in takers:
+        subscription.put(event)
+
+
+def channels_params(patterns: Iterable[str], network: str | None) -> dict[str, Any]:
+    """What a broker is told to begin or to end a subscription."""
+    params: dict[str, Any] = {"channels": list(patterns)}
+    if network is not None:
+        params["networkId"] = network
+    return params

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ability_search import logs
+from kadi.context import CALL_ID, LOG_FIELD, handling
 
 LOG = logging.getLogger("ability_search.some.place")
 
@@ -57,3 +58,25 @@ def test_libraries_that_log_every_request_are_kept_quiet(
     logs.configure("debug", "pretty", part="worker")
     logging.getLogger("httpx").info("GET")
     assert "GET" in capsys.readouterr().err
+
+
+def test_a_line_names_the_call_it_was_written_for(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "pretty", part="worker")
+    with handling({CALL_ID: "call-1"}):
+        LOG.info("done")
+        LOG.info("done for another", extra={LOG_FIELD: "call-2"})
+        logs.configure("info", "json", part="worker")
+        LOG.info("done")
+    LOG.info("done")
+    first, second, third, fourth = capsys.readouterr().err.splitlines()
+    assert first.endswith(" INFO  worker: done [call-1]")
+    assert second.endswith(" INFO  worker: done for another [call-2]")
+    assert json.loads(third)["call"] == "call-1"
+    assert "call" not in json.loads(fourth)
+
+
+def test_no_level_shows_what_messages_say(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "pretty", part="worker")
+    for name in ("websockets.client", "mcp.server", "kadi_local.broker.server.websocket"):
+        logging.getLogger(name).debug("> TEXT a document, a key")
+    assert not capsys.readouterr().err

@@ -22,6 +22,7 @@ from kadi import (
     RemoteError,
     Tool,
 )
+from kadi.context import handling
 
 REQUEST = "kadi.ability.request"
 
@@ -273,6 +274,21 @@ async def test_many_calls_are_told_apart(broker: FakeBroker, connection: Connect
             n = frame["params"]["toolInput"]["n"]
             await peer.outcome(f"r{n}", result=n)
         assert await calls == list(range(200))
+
+
+@pytest.mark.parametrize(("propagate", "sent"), [(True, {"callId": "a"}), (False, None)])
+async def test_a_call_tells_what_it_is_made_for(
+    broker: FakeBroker, propagate: bool, sent: Any
+) -> None:
+    async with Connection(broker.url, propagate=propagate) as connection:
+        peer = await broker.peer()
+        with handling({"callId": "a"}):
+            async with running(connection.invoke("echo", {"x": 1})) as call:
+                frame = await peer.expect(REQUEST)
+                await peer.reply(frame, {"x": 1})
+                await call
+    tool_input = frame["params"]["toolInput"]
+    assert (tool_input["x"], tool_input.get("_kadi")) == (1, sent)
 
 
 async def test_a_call_without_an_answer_times_out_and_the_late_answer_is_dropped(

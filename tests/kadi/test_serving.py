@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kadi.context import call_id
 from kadi.errors import FrameTooLarge, ProtocolError
 from kadi.messages import ABSENT, Raw, encode
 from kadi.params import Invocation
@@ -278,3 +280,65 @@ async def test_replacing_the_tools_leaves_running_calls_alone() -> None:
     assert await caller.outcome() == (b"1", "through")
     provider.accept(invocation("t"), caller)
     assert (await caller.outcome())[1] == -32601
+
+
+async def test_the_handler_works_under_the_id_that_came_or_under_that_of_the_request() -> None:
+    async def look(_input: Any, _call: Any) -> Any:
+        return call_id()
+
+    caller, provider = Caller(), Provider([tool("t", look)])
+    for hints in ({"callId": "a"}, {"callId": "a\nb"}, {}):
+        provider.accept(invocation("t", {"_kadi": hints}, id_="long-enough"), caller)
+    told = [(await caller.outcome())[1] for _ in range(3)]
+    assert told == ["a", "rlong-enough", "rlong-enough"]
+
+
+class _Unusual(Exception):
+    """Says what was searched for."""
+
+
+async def test_each_call_is_observed_when_it_has_ended() -> None:
+    seen: asyncio.Queue[tuple[str, str, float]] = asyncio.Queue()
+    gate = Gate()
+
+    async def answer(tool_input: dict[str, Any], _call: Any) -> Any:
+        if tool_input.get("raise"):
+            raise _Unusual("bread")
+        return tool_input.get("answer")
+
+    provider = Provider(
+        [tool("t", answer), tool("slow", gate.handle)],
+        observe=lambda *ended: seen.put_nowait(ended),
+    )
+    for name, tool_input, outcome in (
+        ("t", {}, "ok"),
+        ("t", {"answer": {"success": True, "code": "x"}}, "ok"),
+        ("t", {"answer": {"success": False, "code": "busy"}}, "busy"),
+        ("t", {"answer": {"success": False, "code": "Bread and\nbutter"}}, "failed"),
+        ("t", {"answer": {"success": False, "code": 7}}, "failed"),
+        ("t", {"answer": "x" * 1001}, "failed"),
+        ("t", {"raise": True}, "failed"),
+        ("t", [1], "failed"),
+        ("bread\n", {}, "failed"),
+    ):
+        provider.accept(invocation(name, tool_input), Caller())
+        async with asyncio.timeout(PATIENCE):
+            observed, what, seconds = await seen.get()
+        assert (observed, what) == (name if name == "t" else "unknown tool", outcome), tool_input
+        assert seconds >= 0
+    provider.accept(invocation("slow"), Caller())
+    await gate.started.get()
+    provider.cancel("r1")
+    async with asyncio.timeout(PATIENCE):
+        assert (await seen.get())[:2] == ("slow", "cancelled")
+
+
+async def test_a_line_for_each_call_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="kadi.serving")
+    caller = Caller()
+    provider = Provider([tool("t", _fail)])
+    provider.accept(invocation("t", {"q": "bread"}), caller)
+    await caller.outcome()
+    await provider.drain(PATIENCE)
+    assert "t: failed in" in caplog.text
+    assert "bread" not in caplog.text

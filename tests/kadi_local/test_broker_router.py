@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kadi.context import LOG_FIELD
 from kadi.identity import Identity, agent_id
+from kadi.messages import Raw
 from kadi_local.broker.limits import Limits
+from kadi_local.broker.params import routing_hints
 from kadi_local.broker.router import Router
 from kadi_local.broker.session import Session
 
@@ -357,6 +361,41 @@ def test_hints_that_are_not_hints_are_passed_over() -> None:
         assert only(provider)["params"]["toolInput"] == {"_kadi": value, "q": 1}
     desk.call(caller, toolInput={"nested": {"_kadi": {"requireProvider": "nobody"}}})
     assert only(provider)["method"] == "kadi.ability.request"
+
+
+@pytest.mark.parametrize("id_", ["x" * 65, "two\nlines", "", "\ud800", 7, None, [], {"a": 1}, True])
+def test_an_id_that_is_none_harms_no_call(id_: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="kadi_local.broker")
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for sent, written in (("call-1", "call-1"), (id_, None)):
+        for tool_input in (
+            {"_kadi": {"callId": sent}, "q": 1},
+            {"q": 1, "_kadi": {"callId": sent}},
+        ):
+            request_id = desk.call(caller, toolInput=tool_input)
+            desk.answer(provider, request_id, result=1)
+            assert getattr(caplog.records[-1], LOG_FIELD) == (written or request_id)
+
+
+strings = st.text(st.sampled_from('ab{}"\\,:é'), max_size=6)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["requireProvider", "callId", "x", "{"]), strings),
+    st.dictionaries(strings, strings | st.none()),
+    st.booleans(),
+)
+def test_hints_are_read_wherever_they_stand(
+    hints: dict[str, str], further: dict[str, Any], spaced: bool
+) -> None:
+    separators = (" , ", " : ") if spaced else (",", ":")
+    first, last = (
+        routing_hints(Raw(json.dumps(each, separators=separators).encode()))
+        for each in ({"_kadi": hints, **further}, {**further, "_kadi": hints})
+    )
+    assert first == last
+    assert first.require_provider == hints.get("requireProvider")
 
 
 def test_the_least_busy_provider_is_asked_and_ties_go_round() -> None:

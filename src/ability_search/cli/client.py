@@ -108,6 +108,7 @@ def new_connection(settings: Settings, target: Target) -> Connection:
         max_message_bytes=settings.limits.message_bytes,
         open_timeout=_OPEN_SECONDS,
         grace=0.0,
+        propagate=settings.tracing.propagate,
     )
 
 

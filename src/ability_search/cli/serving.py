@@ -18,6 +18,7 @@ from ability_search import logs
 from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
 from ability_search.cli.metering import metered, watch_calls
+from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings, load_settings
 from ability_search.metrics import Meter
 from ability_search.metrics.table import Part as PartName
@@ -59,7 +60,8 @@ def serve(part: PartName, open_part: Opener, *, supervised: bool) -> None:
     """
     try:
         settings = prepare(part, join=part != "broker")
-        asyncio.run(run_until_stopped(_run(part, settings, open_part, supervised), supervised))
+        with traced(settings, part):
+            asyncio.run(run_until_stopped(_run(part, settings, open_part, supervised), supervised))
     except Exception as exc:
         if not supervised:
             raise

@@ -7,6 +7,7 @@ from typing import Any
 
 from ability_search.client.failures import ToolFailure
 from kadi import Connection, RemoteError
+from kadi.context import calling
 
 
 async def call_tool(
@@ -18,7 +19,8 @@ async def call_tool(
         ToolFailure: if it answers that it failed.
         KadiError: if it does not answer, or not with an object.
     """
-    answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
+    with calling(tool_input):
+        answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
     if not isinstance(answer, dict):
         raise RemoteError(f"{tool} answered with something that is no object")
     if answer.get("success") is False:

@@ -102,6 +102,7 @@ class SearchClient:
                 networks=self._networks or target.networks,
                 max_message_bytes=settings.limits.message_bytes,
                 open_timeout=_OPEN_SECONDS,
+                propagate=settings.tracing.propagate,
             )
             await self._stack.enter_async_context(connection)
             self._opened = connection, settings

@@ -41,7 +41,7 @@ from ability_search.configuration.schema import (
     Reranker,
 )
 from ability_search.configuration.schema_aspects import Aspects
-from ability_search.configuration.schema_edges import Gateway, Metrics
+from ability_search.configuration.schema_edges import Gateway, Metrics, Tracing
 from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 from ability_search.configuration.secret_ability import Invoke, fetch_secrets
@@ -70,6 +70,7 @@ class Settings:
     files: Files
     logging: Logging
     metrics: Metrics
+    tracing: Tracing
     broker: Broker
     local_broker: LocalBroker
     models: Models

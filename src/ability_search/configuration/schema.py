@@ -22,7 +22,7 @@ from ability_search.configuration.fields import (
     setting,
 )
 from ability_search.configuration.schema_aspects import Aspects
-from ability_search.configuration.schema_edges import Gateway, Metrics
+from ability_search.configuration.schema_edges import Gateway, Metrics, Tracing
 from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
 
@@ -390,6 +390,7 @@ GROUPS: dict[str, type[Group]] = {
     "files": Files,
     "logging": Logging,
     "metrics": Metrics,
+    "tracing": Tracing,
     "broker": Broker,
     "local_broker": LocalBroker,
     "models": Models,

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from pydantic import ByteSize, SecretStr
 
-from ability_search.configuration.fields import KIB, MIB, Group, setting
+from ability_search.configuration.fields import KIB, MIB, Group, HttpUrl, setting
+
+
+class Tracing(Group):
+    """Following a call from part to part."""
+
+    prefix = "tracing_"
+    endpoint: HttpUrl | None = setting(
+        None,
+        about="Address of an OpenTelemetry collector that takes traces (OTLP over HTTP).",
+        default_text="no traces",
+    )
+    propagate: bool = setting(
+        True,
+        about="Send the id of a call, and its trace, along with the calls made for it.",
+    )
 
 
 class Metrics(Group):

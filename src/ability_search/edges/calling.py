@@ -14,7 +14,9 @@ from ability_search.client.failures import ToolFailure
 from ability_search.edges.line import Line, Unavailable
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from kadi import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
+from kadi.context import calling
 from kadi.messages import decode
+from kadi.serving import noted
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +60,22 @@ class Caller:
         clock = asyncio.get_running_loop().time
         began = clock()
         code = "cancelled"
-        try:
-            answer = await self._call(tool, tool_input)
-            code = OK
-            return answer
-        except SearchError as exc:
-            code = exc.wire_code if isinstance(exc, ToolFailure) else exc.code
-            raise
-        except Exception:
-            code = SearchError.code
-            raise
-        finally:
-            if self._observe is not None:
-                self._observe(tool, code, clock() - began)
+        with calling(tool_input):
+            try:
+                answer = await self._call(tool, tool_input)
+                code = OK
+                return answer
+            except SearchError as exc:
+                code = exc.wire_code if isinstance(exc, ToolFailure) else exc.code
+                raise
+            except Exception:
+                code = SearchError.code
+                raise
+            finally:
+                seconds = clock() - began
+                noted(tool, code, seconds, level=logging.INFO)
+                if self._observe is not None:
+                    self._observe(tool, code, seconds)
 
     async def _call(self, tool: str, tool_input: Any) -> Raw:
         connection = await self.line.connection()

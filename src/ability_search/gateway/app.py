@@ -24,6 +24,7 @@ from ability_search.edges.line import Unavailable
 from ability_search.edges.offers import offers_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.gateway import console, metrics, openapi
+from ability_search.gateway.following import REQUEST_ID, Followed
 from ability_search.gateway.guard import Guard
 from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.gateway.reading import fields_of, read_json
@@ -35,7 +36,7 @@ from kadi.asgi import while_connected
 
 JSON = "application/json"
 _LOOK_SECONDS = 5.0
-_EXPOSED = ("Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
+_EXPOSED = (REQUEST_ID, "Retry-After", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _MAX_AGE = 600
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -180,7 +181,7 @@ def application(routes: Routes, streams: Streams, *, host: str, mcp: ASGIApp | H
         ],
         exception_handlers={HTTPException: _unrouted, SearchError: _failed},
     )
-    guarded = Guard(app, routes.settings, host=host, metrics=routes.metrics)
+    guarded = Guard(Followed(app), routes.settings, host=host, metrics=routes.metrics)
     if not routes.settings.origins:
         return guarded
     return CORSMiddleware(

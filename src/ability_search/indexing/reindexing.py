@@ -22,6 +22,7 @@ from ability_search.jobs.ledger import Jobs, new_record
 from ability_search.jobs.model import REINDEX, Job
 from ability_search.jobs.running import Run
 from kadi.backoff import Backoff
+from kadi.context import incident
 
 log = logging.getLogger(__name__)
 
@@ -188,9 +189,9 @@ class Reindexing:
             except SearchError as exc:
                 failure = exc
             except Exception:
-                incident = secrets.token_hex(6)
-                log.exception("incident %s in job %s", incident, job.id)
-                failure = SearchError(f"internal error, incident {incident}")
+                name = incident()
+                log.exception("incident %s in job %s", name, job.id)
+                failure = SearchError(f"internal error, incident {name}")
             if run.progress.done > best:
                 backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, run.progress.done
             if await self._is_over(run, failure, waited):

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kadi.tracing import span
+
 
 class Timings:
     """Measures the steps of a query."""
@@ -19,7 +21,8 @@ class Timings:
         """Measure the block as (a part of) step ``name``."""
         started = time.perf_counter()
         try:
-            yield
+            with span(name):
+                yield
         finally:
             taken = (time.perf_counter() - started) * 1e3
             self.milliseconds[name] = self.milliseconds.get(name, 0.0) + taken

@@ -26,6 +26,7 @@ from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_fail
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
 from ability_search.remote.breaker import CircuitBreaker
+from kadi.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class RemoteEmbedder:
             before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
             reraise=True,
         ):
-            with attempt:
+            with attempt, span("embed", notes=_notes(model, texts)):
                 return await self._try(model, texts, deadline)
         raise AssertionError("unreachable: the last attempt raises")
 
@@ -149,6 +150,11 @@ class RemoteEmbedder:
                 return await self._transport(request, timeout=timeout)
         except TimeoutError as exc:
             raise EmbeddingUnavailable(_TOO_LATE) from exc
+
+
+def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
+    """What is told of a request: how many texts, never which."""
+    return {"gen_ai.request.model": model, "ability_search.texts": len(texts)}
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:

@@ -20,6 +20,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import RETRIES
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
+from kadi.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ _REASONS = (
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
+_NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
 class Invoke(Protocol):
@@ -113,19 +115,17 @@ class BrokerStore:
         self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
     ) -> Any:
         started = time.perf_counter()
-        answer = await self._call(
-            tool,
-            {
-                "database": self._database,
-                key: script,
-                "language": "sqlscript",
-                "params": params,
-            },
-            timeout,
-        )
-        log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
-        if not answer.get("success"):
-            raise refusal(str(answer.get("error") or "no reason given"))
+        told = {
+            "database": self._database,
+            key: script,
+            "language": "sqlscript",
+            "params": params,
+        }
+        with span(f"database {key}", notes=_NOTES):
+            answer = await self._call(tool, told, timeout)
+            log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
+            if not answer.get("success"):
+                raise refusal(str(answer.get("error") or "no reason given"))
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise DatabaseUnavailable(f"{tool} answered with a result that is no list of rows")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
 
+from kadi.context import LOG_FIELD, usable_id
 from kadi.errors import ProtocolError
 from kadi.messages import NULL, Frame, Raw, decode, error_text, notification
 from kadi.messages import request as request_frame
 from kadi.params import CALLER_LOST
 from kadi_local.broker.deadlines import Deadlines
 from kadi_local.broker.limits import Limits
-from kadi_local.broker.params import AbilityRequest, Cancel, invalid, present, routing_hints
+from kadi_local.broker.params import AbilityRequest, Cancel, Hints, invalid, present, routing_hints
 from kadi_local.broker.registry import Registry
 from kadi_local.broker.session import Refused, Session
 
@@ -31,6 +32,8 @@ class Call:
 
     id: str
     tool: str
+    follows: str
+    """Its id from part to part, for the log; its own where none came with it."""
     caller: Session
     provider: Session
     started: float
@@ -83,7 +86,8 @@ class Calls:
             )
         timeout = self._timeout(params.timeout)
         tool_input = params.input
-        candidates = self._candidates(caller, params, tool_input)
+        hints = routing_hints(tool_input)
+        candidates = self._candidates(caller, params, hints)
         serial = next(self._serial)
         id_ = f"{self._prefix}-{serial}"
         frame = request_frame(
@@ -97,7 +101,8 @@ class Calls:
             },
         )
         provider = self._choose(params.tool, candidates, len(frame))
-        call = Call(id_, params.tool, caller, provider, now, timeout)
+        follows = usable_id(_text_of(hints.call_id)) or id_
+        call = Call(id_, params.tool, follows, caller, provider, now, timeout)
         caller.calling[id_] = provider.serving[id_] = call
         provider.last_routed = serial
         self._counts(call).started += 1
@@ -107,7 +112,7 @@ class Calls:
 
     def answer(self, provider: Session, frame: Frame, now: float) -> None:
         """Pass a provider's answer back; one that nobody waits for is discarded."""
-        call = provider.serving.get(_request_id(frame.id))
+        call = provider.serving.get(_text_of(frame.id))
         if call is None:
             self.discarded += 1
             return
@@ -118,7 +123,8 @@ class Calls:
         else:
             self._counts(call).completed += 1
             self._reply(call, frame.result if present(frame.result) else NULL)
-        log.debug("call %s of %s took %.1f ms", call.id, call.tool, (now - call.started) * 1e3)
+        took = (now - call.started) * 1e3
+        log.debug("call %s of %s took %.1f ms", call.id, call.tool, took, extra=_following(call))
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
         """Give up a call of ``caller``; its provider is told, and no answer follows."""
@@ -147,7 +153,13 @@ class Calls:
             self._abandon(call)
             self._counts(call).timed_out += 1
             self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
-            log.info("call %s of %s timed out after %g s", call.id, call.tool, call.timeout)
+            log.info(
+                "call %s of %s timed out after %g s",
+                call.id,
+                call.tool,
+                call.timeout,
+                extra=_following(call),
+            )
 
     def next_deadline(self) -> float | None:
         """When :meth:`expire` has something to do next."""
@@ -169,16 +181,9 @@ class Calls:
             raise invalid("timeout", "must be a positive number of milliseconds")
         return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
 
-    def _candidates(
-        self, caller: Session, params: AbilityRequest, tool_input: Raw
-    ) -> list[Session]:
+    def _candidates(self, caller: Session, params: AbilityRequest, hints: Hints) -> list[Session]:
         """Providers the call may go to, at least one."""
-        hints = routing_hints(tool_input)
-        required = [
-            agent
-            for agent in (params.target_agent, hints.require_provider if hints else None)
-            if agent
-        ]
+        required = [agent for agent in (params.target_agent, hints.require_provider) if agent]
         candidates = [
             session
             for session in self._registry.providers(params.tool, caller)
@@ -233,10 +238,15 @@ class Calls:
         )
 
 
-def _request_id(id_: Raw) -> str:
-    """The id of a response as a request id; empty if it cannot be one."""
+def _following(call: Call) -> dict[str, str]:
+    """What a line in the log has besides its text."""
+    return {LOG_FIELD: call.follows}
+
+
+def _text_of(raw: Raw) -> str:
+    """A text that a peer sent; empty if it is anything else."""
     try:
-        decoded = decode(id_)
+        decoded = decode(raw)
     except ProtocolError:
         return ""
     return decoded if isinstance(decoded, str) else ""

@@ -15,6 +15,10 @@ from kadi_local.broker.session import Refused
 T = TypeVar("T")
 
 _ROUTING_KEY = re.compile(b'"%s"' % ROUTING_KEY.encode())
+_LEADING_HINTS = re.compile(
+    rb'\s*\{\s*"%s"\s*:\s*(\{[^{}"\\]*(?:"[^{}"\\]*"[^{}"\\]*)*\})' % ROUTING_KEY.encode()
+)
+"""Hints that stand first, as our clients send them, with neither objects nor escapes in them."""
 _EMPTY_OBJECT = Raw(b"{}")
 
 
@@ -52,9 +56,11 @@ class Register(msgspec.Struct, rename="camel"):
 
 
 class Hints(msgspec.Struct, rename="camel"):
-    """Routing hints under ``_kadi``."""
+    """What ``_kadi`` tells the broker."""
 
     require_provider: str | None = None
+    call_id: Raw = ABSENT
+    """The id that follows the call from part to part; see :func:`kadi.context.usable_id`."""
 
 
 class AbilityRequest(msgspec.Struct, rename="camel"):
@@ -146,19 +152,22 @@ def read(kind: type[T], params: Raw) -> T:
     return result
 
 
-def routing_hints(tool_input: Raw) -> Hints | None:
-    """What ``_kadi`` inside a tool's input asks for; hints that are not an object ask nothing.
+def routing_hints(tool_input: Raw) -> Hints:
+    """What ``_kadi`` inside a tool's input says; what is not an object says nothing.
 
-    The input is searched for the key before it is parsed: most inputs have none, and may be large.
+    The input is searched for the key before it is parsed: many inputs have none, and may be large.
 
     Raises:
-        Refused: if a hint is of the wrong type.
+        Refused: if ``requireProvider`` is of the wrong type.
     """
+    leading = _LEADING_HINTS.match(tool_input)
+    if leading is not None:
+        return read(Hints, Raw(leading[1]))
     if not _ROUTING_KEY.search(tool_input):
-        return None
+        return Hints()
     hints = read(_Routed, tool_input).hints
     if not present(hints) or bytes(memoryview(hints)[:1]) != b"{":
-        return None
+        return Hints()
     return read(Hints, hints)
 
 

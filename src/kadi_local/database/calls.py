@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 from kadi_local.database.backend import DatabaseError
+
+T = TypeVar("T")
 
 
 class Stopped(DatabaseError):
@@ -21,6 +24,14 @@ class Ticket:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._running: Any = None
+        self._context = copy_context()
+
+    def run(self, work: Callable[[Ticket], T]) -> T:
+        """Do the work of the call, in whichever thread, as the task that made the ticket would.
+
+        Its log lines name the call then.
+        """
+        return self._context.run(work, self)
 
     def stop(self) -> None:
         """End the call wherever it is; from any thread."""

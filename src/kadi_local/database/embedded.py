@@ -173,7 +173,7 @@ class EmbeddedDatabases:
             )
         ticket = Ticket()
         self._tickets.add(ticket)
-        future = self._pool.submit(work, ticket)
+        future = self._pool.submit(ticket.run, work)
         future.add_done_callback(lambda _future: self._tickets.discard(ticket))
         try:
             async with asyncio.timeout(timeout):

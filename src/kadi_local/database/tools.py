@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kadi.context import incident
 from kadi.tools import Call, Tool, validation_text
 from kadi_local.database.backend import Backend, DatabaseError, Rows, Statement
 
@@ -148,9 +148,9 @@ def _failure(exc: Exception, tool: str) -> Mapping[str, Any]:
     elif isinstance(exc, DatabaseError):
         text = str(exc)
     else:
-        incident = secrets.token_hex(4)
-        log.error("%s failed, incident %s", tool, incident, exc_info=exc)
-        text = f"internal error, incident {incident}: the log of the database ability explains it"
+        name = incident()
+        log.error("%s failed, incident %s", tool, name, exc_info=exc)
+        text = f"internal error, incident {name}: the log of the database ability explains it"
     return {"success": False, "error": text}
 
 

@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import json
 import logging
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kadi.asgi import CannotServe, serve_app, while_connected
+from kadi.context import incident
 from kadi_local.models.errors import (
     DeadlinePassed,
     InvalidRequest,
@@ -119,9 +119,9 @@ def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
         except ClientDisconnect:
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
         except Exception:
-            incident = uuid.uuid4().hex[:12]
-            log.exception("incident %s", incident)
-            return _error(ModelsError(f"internal error, incident {incident}"))
+            name = incident()
+            log.exception("incident %s", name)
+            return _error(ModelsError(f"internal error, incident {name}"))
 
     return call
 

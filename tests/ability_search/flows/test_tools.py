@@ -303,9 +303,9 @@ async def test_internal_errors_have_an_incident_and_leak_nothing(
         return {"success": True, "result": [{"SELECT": "FROM /secret/path sk-key"}]}
 
     network.faults.append(nonsense)
-    answer = await network.refused("search-collections")
+    answer = await network.refused("search-collections", _kadi={"callId": "call-of-a-caller"})
     shaped(answer, "internal", "search-collections", retryable=False)
-    incident = re.search(r"incident ([0-9a-f]{12})", answer["error"])
+    incident = re.search(r"incident ([0-9a-f]{12}) of call call-of-a-caller$", answer["error"])
     assert incident
     assert incident[1] in caplog.text
     for leak in ("SELECT", "secret", "sk-key", "Traceback", "KeyError", ".py"):

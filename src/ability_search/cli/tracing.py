@@ -1,0 +1,41 @@
+"""Whether the process sends traces."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ability_search.cli.served import INSTALL_OTEL
+from ability_search.configuration import Settings
+from ability_search.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+_COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Whoever sets these means every program of the machine, those that cannot send traces too."""
+
+
+@contextmanager
+def traced(settings: Settings, part: str) -> Iterator[None]:
+    """Send traces of the block to a collector, if the settings or OpenTelemetry's own name one.
+
+    Raises:
+        ConfigurationError: if the settings do, and the extra is missing.
+    """
+    endpoint = settings.tracing.endpoint
+    if endpoint is None and not any(map(os.environ.get, _COLLECTOR)):
+        yield
+        return
+    try:
+        from ability_search.telemetry import exporting
+    except ModuleNotFoundError as exc:
+        problem = f"the extra 'otel' is not installed ({exc.name} is missing)"
+        if endpoint is not None:
+            raise ConfigurationError(problem, hint=f"Run: {INSTALL_OTEL}") from exc
+        log.warning("no traces are sent, as %s", problem)
+        yield
+        return
+    with exporting(endpoint.get_secret_value() if endpoint else None, part):
+        yield

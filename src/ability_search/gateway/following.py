@@ -1,0 +1,59 @@
+"""Requests, followed: each has an id, which the answer names, and continues its caller's trace."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kadi.context import CALL_ID, TRACEPARENT, handling
+from kadi.tracing import span
+
+REQUEST_ID = "X-Request-Id"
+_LONGEST_PATH = 256
+_FAILED = 500
+
+
+class Followed:
+    """Takes the id of a request from its header, or makes one.
+
+    There is a span for what calls tools; probes, streams and the console have none.
+
+    Args:
+        app: What answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request under its id."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        told = {CALL_ID: headers.get(REQUEST_ID), TRACEPARENT: headers.get(TRACEPARENT)}
+        with handling(told) as context:
+            status = 0
+
+            async def named(message: Message) -> None:
+                nonlocal status
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    MutableHeaders(scope=message)[REQUEST_ID] = context.call
+                await send(message)
+
+            if not _calls_tools(scope):
+                await self._app(scope, receive, named)
+                return
+            method, path = scope["method"], scope["path"][:_LONGEST_PATH]
+            notes = {"http.request.method": method, "url.path": path}
+            with span(method, "server", notes, parent=context.traceparent) as told_of:
+                await self._app(scope, receive, named)
+                told_of.note("http.response.status_code", status)
+                if status >= _FAILED:
+                    told_of.fail(str(status))
+
+
+def _calls_tools(scope: Scope) -> bool:
+    method, path = scope["method"], str(scope["path"])
+    return method == "POST" or (method == "GET" and path.startswith("/collections"))

@@ -1,0 +1,183 @@
+"""Spans for an OpenTelemetry collector: the only place that knows OpenTelemetry.
+
+Spans wait in a bounded queue and are sent in the background. While the collector is away they are
+lost, nothing waits for it, and the log says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ability_search import __version__
+from ability_search.errors import ConfigurationError
+from kadi import tracing
+from kadi.context import TRACEPARENT, call_id
+from kadi.tracing import Kind, Span, Value
+
+log = logging.getLogger(__name__)
+
+CALL_ID = "ability_search.call.id"
+"""Attribute of every span: the id that the log has too."""
+
+_COMPLAINING = ("opentelemetry", "urllib3")
+_PATH = "/v1/traces"
+_FLUSH_SECONDS = 3.0
+"""For what waits to be sent when a process ends."""
+_KINDS: Mapping[Kind, SpanKind] = {
+    "internal": SpanKind.INTERNAL,
+    "server": SpanKind.SERVER,
+    "client": SpanKind.CLIENT,
+}
+
+
+@contextmanager
+def exporting(endpoint: str | None, part: str) -> Iterator[None]:
+    """Send the spans of this process to a collector while the block runs.
+
+    Everything but the address is taken from the environment variables ``OTEL_*``.
+
+    Args:
+        endpoint: The collector's address for OTLP over HTTP, with or without ``/v1/traces``;
+            ``None`` to take that from the environment too.
+        part: Which part of the system this process is.
+
+    Raises:
+        ConfigurationError: if one of those variables cannot be used.
+    """
+    try:
+        exporter = OTLPSpanExporter(endpoint=endpoint and _address(endpoint))
+        provider = TracerProvider(resource=_resource(part), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(_Reporting(exporter)))
+    except (ValueError, OSError) as exc:
+        raise ConfigurationError(
+            f"traces cannot be sent: {exc}", hint="Check the environment variables OTEL_*."
+        ) from exc
+    tracing.use(SpanCollector(provider))
+    try:
+        with _told_once():
+            yield
+    finally:
+        tracing.use(None)
+        # Asked to shut down, it would wait ten times as long for a collector that is stuck.
+        flushing = threading.Thread(target=provider.shutdown, name="flush-spans", daemon=True)
+        flushing.start()
+        flushing.join(_FLUSH_SECONDS)
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Keep the libraries from complaining of each batch; :class:`_Reporting` tells of the first."""
+    loggers = [logging.getLogger(name) for name in _COMPLAINING]
+    for each in loggers:
+        each.setLevel(logging.NOTSET if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.setLevel(logging.NOTSET)
+
+
+class SpanCollector:
+    """A :class:`kadi.tracing.Tracer` over OpenTelemetry.
+
+    Args:
+        provider: Where spans go.
+    """
+
+    def __init__(self, provider: trace.TracerProvider) -> None:
+        self._tracer = provider.get_tracer("ability-search", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def span(
+        self, name: str, kind: Kind, notes: Mapping[str, Value], parent: str | None
+    ) -> Iterator[Span]:
+        """A span for the block; see :meth:`kadi.tracing.Tracer.span`."""
+        context = None
+        if parent is not None:
+            context = self._propagator.extract({TRACEPARENT: parent}, Context())
+        call = call_id()
+        attributes = dict(notes) if call is None else {CALL_ID: call, **notes}
+        with self._tracer.start_as_current_span(
+            name,
+            context,
+            _KINDS[kind],
+            attributes,
+            # What an error says may quote what was searched for.
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as started:
+            told = _Span(started)
+            try:
+                yield told
+            except BaseException as exc:
+                told.fail(type(exc).__name__)
+                raise
+
+    def traceparent(self) -> str | None:
+        """See :meth:`kadi.tracing.Tracer.traceparent`."""
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier)
+        return carrier.get(TRACEPARENT)
+
+
+class _Span:
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def note(self, name: str, value: Value) -> None:
+        self._span.set_attribute(name, value)
+
+    def fail(self, reason: str) -> None:
+        self._span.set_status(StatusCode.ERROR, reason)
+        self._span.set_attribute("error.type", reason)
+
+
+class _Reporting(SpanExporter):
+    """Says when a collector begins to refuse spans, and when it takes them again."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._away = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        away = result is not SpanExportResult.SUCCESS
+        if away and not self._away:
+            log.warning("the collector takes no traces: spans are lost until it does")
+        elif self._away and not away:
+            log.info("the collector takes traces again")
+        self._away = away
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _address(endpoint: str) -> str:
+    base = endpoint.rstrip("/")
+    return base if base.endswith(_PATH) else base + _PATH
+
+
+def _resource(part: str) -> Resource:
+    own = {
+        "service.namespace": "ability-search",
+        "service.name": f"ability-search-{part}",
+        "service.version": __version__,
+    }
+    return Resource.create({**own, **OTELResourceDetector().detect().attributes})
