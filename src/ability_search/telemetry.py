@@ -32,6 +32,7 @@ CALL_ID = "ability_search.call.id"
 """Attribute of every span: the id that the log has too."""
 
 _COMPLAINING = ("opentelemetry", "urllib3")
+"""Libraries that log every batch they lose; here the first one is told."""
 _PATH = "/v1/traces"
 _FLUSH_SECONDS = 3.0
 """For what waits to be sent when a process ends."""
@@ -57,36 +58,25 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
         ConfigurationError: if one of those variables cannot be used.
     """
     try:
-        exporter = OTLPSpanExporter(endpoint=endpoint and _address(endpoint))
+        exporter = _Reporting(OTLPSpanExporter(endpoint=endpoint and _address(endpoint)))
         provider = TracerProvider(resource=_resource(part), shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(_Reporting(exporter)))
+        provider.add_span_processor(BatchSpanProcessor(exporter))
     except (ValueError, OSError) as exc:
         raise ConfigurationError(
             f"traces cannot be sent: {exc}", hint="Check the environment variables OTEL_*."
         ) from exc
+    for name in _COMPLAINING:
+        wanted = logging.NOTSET if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL
+        logging.getLogger(name).setLevel(wanted)
     tracing.use(SpanCollector(provider))
-    try:
-        with _told_once():
-            yield
-    finally:
-        tracing.use(None)
-        # Asked to shut down, it would wait ten times as long for a collector that is stuck.
-        flushing = threading.Thread(target=provider.shutdown, name="flush-spans", daemon=True)
-        flushing.start()
-        flushing.join(_FLUSH_SECONDS)
-
-
-@contextmanager
-def _told_once() -> Iterator[None]:
-    """Keep the libraries from complaining of each batch; :class:`_Reporting` tells of the first."""
-    loggers = [logging.getLogger(name) for name in _COMPLAINING]
-    for each in loggers:
-        each.setLevel(logging.NOTSET if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL)
     try:
         yield
     finally:
-        for each in loggers:
-            each.setLevel(logging.NOTSET)
+        tracing.use(None)
+        # On its own it would wait ten times as long for a collector that is stuck.
+        flushing = threading.Thread(target=provider.shutdown, name="flush-spans", daemon=True)
+        flushing.start()
+        flushing.join(0 if exporter.away else _FLUSH_SECONDS)
 
 
 class SpanCollector:
@@ -150,16 +140,17 @@ class _Reporting(SpanExporter):
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
-        self._away = False
+        self.away = False
+        """Whether it did the last time."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
         away = result is not SpanExportResult.SUCCESS
-        if away and not self._away:
+        if away and not self.away:
             log.warning("the collector takes no traces: spans are lost until it does")
-        elif self._away and not away:
+        elif self.away and not away:
             log.info("the collector takes traces again")
-        self._away = away
+        self.away = away
         return result
 
     def shutdown(self) -> None:

@@ -48,7 +48,9 @@ from ability_search.remote import (
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
 from kadi import Connection, Identity, KadiError, Tool
+from kadi.context import handling
 from kadi.serving import Observe, noted
+from kadi.tracing import span
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +109,9 @@ async def open_tools(
     async with open_services(settings, connection, base=base, meter=meter) as services:
 
         async def look() -> None:
-            await services.reindexing.resume()
-            await services.generations.drop_due()
+            with handling({}), span("look"):
+                await services.reindexing.resume()
+                await services.generations.drop_due()
 
         async with (
             watching("jobs nobody is on", look, every=settings.jobs.lease / 2),

@@ -101,15 +101,15 @@ def calling(tool_input: Any) -> Iterator[Context]:
 def carrying(tool_input: Any) -> Any:
     """A tool's input together with what the callee is to know of the context.
 
-    As it is outside of any call, and if it is not an object that can be looked into.
+    As it is if there is nothing to know, and if it is not an object that can be looked into.
     """
     context = _current.get()
-    if context is None or not isinstance(tool_input, dict):
-        return tool_input
-    told = {CALL_ID: context.call}
-    parent = tracing.traceparent() or context.traceparent
-    if parent is not None:
+    told = {} if context is None else {CALL_ID: context.call}
+    parent = tracing.traceparent() or (context and context.traceparent)
+    if parent:
         told[TRACEPARENT] = parent
+    if not told or not isinstance(tool_input, dict):
+        return tool_input
     # First: the broker looks for it there before it looks into all of the input.
     return {ROUTING_KEY: None} | tool_input | {ROUTING_KEY: _hints(tool_input) | told}
 

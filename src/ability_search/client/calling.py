@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ability_search.client.failures import ToolFailure
 from kadi import Connection, RemoteError
 from kadi.context import calling
+
+log = logging.getLogger(__name__)
 
 
 async def call_tool(
@@ -20,6 +23,7 @@ async def call_tool(
         KadiError: if it does not answer, or not with an object.
     """
     with calling(tool_input):
+        log.debug("%s is called", tool)
         answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
     if not isinstance(answer, dict):
         raise RemoteError(f"{tool} answered with something that is no object")
