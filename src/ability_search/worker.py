@@ -48,7 +48,7 @@ from ability_search.remote import (
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
 from kadi import Connection, Identity, KadiError, Tool
-from kadi.context import handling
+from kadi.context import handling, headers
 from kadi.serving import Observe, noted
 from kadi.tracing import span
 
@@ -267,10 +267,20 @@ async def open_embedder(
         return
     if embedding.api_url is None:
         raise ConfigurationError("SEARCH_EMBEDDING_API_URL is missing")
-    async with httpx.AsyncClient() as client:
+    async with _client(settings) as client:
         url = embedding.api_url.get_secret_value()
         transport = over_http(client, url, api_key=embedding.api_key)
         yield _embedder(settings, _metered_http(transport, "/v1/embeddings", meter), meter)
+
+
+def _client(settings: Settings) -> httpx.AsyncClient:
+    """A client that tells servers which call it asks them for."""
+
+    async def follow(request: httpx.Request) -> None:
+        request.headers.update(headers())
+
+    hooks = [follow] if settings.tracing.propagate else []
+    return httpx.AsyncClient(event_hooks={"request": hooks})
 
 
 def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteEmbedder:
@@ -297,7 +307,7 @@ async def open_reranker(
     if reranker.api_url is None or reranker.transport == "broker":
         yield _reranker(settings, rerank_over_broker(invoke, api_key=reranker.api_key))
         return
-    async with httpx.AsyncClient() as client:
+    async with _client(settings) as client:
         url = reranker.api_url.get_secret_value()
         transport = rerank_over_http(client, url, api_key=reranker.api_key)
         yield _reranker(settings, _metered_http(transport, "/v1/rerank", meter))

@@ -21,6 +21,9 @@ from kadi.tools import ROUTING_KEY
 
 CALL_ID = "callId"
 TRACEPARENT = "traceparent"
+REQUEST_ID = "X-Request-Id"
+_HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT}
+
 LOG_FIELD = "call"
 """Attribute of a log record that names its call where the code at hand works for several."""
 
@@ -103,15 +106,30 @@ def carrying(tool_input: Any) -> Any:
 
     As it is if there is nothing to know, and if it is not an object that can be looked into.
     """
+    told = _told()
+    if not told or not isinstance(tool_input, dict):
+        return tool_input
+    # First: the broker looks for it there before it looks into all of the input.
+    return {ROUTING_KEY: None} | tool_input | {ROUTING_KEY: _hints(tool_input) | told}
+
+
+def headers() -> dict[str, str]:
+    """What a server that is asked over HTTP is to know of the context."""
+    return {_HEADERS[name]: value for name, value in _told().items()}
+
+
+def from_headers(headers: Mapping[str, str]) -> dict[str, str | None]:
+    """What a request over HTTP tells, for :func:`handling`; names of headers in any case."""
+    return {name: headers.get(header) for name, header in _HEADERS.items()}
+
+
+def _told() -> dict[str, str]:
     context = _current.get()
     told = {} if context is None else {CALL_ID: context.call}
     parent = tracing.traceparent() or (context and context.traceparent)
     if parent:
         told[TRACEPARENT] = parent
-    if not told or not isinstance(tool_input, dict):
-        return tool_input
-    # First: the broker looks for it there before it looks into all of the input.
-    return {ROUTING_KEY: None} | tool_input | {ROUTING_KEY: _hints(tool_input) | told}
+    return told
 
 
 def _hints(tool_input: Any) -> dict[str, Any]:

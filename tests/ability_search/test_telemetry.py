@@ -6,8 +6,9 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ability_search.collector import collecting
@@ -17,8 +18,10 @@ from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings, load_settings
 from ability_search.errors import ConfigurationError
 from ability_search.telemetry import CALL_ID, exporting
-from kadi.context import TRACEPARENT, carrying, handling
+from ability_search.worker import open_embedder
+from kadi.context import TRACEPARENT, call_id, carrying, handling
 from kadi.tracing import span, traceparent
+from kadi_local.models.http import application, serve
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ENDPOINT = "SEARCH_TRACING_ENDPOINT"
@@ -71,6 +74,55 @@ def test_the_standard_variables_count(monkeypatch: pytest.MonkeyPatch, tmp_path:
         with traced(settings(tmp_path), "worker"), span("b"):
             assert traceparent() is not None
     assert [(each.name, each.service) for each in collector.spans] == [("a", "mine")]
+
+
+class _Model:
+    """A model whose vectors are alike, and whose log would tell whom it works for."""
+
+    names = ("m",)
+    rerankers = ()
+
+    def __init__(self) -> None:
+        self.calls: list[str | None] = []
+
+    async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        self.calls.append(call_id())
+        return {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
+
+    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        raise AssertionError
+
+
+async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
+    model = _Model()
+    app = application(model, token=None, max_bytes=10_000, timeout=30)
+    with collecting() as collector, exporting(collector.url, "all"):
+        async with serve(app, "127.0.0.1", 0, token=None) as url:
+            for propagate in ("1", "0"):
+                asked = {
+                    "HOME": str(tmp_path),
+                    "SEARCH_EMBEDDING_TRANSPORT": "api",
+                    "SEARCH_EMBEDDING_API_URL": url,
+                    "SEARCH_TRACING_PROPAGATE": propagate,
+                }
+                opening = open_embedder(load_settings(asked, tmp_path), _nobody)
+                with handling({"callId": "a"}), span("query"):
+                    async with opening as embedder:
+                        await embedder.embed("m", ["bread"], timeout=30)
+    assert model.calls[0] == "a"
+    assert model.calls[1] not in ("a", None)
+    assert sorted(" > ".join(collector.path_of(each)) for each in collector.spans) == [
+        "/v1/embeddings",
+        "query",
+        "query",
+        "query > embed",
+        "query > embed",
+        "query > embed > /v1/embeddings",
+    ]
+
+
+async def _nobody(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0.0) -> Any:
+    raise AssertionError
 
 
 def test_a_collector_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from ability_search import __version__
 from ability_search.configuration import Settings
 from ability_search.metrics import UNMETERED, Meter, table
-from ability_search.metrics.calls import OK
 from kadi import Connection
+from kadi.serving import OK
 
 if TYPE_CHECKING:
     from kadi_local.broker import Broker

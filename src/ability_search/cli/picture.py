@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from ability_search.configuration.fields import Url
 from ability_search.metrics import Metric, table
-from ability_search.metrics.calls import OK
 from ability_search.metrics.reading import NOTHING, Reading, added
+from kadi.serving import OK
 
 State = Literal["up", "gone", "refused"]
 

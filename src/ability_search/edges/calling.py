@@ -16,11 +16,10 @@ from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, T
 from kadi import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
 from kadi.context import calling
 from kadi.messages import decode
-from kadi.serving import noted
+from kadi.serving import CANCELLED, OK, noted
 
 log = logging.getLogger(__name__)
 
-OK = "ok"
 Observe = Callable[[str, str, float], None]
 """Is told of each call: the tool, the code of its failure or ``ok``, and the seconds it took."""
 
@@ -59,7 +58,7 @@ class Caller:
         """
         clock = asyncio.get_running_loop().time
         began = clock()
-        code = "cancelled"
+        code = CANCELLED
         with calling(tool_input):
             try:
                 answer = await self._call(tool, tool_input)

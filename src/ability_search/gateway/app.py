@@ -24,7 +24,7 @@ from ability_search.edges.line import Unavailable
 from ability_search.edges.offers import offers_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.gateway import console, metrics, openapi
-from ability_search.gateway.following import REQUEST_ID, Followed
+from ability_search.gateway.following import Followed
 from ability_search.gateway.guard import Guard
 from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
 from ability_search.gateway.reading import fields_of, read_json
@@ -33,6 +33,7 @@ from ability_search.gateway.streaming import Streams
 from ability_search.wire.table import BY_NAME
 from kadi import KadiError
 from kadi.asgi import while_connected
+from kadi.context import REQUEST_ID
 
 JSON = "application/json"
 _LOOK_SECONDS = 5.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kadi.context import CALL_ID, TRACEPARENT, handling
+from kadi.context import REQUEST_ID, from_headers, handling
 from kadi.tracing import span
 
-REQUEST_ID = "X-Request-Id"
 _LONGEST_PATH = 256
 _FAILED = 500
 
@@ -30,9 +29,7 @@ class Followed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        told = {CALL_ID: headers.get(REQUEST_ID), TRACEPARENT: headers.get(TRACEPARENT)}
-        with handling(told) as context:
+        with handling(from_headers(Headers(scope=scope))) as context:
             status = 0
 
             async def named(message: Message) -> None:

@@ -17,12 +17,10 @@ from ability_search.metrics.table import (
     TOOL_CALLS,
 )
 from kadi import Call, CallTimeout, NotConnected, Tool
+from kadi.serving import CANCELLED, FAILED, OK, outcome_of
 
 T = TypeVar("T")
 
-OK = "ok"
-FAILED = "failed"
-CANCELLED = "cancelled"
 _REFUSED = "refused"
 
 
@@ -51,7 +49,7 @@ def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
         in_flight.calls += 1
         try:
             answer = await tool.handler(tool_input, call)
-            code = _code_of(answer)
+            code = outcome_of(answer)
             return answer
         except asyncio.CancelledError:
             code = CANCELLED
@@ -62,12 +60,6 @@ def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
             meter.observe(TOOL_CALL_SECONDS, time.perf_counter() - started, tool.name)
 
     return replace(tool, handler=handle)
-
-
-def _code_of(answer: Any) -> str:
-    if isinstance(answer, Mapping) and answer.get("success") is False:
-        return str(answer.get("code") or FAILED)
-    return OK
 
 
 async def metered_rpc(meter: Meter, tool: str, answered: Awaitable[T]) -> T:

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -18,7 +19,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kadi.asgi import CannotServe, serve_app, while_connected
-from kadi.context import incident
+from kadi.context import TRACEPARENT, from_headers, handling, incident
+from kadi.serving import FAILED, OK, noted
+from kadi.tracing import span
 from kadi_local.models.errors import (
     DeadlinePassed,
     InvalidRequest,
@@ -80,9 +83,9 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
     return Starlette(
         routes=[
-            Route("/v1/embeddings", _guarded(embeddings, token), methods=["POST"]),
-            Route("/v1/rerank", _guarded(reranking, token), methods=["POST"]),
-            Route("/rerank", _guarded(reranking, token), methods=["POST"]),
+            Route("/v1/embeddings", _guarded(_noted(embeddings), token), methods=["POST"]),
+            Route("/v1/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
+            Route("/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
             Route("/v1/models", _guarded(listing, token), methods=["GET"]),
             Route("/health", _guarded(health, None), methods=["GET"]),
         ],
@@ -109,19 +112,36 @@ def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
     expected = f"Bearer {token}".encode()
 
     async def call(request: Request) -> Response:
-        try:
-            given = request.headers.get("authorization", "").encode()
-            if token and not hmac.compare_digest(given, expected):
-                raise Unauthorized
-            return await endpoint(request)
-        except ModelsError as exc:
-            return _error(exc)
-        except ClientDisconnect:
-            return Response(status_code=_CLIENT_CLOSED_REQUEST)
-        except Exception:
-            name = incident()
-            log.exception("incident %s", name)
-            return _error(ModelsError(f"internal error, incident {name}"))
+        with handling(from_headers(request.headers)):
+            try:
+                given = request.headers.get("authorization", "").encode()
+                if token and not hmac.compare_digest(given, expected):
+                    raise Unauthorized
+                return await endpoint(request)
+            except ModelsError as exc:
+                return _error(exc)
+            except ClientDisconnect:
+                return Response(status_code=_CLIENT_CLOSED_REQUEST)
+            except Exception:
+                name = incident()
+                log.exception("incident %s", name)
+                return _error(ModelsError(f"internal error, incident {name}"))
+
+    return call
+
+
+def _noted(endpoint: Endpoint) -> Endpoint:
+    """An endpoint whose requests have a span, and a line in the log, each."""
+
+    async def call(request: Request) -> Response:
+        began, outcome, path = time.perf_counter(), FAILED, request.url.path
+        with span(path, "server", parent=request.headers.get(TRACEPARENT)):
+            try:
+                response = await endpoint(request)
+                outcome = OK
+                return response
+            finally:
+                noted(path, outcome, time.perf_counter() - began)
 
     return call
 
