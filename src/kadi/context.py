@@ -24,7 +24,7 @@ TRACEPARENT = "traceparent"
 REQUEST_ID = "X-Request-Id"
 _HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT}
 
-LOG_FIELD = "call"
+LOG_FIELD = "kadi_call"
 """Attribute of a log record that names its call where the code at hand works for several."""
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")

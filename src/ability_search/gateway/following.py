@@ -44,11 +44,11 @@ class Followed:
                 return
             method, path = scope["method"], scope["path"][:_LONGEST_PATH]
             notes = {"http.request.method": method, "url.path": path}
-            with span(method, "server", notes, parent=context.traceparent) as told_of:
+            with span(method, "server", notes, parent=context.traceparent) as answered:
                 await self._app(scope, receive, named)
-                told_of.note("http.response.status_code", status)
+                answered.note("http.response.status_code", status)
                 if status >= _FAILED:
-                    told_of.fail(str(status))
+                    answered.fail(str(status))
 
 
 def _calls_tools(scope: Scope) -> bool:

@@ -222,4 +222,4 @@ async def test_standard_output_holds_the_protocol_only(stage: Stage, tmp_path: P
     assert "search-query" in answers[1]["instructions"]
     assert len(answers["two"]["tools"]) == len(TOOLS)
     assert (out, process.returncode) == (b"", 0)
-    assert b"DEBUG" in err
+    assert b" cli: " in err
