@@ -48,9 +48,8 @@ from ability_search.remote import (
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
 from kadi import Connection, Identity, KadiError, Tool
-from kadi.context import handling, headers
+from kadi.context import headers
 from kadi.serving import Observe, noted
-from kadi.tracing import span
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +108,8 @@ async def open_tools(
     async with open_services(settings, connection, base=base, meter=meter) as services:
 
         async def look() -> None:
-            with handling({}), span("look"):
-                await services.reindexing.resume()
-                await services.generations.drop_due()
+            await services.reindexing.resume()
+            await services.generations.drop_due()
 
         async with (
             watching("jobs nobody is on", look, every=settings.jobs.lease / 2),

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ability_search.errors import SearchError
+from kadi.context import handling
+from kadi.tracing import span
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ async def watching(
     """Look while the block runs: at once, then about ``every`` seconds.
 
     The pauses vary, so that workers that start together do not look together for ever. ``about``
-    says in the log what is looked for.
+    says in the log what is looked for. Each look is followed as a call is.
     """
     task = asyncio.create_task(_watch(about, look, every), name=about)
     try:
@@ -32,10 +34,16 @@ async def watching(
 
 async def _watch(about: str, look: Callable[[], Awaitable[None]], every: float) -> None:
     while True:
-        try:
-            await look()
-        except SearchError as exc:
-            log.debug("%s: put off: %s", about, exc)
-        except Exception:
-            log.exception("%s failed", about)
+        with handling({}):
+            await _tried(about, look)
         await asyncio.sleep(every * random.uniform(0.75, 1.25))
+
+
+async def _tried(about: str, look: Callable[[], Awaitable[None]]) -> None:
+    try:
+        with span(about):
+            await look()
+    except SearchError as exc:
+        log.debug("%s: put off: %s", about, exc)
+    except Exception:
+        log.exception("%s failed", about)
