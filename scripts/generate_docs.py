@@ -5,14 +5,20 @@ A part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` in its f
 """
 
 import argparse
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
-from ability_search import errors
+from typer.main import get_command
+
+from ability_search import client, errors
+from ability_search.cli import app
+from ability_search.cli.app import ORDER
+from ability_search.client import values
 from ability_search.configuration import settings_table
 from ability_search.metrics.table import METRICS, PARTS, PROCESS, Metric
 from ability_search.wire.table import TOOLS
@@ -46,17 +52,51 @@ def tool_reference() -> str:
 
 
 def error_codes() -> str:
-    """A table: each code that a failure can carry, and whether calling again makes sense."""
+    """A table: each code that a failure can carry, whether calling again makes sense, a hint."""
     rows = {
         error.code: f"| `{error.code}` | {'yes' if error.retryable else 'no'} | {_meaning(error)} |"
+        f" {_cell(HINTS.get(error.code) or error.default_hint)} |"
         for error in _tree(errors.SearchError)
         if error.code != "internal"
     }
     rows["internal"] = (
         "| `internal` | no | Anything that is not expected; the message holds an incident id, under"
-        " which the worker's log explains it. |"
+        " which the worker's log explains it. | |"
     )
-    return "\n".join(["| code | retryable | meaning |", "|---|---|---|", *rows.values()]) + "\n"
+    head = ["| code | retryable | meaning | hint, or one of its hints |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows.values()]) + "\n"
+
+
+HINTS = {
+    error.code: error.hint
+    for error in (
+        errors.InvalidInput("limit", "too small"),
+        errors.NotFound("collection", "dosc", nearest=["docs"]),
+        errors.ModelMismatch("docs", recorded="nomic-embed-text", requested="all-MiniLM-L6-v2"),
+        errors.DimensionMismatch("docs", recorded=768, received=384),
+    )
+}
+"""Hints that are made for each failure, as examples."""
+
+
+def command_reference() -> str:
+    """A section for each command: how it is called, what it does, its arguments and options."""
+    return "\n\n".join(filter(None, _commands(get_command(app)))) + "\n"
+
+
+def client_reference() -> str:
+    """The methods of the client, the options that they take, and the failure that they raise."""
+    parts = ["### SearchClient", _signature("SearchClient", client.SearchClient, "class")]
+    parts.append(_prose(client.SearchClient))
+    for name, method in vars(client.SearchClient).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            kind = "def" if inspect.isasyncgenfunction(method) else "async def"
+            parts += [f"#### {name}", _signature(name, method, kind), _prose(method)]
+    for name, value in vars(values).items():
+        if is_typeddict(value):
+            parts += [f"### {name}", _prose(value), _fields(value)]
+    parts += ["### ToolFailure", _prose(client.ToolFailure)]
+    return "\n\n".join(parts) + "\n"
 
 
 def metrics_table() -> str:
@@ -73,8 +113,11 @@ def _metric_row(metric: Metric) -> str:
 
 
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"tools": tool_list, "settings": settings_table},
+    "README.md": {"tools": tool_list},
+    "docs/cli.md": {"commands": command_reference},
     "docs/metrics.md": {"metrics": metrics_table},
+    "docs/python.md": {"client": client_reference},
+    "docs/settings.md": {"settings": settings_table},
     "docs/tools.md": {"tools": tool_reference, "errors": error_codes},
 }
 
@@ -102,6 +145,81 @@ def outdated() -> Iterator[tuple[Path, str]]:
             after = rendered(after, block, content())
         if after != before:
             yield path, after
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The section of a command, and those of the commands in a group."""
+    children = getattr(command, "commands", {})
+    if path:
+        text, examples = _help(command)
+        yield f"{'#' * (len(path) + 1)} {' '.join(path)}"
+        yield text
+        if not children:
+            arguments = [_argument(each) for each in command.params if each.name in _given(command)]
+            words = ["ability-search", *path, *arguments, "[OPTIONS]"]
+            yield f"```text\n{' '.join(words)}\n```"
+            yield _parameters(command)
+        if examples:
+            yield f"<!-- only parsed: examples of the help -->\n```sh\n{examples}\n```"
+    for name in children if path else ORDER:
+        yield from _commands(children[name], (*path, name))
+
+
+def _help(command: Any) -> tuple[str, str]:
+    """What the help of a command says, and its examples, a line each."""
+    text, _, examples = command.help.replace("\b\n", "").partition("Example:\n")
+    return text.strip(), "\n".join(line.strip() for line in examples.strip().splitlines())
+
+
+def _given(command: Any) -> set[str]:
+    """Names of the parameters that are given without an option."""
+    return {each.name for each in command.params if each.param_type_name == "argument"}
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    return name if param.required or name.startswith("[") else f"[{name}]"
+
+
+def _parameters(command: Any) -> str:
+    """A table: each argument and option, and what it means."""
+    rows = []
+    for param in command.params:
+        if getattr(param, "hidden", False):
+            continue
+        if param.name in _given(command):
+            shown = _argument(param)
+        else:
+            shown = ", ".join([*param.opts, *param.secondary_opts])
+            shown += "" if param.is_flag else f" {param.metavar or param.name.upper()}"
+        usual = param.default if isinstance(param.default, int | float | str) else False
+        told = "" if usual is False or "[default:" in param.help else f" Default: `{usual}`."
+        rows.append(f"| `{_cell(shown)}` | {_cell(param.help)}{told} |")
+    return "\n".join(["| | |", "|---|---|", *rows])
+
+
+def _signature(name: str, function: Callable[..., Any], kind: str) -> str:
+    shown = re.sub(r"(: | -> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
+    shown = re.sub(r"\b(inputs|results)\.", "", shown).replace("(self, ", "(").replace("(self", "(")
+    return f"```text\n{kind} {name}{shown.removesuffix(' -> None')}\n```"
+
+
+def _prose(described: Any) -> str:
+    """A docstring as Markdown: its references in code, its sections as lists."""
+    text = inspect.cleandoc(described.__doc__ or "")
+    text = re.sub(r":\w+:`([^`]+)`", r"`\1`", text).replace("``", "`")
+    head, *sections = re.split(r"^(Args|Returns|Raises):\n", text, flags=re.MULTILINE)
+    parts = [head.strip()]
+    for title, content in zip(sections[::2], sections[1::2], strict=True):
+        lines = inspect.cleandoc(content.strip("\n")).replace("\n    ", " ")
+        items = re.sub(r"^(\w+): ", r"- `\1`: ", lines, flags=re.MULTILINE)
+        parts.append(f"{title}:\n\n{items.strip()}")
+    return "\n\n".join(parts)
+
+
+def _fields(described: type) -> str:
+    lines = [f"{name}: {kind.__forward_arg__}" for name, kind in described.__annotations__.items()]
+    return "\n".join(["```text", *lines, "```"])
 
 
 def _inputs(schema: Mapping[str, Any]) -> str:

@@ -296,10 +296,3 @@ def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
         assert len(re.split(r"(?<!\\)\|", row)) == 7
     assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
     assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
-
-
-def test_readme_and_code_agree() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    begin, end = "<!-- settings:begin -->\n", "<!-- settings:end -->"
-    written = readme.partition(begin)[2].partition(end)[0]
-    assert begin not in readme or written.strip() == settings_table().strip()

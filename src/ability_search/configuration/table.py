@@ -1,4 +1,4 @@
-"""The README's table of settings, made from the declarations."""
+"""The tables of settings in the documentation, made from the declarations."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def settings_table() -> str:
     """Markdown: a table for each group of settings, in the order of the declarations."""
     parts = []
     for group, model in GROUPS.items():
-        about = (model.__doc__ or "").splitlines()[0]
+        about = (model.__doc__ or "").splitlines()[0].rstrip(".")
         rows = [_row(spec) for spec in SPECS if spec.group == group]
-        parts.append("\n".join([f"**{about}**", "", _HEADER, *rows]))
+        parts.append("\n".join([f"## {about}", "", _HEADER, *rows]))
     return "\n\n".join(parts) + "\n"
 
 
