@@ -188,15 +188,15 @@ def _echo(process: subprocess.Popen[str], ready: threading.Event) -> None:
     ready.set()
 
 
-def write_library(target: Path) -> int:
-    """One Markdown file for each module that this Python has the source of; how many.
+def write_library(target: Path, modules: str = MODULES) -> int:
+    """One Markdown file for each of these modules that this Python has the source of; how many.
 
     Raises:
         Failed: if it has none.
     """
     library = Path(sysconfig.get_path("stdlib"))
     written = 0
-    for name in MODULES.split():
+    for name in modules.split():
         source = library / f"{name}.py"
         if not source.is_file():
             continue

@@ -242,7 +242,7 @@ def test_the_images_install_every_dependency_of_what_they_run() -> None:
         for extra in line.split()
     }
     # Measuring is for whoever tunes the search, watching for where the files are, examples to read.
-    assert installed == extras.keys() - {"browser", "dev", "eval", "examples", "watch"}
+    assert installed == extras.keys() - {"browser", "dev", "docs", "eval", "examples", "watch"}
 
 
 def test_compose_is_consistent() -> None:
@@ -327,7 +327,9 @@ def test_make_help_lists_every_target() -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert {line.split()[1] for line in shown.stdout.splitlines()} == set(targets)
-    assert {"demo", "test", "up", "bench", "lint", "clean", "contract"} <= set(targets)
+    assert {"demo", "test", "up", "bench", "lint", "clean", "contract", "inspector", "site"} <= set(
+        targets
+    )
 
 
 def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
@@ -341,7 +343,9 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
         "make test",
         "make demo",
         "make contract",
+        "make site",
     ]
+    assert "make inspector" in text
 
 
 def test_the_console_is_in_the_wheel_and_in_the_images() -> None:

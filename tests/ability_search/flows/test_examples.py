@@ -23,8 +23,8 @@ RECORDS = [
 ]
 
 
-async def run(network: Network, directory: Path, name: str | Path, *arguments: str) -> str:
-    """What an example, or another script, prints."""
+async def run(network: Network, directory: Path, name: str, *arguments: str) -> str:
+    """What an example prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(EXAMPLES / name),
@@ -89,16 +89,3 @@ async def test_statistics_for_a_user_interface(filled: Network, tmp_path: Path) 
 async def test_retrievers_of_other_frameworks(filled: Network, tmp_path: Path, name: str) -> None:
     printed = await run(filled, tmp_path, name, "notes", "pump replaced")
     assert printed.startswith("pump: The pump is replaced in May.")
-
-
-@pytest.mark.parametrize(
-    ("page", "printed"),
-    [("README.md", "n1 They run at two"), ("docs/python.md", "a The pump is replaced in May.")],
-)
-async def test_the_python_of_the_pages(
-    network: Network, tmp_path: Path, page: str, printed: str
-) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    script = tmp_path / "page.py"
-    script.write_text(text.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
-    assert printed in await run(network, tmp_path, script)

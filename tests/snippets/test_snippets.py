@@ -1,0 +1,208 @@
+"""Every block of README.md and docs/: commands and programs are run, files are loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mcp import Client, StdioServerParameters
+from tests.snippets import program
+from tests.snippets.blocks import PAGES, PLAIN, ROOT, Block, blocks
+from tests.snippets.prepared import prepare
+from tests.snippets.reader import SECONDS, Machine, Reader, without_numbers
+
+from ability_search.client import BlockingSearchClient
+from ability_search.configuration import load_settings
+from kadi import Connection
+from kadi_local.models.config import default_cache_dir
+
+pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]
+
+NOT_RUN = "not run"
+ONLY_PARSED = "only parsed"
+UNRUN = {
+    ("README.md", "needs a package index"): 1,
+    ("docs/edges.md", "needs npm"): 1,
+    ("docs/evaluation.md", "needs a package index"): 1,
+    ("docs/formats.md", "needs a package index"): 1,
+    ("docs/howto.md", "needs Ollama"): 1,
+    ("docs/howto.md", "needs a broker elsewhere"): 1,
+    ("docs/metrics.md", "needs a container engine"): 1,
+    ("docs/operations.md", "needs a database of the earlier ability"): 1,
+    ("docs/operations.md", "needs a container engine"): 1,
+    ("docs/operations.md", "needs a model hub"): 1,
+    ("docs/operations.md", "needs a package index and a collector"): 1,
+    ("docs/operations.md", "needs a rebuild that lasts"): 1,
+}
+"""Why blocks are not run, and how many: further ones have to be put down here."""
+READING: dict[str, Callable[[str], object]] = {
+    ".json": json.loads,
+    ".toml": tomllib.loads,
+    ".yaml": yaml.safe_load,
+    ".yml": yaml.safe_load,
+}
+"""How a file that is written is read."""
+SETTINGS = {"config.yml", "config.toml", "agent.json"}
+CONTENTS = [page for page in PAGES if any(each.language not in PLAIN for each in blocks(page))]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    home = tmp_path_factory.mktemp("home")
+    socket = home / "program"
+    machine = Machine(home, home / "bin")
+    (home / ".curlrc").write_text("fail-with-body\n", encoding="utf-8")
+    lend_models(home / ".cache" / "ability-search")
+    program.caller(socket, machine.programs / "ability-search")
+    command = [sys.executable, "-m", "tests.snippets.program", str(socket)]
+    served = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+    assert served.stdout is not None
+    try:
+        assert served.stdout.readline(), "the program does not start"
+        yield machine
+    finally:
+        os.killpg(served.pid, signal.SIGKILL)
+        served.communicate()
+        machine.stop()
+
+
+def lend_models(cache: Path) -> None:
+    """Spare building the local model, if this machine has it."""
+    cache.mkdir(parents=True)
+    for built in default_cache_dir().glob("*.onnx"):
+        (cache / built.name).symlink_to(built)
+
+
+@pytest.fixture
+def reader(machine: Machine, tmp_path: Path) -> Iterator[Reader]:
+    """With the stack up and no collection in it."""
+    directory = tmp_path / "work"
+    directory.mkdir()
+    machine.up(directory)
+    running = machine.running
+    assert running is not None
+    with BlockingSearchClient(running.url, networks=running.networks) as search:
+        for each in search.collections().collections:
+            search.delete(each.name)
+    reader = Reader(machine, directory)
+    try:
+        yield reader
+    finally:
+        reader.leave()
+
+
+@pytest.mark.parametrize("page", CONTENTS, ids=lambda page: page.name)
+def test_what_a_page_says_works(page: Path, reader: Reader) -> None:
+    prepare(page.name, reader)
+    for block in blocks(page):
+        if block.marker in (NOT_RUN, ONLY_PARSED) or block.language in PLAIN:
+            continue
+        try:
+            follow(block, reader)
+        except Exception as exc:
+            raise AssertionError(f"{block.place}: {exc}") from exc
+
+
+def test_what_is_not_run_says_why() -> None:
+    found = Counter(
+        (block.page, block.about)
+        for page in PAGES
+        for block in blocks(page)
+        if block.marker == NOT_RUN
+    )
+    assert found == UNRUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_block_is_overlooked(page: Path) -> None:
+    fences = re.findall(r"^\s*(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(list(blocks(page)))
+
+
+def follow(block: Block, reader: Reader) -> None:
+    """Do what a block says.
+
+    Raises:
+        AssertionError: if it does not work, or if nobody knows how to do it.
+    """
+    if block.title:
+        write(block, reader.directory)
+    elif block.language == "sh":
+        for line in block.commands:
+            reader.run(line)
+        reader.finish_block()
+    elif block.language == "console":
+        for command, shown in block.session:
+            compare(shown, reader.run(command))
+    elif block.language == "python":
+        script = reader.directory / "page.py"
+        script.write_text(block.text, encoding="utf-8")
+        assert reader.run("python page.py")
+    elif block.language == "json":
+        look_at(block, json.loads(block.text), reader)
+    else:
+        raise AssertionError(f"what is to be done with {block.language!r}? Say so in a comment")
+
+
+def write(block: Block, directory: Path) -> None:
+    """Make the file that a block is; settings have to load."""
+    file = directory / block.title
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(block.text, encoding="utf-8")
+    if file.name in SETTINGS:
+        load_settings({"HOME": str(directory)}, file.parent)
+    READING.get(file.suffix, str)(block.text)
+
+
+def compare(shown: list[str], printed: str) -> None:
+    """Each line that is shown is printed, in that order, but for numbers and what is cut off."""
+    lines = iter([without_numbers(line) for line in printed.splitlines()])
+    for line in map(without_numbers, shown):
+        start = line.removesuffix("...")
+        known = (each.startswith(start) if start != line else each == line for each in lines)
+        assert any(known), f"not printed: {line}\n{printed}"
+
+
+def look_at(block: Block, value: Any, reader: Reader) -> None:
+    """Start what a client's configuration starts, ask with a filter, or compare an answer."""
+    if block.marker == "filter of":
+        collection = {"collection": "*", "query": "backup", "filter": value}
+        reader.run(f"ability-search call {block.about} '{json.dumps(collection)}'")
+    elif block.marker == "answer of":
+        answer = asyncio.run(answered(reader, block.about))
+        assert answer == value
+    else:
+        assert "mcpServers" in value, "what is it? Say so in a comment"
+        for server in value["mcpServers"].values():
+            assert asyncio.run(tools(server, reader)) == 8
+
+
+async def answered(reader: Reader, call: str) -> Any:
+    """The answer of a tool, failures too; ``call`` is its name and its input."""
+    tool, _, given = call.partition(" ")
+    running = reader.machine.running
+    assert running is not None
+    async with Connection(running.url, networks=running.networks) as connection:
+        return await connection.invoke(tool, json.loads(given), timeout=SECONDS)
+
+
+async def tools(server: dict[str, Any], reader: Reader) -> int:
+    """How many tools an assistant finds that is configured so."""
+    environment = {**reader.environment, **server.get("env", {})}
+    started = StdioServerParameters(
+        command=server["command"], args=server["args"], env=environment, cwd=reader.directory
+    )
+    async with Client(started, mode="legacy", read_timeout_seconds=SECONDS) as client:
+        return len((await client.list_tools()).tools)
