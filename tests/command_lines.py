@@ -16,6 +16,7 @@ from ability_search.configuration.specs import BY_ENV
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
+_INTO = {">", "2>"}
 _SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
 
 
@@ -41,7 +42,7 @@ def problem(words: Sequence[str]) -> str | None:
 
 
 def calls(script: str) -> Iterator[list[str]]:
-    """The calls of the program in a piece of shell, each without assignments and the name."""
+    """The calls of the program in a piece of shell, without assignments, files and the name."""
     for line in script.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True
@@ -55,7 +56,12 @@ def calls(script: str) -> Iterator[list[str]]:
 
 
 def _call(words: list[str]) -> Iterator[list[str]]:
-    plain = [word for word in words if not _ASSIGNMENT.match(word) and word != "exec"]
+    redirected = {at + n for at, word in enumerate(words) if word in _INTO for n in (0, 1)}
+    plain = [
+        word
+        for at, word in enumerate(words)
+        if at not in redirected and not _ASSIGNMENT.match(word) and word != "exec"
+    ]
     if plain and plain[0] == PROGRAM:
         yield plain[1:]
 

@@ -81,7 +81,7 @@ class Machine:
 
     def up(self, directory: Path, line: str = UP) -> None:
         """What `ability-search up` does; nothing if the stack runs and is not to be another."""
-        if self.running is None or line != UP:
+        if self.running is None or shlex.split(line, comments=True) != UP.split():
             self.stop()
             self.stack, _ = start(line, directory, self.environment)
 
@@ -93,7 +93,10 @@ class Machine:
             self.stack = None
 
     def addresses(self) -> dict[str, str]:
-        """What the pages call the addresses of the stack, and what they are here."""
+        """What the pages call the addresses of the stack, and what they are here.
+
+        Its metrics are at free ports if nothing is said of them.
+        """
         running = self.running
         if running is None:
             return {}
@@ -105,7 +108,7 @@ class Machine:
             GATEWAY: parts["gateway"],
             "http://127.0.0.1:8090": f"{models.scheme}://{models.netloc}",
             "http://127.0.0.1:9401": metrics["broker"],
-            "--metrics-port 9401": "--metrics-port 0",
+            "up --metrics-port 9401": "up",
             "SEARCH_METRICS_PORT=9401": "SEARCH_METRICS_PORT=0",
         }
 
