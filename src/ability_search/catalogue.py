@@ -42,6 +42,7 @@ class Catalogue:
         self._store = store
         self._known: dict[str, Collection] = {}
         self._amended = False
+        self._amending = asyncio.Lock()
 
     @property
     def remembered(self) -> int:
@@ -116,11 +117,13 @@ class Catalogue:
             DatabaseUnavailable: as from ``ask``.
         """
         name = collection.name
+        amended = False
         for _ in range(_MOVES):
             try:
                 rows, answer = await ask(collection)
             except StatementRefused as exc:
-                if await self.amend(exc):
+                if not amended and await self.amend(exc):
+                    amended = True
                     continue
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
@@ -227,12 +230,14 @@ class Catalogue:
         """Create, once, what a database of an earlier version of this ability lacks.
 
         Returns:
-            Whether that may be why a statement was refused, so that it is worth repeating.
+            Whether that may be why a statement was refused, so that it is worth repeating once.
         """
-        if self._amended or refusal.reason != "missing_type":
+        if refusal.reason != "missing_type":
             return False
-        self._amended = True
-        await self._create_schema()
+        async with self._amending:
+            if not self._amended:
+                await self._create_schema()
+                self._amended = True
         return True
 
     async def _create_schema(self) -> None:

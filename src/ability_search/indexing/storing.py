@@ -188,13 +188,18 @@ class Storage:
         await self._run(statements.stage_rows(token, part))
         return token
 
-    async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
-        """Replace sources; ``None`` if nothing was done because the generation is gone."""
+    async def _transact(
+        self, statement: statements.Statement, *, amended: bool = False
+    ) -> dict[str, Any] | None:
+        """Replace sources; ``None`` if nothing was done because the generation is gone.
+
+        ``amended`` is set when it is tried again after what was missing was created.
+        """
         try:
             answer: dict[str, Any] = await self._run(statement)
         except StatementRefused as exc:
-            if await self._catalogue.amend(exc):
-                return await self._transact(statement)
+            if not amended and await self._catalogue.amend(exc):
+                return await self._transact(statement, amended=True)
             if await self._is_on(statement.params["type"]):
                 raise
             return None
