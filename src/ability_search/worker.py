@@ -33,17 +33,17 @@ from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
 from ability_search.remote import (
-    BrokerChat,
+    CHAT,
+    EMBEDDINGS,
+    RERANK,
     BrokerStore,
     Invoke,
+    RemoteChat,
     RemoteEmbedder,
     RemoteReranker,
-    RerankTransport,
     Transport,
     over_broker,
     over_http,
-    rerank_over_broker,
-    rerank_over_http,
 )
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
@@ -261,13 +261,14 @@ async def open_embedder(
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
-        yield _embedder(settings, over_broker(invoke, api_key=embedding.api_key), meter)
+        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key)
+        yield _embedder(settings, transport, meter)
         return
     if embedding.api_url is None:
         raise ConfigurationError("SEARCH_EMBEDDING_API_URL is missing")
     async with _client(settings) as client:
         url = embedding.api_url.get_secret_value()
-        transport = over_http(client, url, api_key=embedding.api_key)
+        transport = over_http(EMBEDDINGS, client, url, api_key=embedding.api_key)
         yield _embedder(settings, _metered_http(transport, "/v1/embeddings", meter), meter)
 
 
@@ -303,15 +304,15 @@ async def open_reranker(
     """The reranker that the settings choose: over the broker, or over HTTP."""
     reranker = settings.reranker
     if reranker.api_url is None or reranker.transport == "broker":
-        yield _reranker(settings, rerank_over_broker(invoke, api_key=reranker.api_key))
+        yield _reranker(settings, over_broker(RERANK, invoke, api_key=reranker.api_key))
         return
     async with _client(settings) as client:
         url = reranker.api_url.get_secret_value()
-        transport = rerank_over_http(client, url, api_key=reranker.api_key)
+        transport = over_http(RERANK, client, url, api_key=reranker.api_key)
         yield _reranker(settings, _metered_http(transport, "/v1/rerank", meter))
 
 
-def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
+def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
     return RemoteReranker(
         transport,
         model=settings.reranker.model,
@@ -321,13 +322,12 @@ def _reranker(settings: Settings, transport: RerankTransport) -> RemoteReranker:
     )
 
 
-def broker_chat(settings: Settings, invoke: Invoke) -> BrokerChat:
+def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
     """The language model of the network."""
     expansion = settings.expansion
-    return BrokerChat(
-        invoke,
+    return RemoteChat(
+        over_broker(CHAT, invoke, api_key=expansion.api_key),
         model=expansion.model,
-        api_key=expansion.api_key,
         timeout=max(expansion.timeout, settings.aspects.timeout),
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,

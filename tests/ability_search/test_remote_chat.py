@@ -1,34 +1,25 @@
-"""BrokerChat over calls of the test's making and over a real broker."""
+"""RemoteChat over calls of the test's making and over a real broker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.ability_search.model_servers import KEY, Answer, raising, telling
 
 from ability_search.errors import ChatUnavailable
-from ability_search.remote import BrokerChat
+from ability_search.remote import CHAT, Invoke, RemoteChat, over_broker
 from ability_search.remote.chat import read_completion
 from kadi import Call, Connection, RemoteError, Tool
 from kadi.errors import FrameTooLarge
 from kadi_local.broker import serve_broker
 
-KEY = "sk-very-secret"
-Answer = Callable[[Mapping[str, Any]], Any]
-
 
 def saying(content: Any) -> Answer:
     return lambda _request: {"choices": [{"index": 0, "message": {"content": content}}]}
-
-
-def raising(error: Exception) -> Answer:
-    def answer(_request: Mapping[str, Any]) -> Any:
-        raise error
-
-    return answer
 
 
 class Manager:
@@ -49,13 +40,13 @@ class Manager:
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-def chat(manager: Manager, **options: Any) -> BrokerChat:
-    defaults: dict[str, Any] = {"model": None, "api_key": None, "timeout": 5.0}
+def chat(invoke: Invoke, *, api_key: SecretStr | None = None, **options: Any) -> RemoteChat:
+    defaults: dict[str, Any] = {"model": None, "timeout": 5.0}
     defaults |= {"breaker_failures": 100, "breaker_reset": 30.0}
-    return BrokerChat(manager, **{**defaults, **options})
+    return RemoteChat(over_broker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
 
 
-async def failure(client: BrokerChat, *, model: str | None = None) -> ChatUnavailable:
+async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavailable:
     with pytest.raises(ChatUnavailable) as raised:
         await client.complete("s", "u", model=model, timeout=5)
     assert KEY not in f"{raised.value} {raised.value.hint}"
@@ -158,11 +149,7 @@ async def test_answers_without_words_are_refused(answer: Any) -> None:
     ],
 )
 async def test_refusals_in_words_whether_raised_or_returned(error: str, said: str) -> None:
-    for answer in (
-        raising(RemoteError(error)),
-        lambda _: {"error": {"message": error, "type": "x"}},
-        lambda _: {"success": False, "error": error},
-    ):
+    for answer in telling(RemoteError(error)):
         told = await failure(chat(Manager(answer), api_key=SecretStr(KEY)), model="m")
         assert said in str(told)
         assert not told.retryable
@@ -177,10 +164,8 @@ async def test_over_a_broker_with_and_without_the_tool() -> None:
     async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
         return saying(tool_input["messages"][1]["content"].upper())(tool_input)
 
-    options: dict[str, Any] = {"model": None, "api_key": None, "timeout": 5.0}
-    options |= {"breaker_failures": 9, "breaker_reset": 1.0}
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
-        talking = BrokerChat(client.invoke, **options)
+        talking = chat(client.invoke)
         error = await failure(talking)
         assert error.retryable
         assert "offers chat-completion" in error.hint

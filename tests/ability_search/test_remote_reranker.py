@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +13,26 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr
+from tests.ability_search.model_servers import (
+    KEY,
+    Answer,
+    asking,
+    http_api,
+    manager,
+    raising,
+    telling,
+)
 
 from ability_search.configuration import load_settings
 from ability_search.errors import ConfigurationError, RerankerUnavailable
-from ability_search.remote import (
-    RemoteReranker,
-    RerankTransport,
-    rerank_over_broker,
-    rerank_over_http,
-)
-from ability_search.remote.rerank_transports import rerank_address
+from ability_search.remote import RERANK, RemoteReranker, Transport, over_broker, over_http
 from ability_search.remote.reranker import UnusableScores, read_scores, shares
 from ability_search.worker import open_reranker
-from kadi import Call, Connection, Tool
+from kadi import Connection
 from kadi_local.broker import serve_broker
 from kadi_local.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
 
-KEY = "sk-very-secret"
 REQUEST = {"model": "m", "query": "q", "documents": ["one", "three"]}
-Answer = Callable[[Mapping[str, Any]], Any]
 
 
 def by_length(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,17 +59,10 @@ class Server:
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-def reranker(transport: RerankTransport, **options: Any) -> RemoteReranker:
+def reranker(transport: Transport, **options: Any) -> RemoteReranker:
     defaults: dict[str, Any] = {"model": None, "timeout": 5.0}
     defaults |= {"breaker_failures": 100, "breaker_reset": 30.0}
     return RemoteReranker(transport, **{**defaults, **options})
-
-
-def raising(error: Exception) -> Answer:
-    def answer(_request: Mapping[str, Any]) -> Any:
-        raise error
-
-    return answer
 
 
 def lasting() -> RerankerUnavailable:
@@ -229,64 +220,7 @@ def test_logits_are_recognised_by_one_outside() -> None:
     assert shares([1.0000001, -0.0000001, 0.25]) == [1.0, 0.0, 0.25]
 
 
-@asynccontextmanager
-async def http_api(answer: Callable[[Any], tuple[int, bytes]]) -> AsyncIterator[tuple[str, Any]]:
-    """An HTTP server; what it was asked is in the list."""
-    seen: list[tuple[str, str, Any]] = []
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                first, *lines = head.decode("latin-1").split("\r\n")
-                headers = {
-                    name.lower(): value.strip()
-                    for name, _, value in (line.partition(":") for line in lines)
-                }
-                body = json.loads(await reader.readexactly(int(headers["content-length"])))
-                seen.append((first.split()[1], headers.get("authorization", ""), body))
-                status, content = answer(body)
-                head_text = f"HTTP/1.1 {status} X\r\ncontent-length: {len(content)}\r\n"
-                writer.write(f"{head_text}retry-after: 7\r\n\r\n".encode() + content)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
-    finally:
-        server.close()
-
-
-def as_json(request: Any) -> tuple[int, bytes]:
-    return 200, json.dumps(by_length(request)).encode()
-
-
-@asynccontextmanager
-async def over_http(answer: Callable[[Any], tuple[int, bytes]]) -> AsyncIterator[RerankTransport]:
-    async with http_api(answer) as (url, _), httpx.AsyncClient() as client:
-        yield rerank_over_http(client, url, api_key=SecretStr(KEY))
-
-
-@asynccontextmanager
-async def over_broker(answer: Answer) -> AsyncIterator[RerankTransport]:
-    """A model manager behind a broker whose tool answers, or raises, by ``answer``."""
-
-    async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
-        return answer(tool_input)
-
-    tool = Tool("rerank", "Rerank.", {"type": "object"}, handle)
-    async with (
-        serve_broker("127.0.0.1", 0) as broker,
-        Connection(broker.url, tools=[tool]),
-        Connection(broker.url, max_message_bytes=100_000) as client,
-    ):
-        yield rerank_over_broker(client.invoke, api_key=SecretStr(KEY))
-
-
-async def failure(transport: RerankTransport, **changes: Any) -> RerankerUnavailable:
+async def failure(transport: Transport, **changes: Any) -> RerankerUnavailable:
     with pytest.raises(RerankerUnavailable) as raised:
         await transport({**REQUEST, **changes}, timeout=5)
     assert KEY not in f"{raised.value} {raised.value.hint}"
@@ -301,27 +235,13 @@ async def test_http_and_broker_bring_the_request_with_the_key() -> None:
         asked.append(request)
         return by_length(request)
 
-    async with over_broker(answer) as transport:
+    async with manager(RERANK, answer) as transport:
         assert await transport(REQUEST, timeout=5) == by_length(REQUEST)
     assert asked == [{**REQUEST, "api_key": KEY}]
-    async with http_api(as_json) as (url, seen), httpx.AsyncClient() as client:
-        transport = rerank_over_http(client, url, api_key=SecretStr(KEY))
+    async with http_api(by_length) as api, asking(RERANK, api) as transport:
         assert await transport(REQUEST, timeout=5) == by_length(REQUEST)
-    assert seen == [("/v1/rerank", f"Bearer {KEY}", REQUEST)]
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("http://h", "http://h/v1/rerank"),
-        ("http://h/api/", "http://h/api/v1/rerank"),
-        ("https://api.cohere.com/v2/", "https://api.cohere.com/v2/rerank"),
-        ("http://h/v1/rerank", "http://h/v1/rerank"),
-        ("http://h/rerank", "http://h/rerank"),
-    ],
-)
-def test_the_route_is_found_below_a_base(url: str, address: str) -> None:
-    assert rerank_address(url) == address
+    ((path, headers, body),) = api.seen
+    assert (path, headers["authorization"], body) == ("/v1/rerank", f"Bearer {KEY}", REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -339,23 +259,24 @@ def test_the_route_is_found_below_a_base(url: str, address: str) -> None:
     ],
 )
 async def test_failures_of_an_api(status: int, body: bytes, retryable: bool, said: str) -> None:
-    async with over_http(lambda _: (status, body)) as transport:
+    async with http_api(by_length) as api, asking(RERANK, api) as transport:
+        api.prepare(status, body, retry_after="7")
         error = await failure(transport)
     assert error.retryable is retryable
     assert said in str(error)
-    assert error.retry_after == (None if status == 200 else 7)
+    assert error.retry_after == (7 if status in (429, 503) else None)
 
 
 async def test_servers_that_are_not_there() -> None:
     async with httpx.AsyncClient() as client:
-        error = await failure(rerank_over_http(client, "http://127.0.0.1:1", api_key=None))
+        error = await failure(over_http(RERANK, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
-        error = await failure(rerank_over_broker(client.invoke, api_key=None))
+        error = await failure(over_broker(RERANK, client.invoke, api_key=None))
         assert error.retryable
         assert "serves a reranker" in error.hint
         await client.close()
-        assert (await failure(rerank_over_broker(client.invoke, api_key=None))).retryable
+        assert (await failure(over_broker(RERANK, client.invoke, api_key=None))).retryable
 
 
 @pytest.mark.parametrize(
@@ -371,24 +292,18 @@ async def test_servers_that_are_not_there() -> None:
     ids=str,
 )
 async def test_failures_of_a_model_manager(error: Exception, retryable: bool, said: str) -> None:
-    def returned(_request: Mapping[str, Any]) -> Any:
-        return {"error": {"message": str(error), "type": "x"}}
-
-    def plain(_request: Mapping[str, Any]) -> Any:
-        return {"success": False, "error": str(error)}
-
-    for answer in (raising(error), returned, plain):
-        async with over_broker(answer) as transport:
+    for answer in telling(error):
+        async with manager(RERANK, answer) as transport:
             told = await failure(transport)
         assert told.retryable is retryable
         assert said in str(told)
 
 
 async def test_texts_that_no_message_can_hold() -> None:
-    async with over_broker(by_length) as broker:
+    async with manager(RERANK, by_length) as broker:
         for documents in (["x" * 100_001], ["\ud800"]):
             assert not (await failure(broker, documents=documents)).retryable
-    async with over_http(as_json) as http:
+    async with http_api(by_length) as api, asking(RERANK, api) as http:
         assert not (await failure(http, documents=["\ud800"])).retryable
 
 
@@ -410,15 +325,16 @@ async def test_the_settings_choose_the_way(caplog: pytest.LogCaptureFixture) -> 
             return await chosen.rerank(None, "secret words", ["aa", "b"], timeout=60)
 
     assert await asked({}) == [0.2, 0.1]
-    async with http_api(as_json) as (url, seen):
-        api = {"SEARCH_RERANKER_TRANSPORT": "api", "SEARCH_RERANKER_API_URL": url}
-        api |= {"SEARCH_RERANKER_API_KEY": KEY, "SEARCH_RERANKER_MODEL": "usual"}
-        assert await asked(api) == [0.2, 0.1]
-    assert seen[0][1] == f"Bearer {KEY}"
-    assert seen[0][2]["model"] == "usual"
+    async with http_api(by_length) as api:
+        environ = {"SEARCH_RERANKER_TRANSPORT": "api", "SEARCH_RERANKER_API_URL": api.url}
+        environ |= {"SEARCH_RERANKER_API_KEY": KEY, "SEARCH_RERANKER_MODEL": "usual"}
+        assert await asked(environ) == [0.2, 0.1]
+    _path, headers, body = api.seen[0]
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert body["model"] == "usual"
     assert KEY not in caplog.text
     assert "secret words" not in caplog.text
-    assert KEY not in repr(settings(**api))
+    assert KEY not in repr(settings(**environ))
 
 
 def test_an_api_needs_an_address() -> None:

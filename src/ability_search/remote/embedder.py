@@ -7,7 +7,7 @@ import base64
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,26 +26,20 @@ from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_fail
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
 from ability_search.remote.breaker import CircuitBreaker
+from ability_search.remote.refusals import Objection
+from ability_search.remote.transports import HttpService, Transport
+from kadi.errors import FrameTooLarge
 from kadi.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
 _TOO_LATE = "the embedder did not answer in time"
+_HINTS = {
+    "model": "Name a model that the model manager serves, or have it serve this one.",
+    "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
+}
 
 _backoff = wait_random_exponential(multiplier=0.5, max=10)
-
-
-class Transport(Protocol):
-    """Brings one request to an embedding server."""
-
-    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
-        """Send ``{model, input, encoding_format}`` and return the server's answer.
-
-        Raises:
-            EmbeddingUnavailable: with ``retryable`` false on the instance where trying again
-                cannot help, and ``retry_after`` where the server named a time.
-            TextsRefused: if it is the texts that the server objects to.
-        """
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -56,6 +50,43 @@ class UnusableAnswer(EmbeddingUnavailable):
     """The embedder answered with something that is not what it was asked for."""
 
     retryable = False
+
+
+def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnavailable:
+    refusal = objection.refusal
+    if refusal == "texts":
+        return TextsRefused(_refused_texts(objection))
+    if refusal == "model":
+        problem = f"model {request['model']!r} is not served"
+    elif objection.status is not None:
+        problem = f"the embedding API answered {objection.status}"
+    elif refusal == "key":
+        problem = "the model manager refused the key"
+    else:
+        problem = "the model manager could not embed"
+    error = EmbeddingUnavailable(problem, hint=_HINTS.get(refusal))
+    error.retryable = refusal == "passing"
+    return error
+
+
+def _refused_texts(objection: Objection) -> str:
+    if isinstance(objection.cause, FrameTooLarge):
+        return f"the texts do not fit into a message: {objection.cause}"
+    if objection.cause is not None:
+        return "a text is not Unicode: it holds half of a surrogate pair"
+    if objection.status is not None:
+        return f"the embedding API refused the texts with {objection.status}"
+    return "the model manager refused the texts: too long, or too many"
+
+
+EMBEDDINGS = HttpService(
+    tool="create-embedding",
+    answered="data",
+    unavailable=EmbeddingUnavailable,
+    failure=_failure,
+    api="the embedding API",
+    route="embeddings",
+)
 
 
 class RemoteEmbedder:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ability_search.errors import SearchError
@@ -24,8 +23,31 @@ _REFUSED_TEXTS = re.compile(
     re.I,
 )
 _REFUSED_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|forbidden", re.I)
-_LONGEST_PAUSE = 24 * 3600.0
 _BUSY = frozenset({408, 425, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a server did not do as asked.
+
+    Attributes:
+        refusal: What it objects to.
+        api: What the HTTP API is called; ``None`` for the model manager of the network.
+        status: That the API answered with.
+        cause: Why the request could not even be sent.
+    """
+
+    refusal: Refusal
+    api: str | None = None
+    status: int | None = None
+    cause: Exception | None = None
+
+    @property
+    def who(self) -> str:
+        """The server, and the status it answered with."""
+        if self.api is None:
+            return "the network's model manager"
+        return self.api if self.status is None else f"{self.api} ({self.status})"
 
 
 def refusal_of_text(text: str) -> Refusal:
@@ -48,28 +70,27 @@ def refusal_of_status(status: int, text: str) -> Refusal:
 
 def refused(
     kind: type[E],
-    refusal: Refusal,
+    objection: Objection,
     request: Mapping[str, Any],
     *,
-    who: str,
     what: str,
     hints: Mapping[str, str],
 ) -> E:
-    """The error that tells of a refusal; what is not passing need not be tried again.
+    """The error that tells of an objection; what is not passing need not be tried again.
 
     Args:
         kind: of error.
-        refusal: What the server objects to.
+        objection: Of the server.
         request: What it was asked; ``model`` is named if it objects to that.
-        who: The server.
         what: It could not do.
         hints: By what it objects to.
     """
+    refusal = objection.refusal
     if refusal == "passing":
-        return kind(f"{who} could not {what}")
+        return kind(f"{objection.who} could not {what}")
     named = refusal == "model" and "model" in request
     object_ = f"model {request['model']!r}" if named else refusal
-    error = kind(f"{who} refused the {object_}", hint=hints[refusal])
+    error = kind(f"{objection.who} refused the {object_}", hint=hints[refusal])
     error.retryable = False
     return error
 
@@ -77,18 +98,3 @@ def refused(
 def error_text(error: Any) -> str:
     """The words of a returned error: a text, or OpenAI's object with a ``message``."""
     return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110).
-
-    At most a day, at least 0; ``None`` without the header, or if it is neither.
-    """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), _LONGEST_PAUSE)
-    try:
-        left = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
-    return min(max(0.0, left), _LONGEST_PAUSE)

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import math
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ability_search.errors import RerankerUnavailable
-from ability_search.remote.breaker import CircuitBreaker
-
-log = logging.getLogger(__name__)
+from ability_search.remote.consulted import Consulted
+from ability_search.remote.refusals import Objection, refused
+from ability_search.remote.transports import HttpService
 
 # What a server may exceed [0, 1] by and still mean a share of 1.
 _ROUNDING = 1e-6
-
-
-class RerankTransport(Protocol):
-    """Brings one request to a rerank server."""
-
-    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
-        """Send ``{model?, query, documents}`` and return the server's answer.
-
-        Raises:
-            RerankerUnavailable: with ``retryable`` false on the instance where trying again
-                cannot help.
-        """
+_HINTS = {
+    "model": "Name a reranker that is served there, or have it serve this one.",
+    "texts": "Have fewer hits read, or index with shorter chunks.",
+    "key": "Check SEARCH_RERANKER_API_KEY and SEARCH_RERANKER_API_URL.",
+}
 
 
 class UnusableScores(RerankerUnavailable):
@@ -37,32 +27,25 @@ class UnusableScores(RerankerUnavailable):
     default_hint = "Use another reranker; what this one answers is of no use."
 
 
-class RemoteReranker:
-    """A :class:`~ability_search.ports.Reranker` over a transport.
+def _failure(objection: Objection, request: Mapping[str, Any]) -> RerankerUnavailable:
+    return refused(RerankerUnavailable, objection, request, what="rerank", hints=_HINTS)
 
-    A query waits for it, so a request is made once; a server that keeps failing is left alone.
 
-    Args:
-        transport: Brings requests to the server.
-        model: The default; ``None`` leaves the choice to the server.
-        timeout: Longest wait for a request, in seconds.
-        breaker_failures: Failures in a row after which requests fail at once.
-        breaker_reset: Seconds until a request is let through again.
-    """
+RERANK = HttpService(
+    tool="rerank",
+    answered="results",
+    unavailable=RerankerUnavailable,
+    failure=_failure,
+    api="the rerank API",
+    route="rerank",
+)
 
-    def __init__(
-        self,
-        transport: RerankTransport,
-        *,
-        model: str | None,
-        timeout: float,
-        breaker_failures: int,
-        breaker_reset: float,
-    ) -> None:
-        self._transport = transport
-        self._model = model
-        self._timeout = timeout
-        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+
+class RemoteReranker(Consulted):
+    """A :class:`~ability_search.ports.Reranker` over a transport."""
+
+    service = RERANK
+    who = "the reranker"
 
     async def rerank(
         self, model: str | None, query: str, texts: Sequence[str], *, timeout: float
@@ -70,27 +53,12 @@ class RemoteReranker:
         """Score ``texts``; logits are mapped to [0, 1] by the logistic function."""
         if not texts:
             return []
-        started = time.perf_counter()
-        request: dict[str, Any] = {"query": query, "documents": list(texts)}
-        if chosen := model or self._model:
-            request["model"] = chosen
-        with self.breaker.watching(RerankerUnavailable, "the reranker"):
-            answer = await self._ask(request, min(timeout, self._timeout))
-        log.debug("reranked %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
+        request = {"query": query, "documents": list(texts)}
+        answer = await self._ask(request, model=model, timeout=timeout)
         scores = read_scores(answer, expected=len(texts))
         if len(set(scores)) == 1 and len(set(texts)) > 1:
             raise UnusableScores("the reranker gave every text the same score")
         return shares(scores)
-
-    async def _ask(self, request: Mapping[str, Any], timeout: float) -> Any:
-        try:
-            # Transports may bound each step of theirs only, not the whole.
-            async with asyncio.timeout(timeout):
-                return await self._transport(request, timeout=timeout)
-        except TimeoutError as exc:
-            raise RerankerUnavailable(
-                f"the reranker did not answer within {timeout:.3g} s"
-            ) from exc
 
 
 def read_scores(answer: Any, *, expected: int) -> list[float]:

@@ -1,60 +1,103 @@
-"""Two ways to an embedding server: through the broker, or straight over HTTP."""
+"""Two ways to a server of models: through the broker, or straight over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import httpx
 from pydantic import SecretStr
 
-from ability_search.errors import EmbeddingUnavailable, TextsRefused
-from ability_search.remote.embedder import Transport
+from ability_search.errors import SearchError
 from ability_search.remote.refusals import (
+    Objection,
     error_text,
     refusal_of_status,
     refusal_of_text,
-    retry_after,
 )
 from ability_search.remote.store import Invoke
+from kadi.apis import retry_after, route_address
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
 
-_NOT_UNICODE = "a text is not Unicode: it holds half of a surrogate pair"
+
+class Transport(Protocol):
+    """Brings one request to a server of models."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request and return the server's answer.
+
+        Raises:
+            SearchError: as the :class:`Service` has it, with ``retryable`` false on the instance
+                where trying again cannot help, and ``retry_after`` where the server named a time.
+        """
 
 
-def over_broker(invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
-    """Embeddings by the tool ``create-embedding`` of a model manager on the network."""
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What servers of models are asked for.
+
+    Attributes:
+        tool: Name of the tool of a model manager on the network.
+        answered: The field that every answer has.
+        unavailable: The error if no answer came.
+        failure: The error that tells what the server objects to in a request.
+    """
+
+    tool: str
+    answered: str
+    unavailable: type[SearchError]
+    failure: Callable[[Objection, Mapping[str, Any]], SearchError]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpService(Service):
+    """A service that HTTP APIs offer too.
+
+    Attributes:
+        api: What such an API is called.
+        route: Its path, behind the version.
+    """
+
+    api: str
+    route: str
+
+
+def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
+    """Requests to the tool of a model manager on the network."""
+    key = {"api_key": api_key.get_secret_value()} if api_key else {}
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
-        key = {"api_key": api_key.get_secret_value()} if api_key else {}
         try:
-            answer = await invoke("create-embedding", {**request, **key}, timeout=timeout)
-        except FrameTooLarge as exc:
-            raise TextsRefused(f"the texts do not fit into a message: {exc}") from exc
-        except UnicodeEncodeError as exc:
-            raise TextsRefused(_NOT_UNICODE) from exc
+            answer = await invoke(service.tool, {**request, **key}, timeout=timeout)
+        except (FrameTooLarge, UnicodeEncodeError) as exc:
+            raise service.failure(Objection("texts", cause=exc), request) from exc
         except RemoteError as exc:
-            raise _told_failure(str(exc), request["model"]) from exc
+            raise service.failure(Objection(refusal_of_text(str(exc))), request) from exc
         except KadiError as exc:
-            raise EmbeddingUnavailable(
-                f"create-embedding did not answer: {type(exc).__name__}"
+            raise service.unavailable(
+                f"{service.tool} did not answer: {type(exc).__name__}"
             ) from exc
-        if isinstance(answer, Mapping) and "data" not in answer and answer.get("error"):
-            raise _told_failure(error_text(answer["error"]), request["model"])
+        if isinstance(answer, Mapping) and service.answered not in answer and answer.get("error"):
+            refusal = refusal_of_text(error_text(answer["error"]))
+            raise service.failure(Objection(refusal), request)
         return answer
 
     return transport
 
 
-def over_http(client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None) -> Transport:
-    """Embeddings by ``POST /v1/embeddings`` of an OpenAI-compatible server.
+def over_http(
+    service: HttpService, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
+) -> Transport:
+    """Requests to an HTTP API: ``POST`` of JSON.
 
     Args:
+        service: What is asked for.
         client: Keeps the connections; the caller closes it.
-        url: Address of the server, with or without ``/v1/embeddings``.
+        url: Address of the server, as :func:`kadi.apis.route_address` takes it.
         api_key: Sent as a bearer token.
     """
-    address = embeddings_address(url)
+    address = route_address(url, service.route)
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
@@ -63,63 +106,20 @@ def over_http(client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None)
                 address, json=dict(request), headers=headers, timeout=timeout
             )
         except UnicodeEncodeError as exc:
-            raise TextsRefused(_NOT_UNICODE) from exc
+            raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
         except httpx.HTTPError as exc:
-            raise EmbeddingUnavailable(
-                f"the embedding API did not answer: {type(exc).__name__}"
+            raise service.unavailable(
+                f"{service.api} did not answer: {type(exc).__name__}"
             ) from exc
-        if answer.is_success:
-            try:
-                return answer.json()
-            except ValueError as exc:
-                raise EmbeddingUnavailable("the embedding API did not answer JSON") from exc
-        raise _http_failure(answer, request["model"])
+        if not answer.is_success:
+            refusal = refusal_of_status(answer.status_code, answer.text)
+            error = service.failure(Objection(refusal, service.api, answer.status_code), request)
+            if error.retryable:
+                error.retry_after = retry_after(answer.headers)
+            raise error
+        try:
+            return answer.json()
+        except ValueError as exc:
+            raise service.unavailable(f"{service.api} did not answer JSON") from exc
 
     return transport
-
-
-def embeddings_address(url: str) -> str:
-    """The address of the embeddings route below a base URL."""
-    base = url.rstrip("/")
-    return base if base.endswith("/v1/embeddings") else f"{base}/v1/embeddings"
-
-
-def _told_failure(text: str, model: str) -> EmbeddingUnavailable:
-    """What a model manager tells in words only."""
-    refusal = refusal_of_text(text)
-    if refusal == "model":
-        return _not_served(model)
-    if refusal == "texts":
-        return TextsRefused("the model manager refused the texts: too long, or too many")
-    if refusal == "key":
-        return _misconfigured("the model manager refused the key")
-    return EmbeddingUnavailable("the model manager could not embed")
-
-
-def _http_failure(answer: httpx.Response, model: str) -> EmbeddingUnavailable:
-    status = answer.status_code
-    refusal = refusal_of_status(status, answer.text)
-    if refusal == "model":
-        return _not_served(model)
-    if refusal == "texts":
-        return TextsRefused(f"the embedding API refused the texts with {status}")
-    if refusal == "key":
-        return _misconfigured(f"the embedding API answered {status}")
-    return EmbeddingUnavailable(
-        f"the embedding API answered {status}", retry_after=retry_after(answer.headers)
-    )
-
-
-def _misconfigured(problem: str) -> EmbeddingUnavailable:
-    error = EmbeddingUnavailable(problem, hint="Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.")
-    error.retryable = False
-    return error
-
-
-def _not_served(model: str) -> EmbeddingUnavailable:
-    error = EmbeddingUnavailable(
-        f"model {model!r} is not served",
-        hint="Name a model that the model manager serves, or have it serve this one.",
-    )
-    error.retryable = False
-    return error

@@ -16,8 +16,6 @@ from kadi_local.models.errors import UpstreamFailed
 from kadi_local.models.requests import Embedded, Vectors, encodable
 from kadi_local.models.upstream import UpstreamClient
 
-_ENDPOINT = "/v1/embeddings"
-
 
 class _Item(msgspec.Struct):
     embedding: list[float] | str
@@ -36,21 +34,12 @@ class _Answer(msgspec.Struct):
 _answers = msgspec.json.Decoder(_Answer)
 
 
-def embeddings_url(base_url: str) -> str:
-    """Where a base URL takes embedding requests: ``/v1/embeddings`` is appended unless present."""
-    base = base_url.rstrip("/")
-    if base.endswith(_ENDPOINT):
-        return base
-    return base + ("/embeddings" if base.endswith("/v1") else _ENDPOINT)
-
-
 class RemoteModel:
     """One model of an upstream server."""
 
     def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
         self.name = name
-        url = embeddings_url(upstream.base_url)
-        self._upstream = UpstreamClient(name, upstream, client, url=url)
+        self._upstream = UpstreamClient(name, upstream, client, route="embeddings")
 
     async def embed(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import httpx
@@ -13,8 +12,6 @@ from kadi_local.models.errors import UpstreamFailed
 from kadi_local.models.requests import encodable
 from kadi_local.models.reranking import Reranked
 from kadi_local.models.upstream import UpstreamClient
-
-_VERSION = re.compile(r"/v\d+$")
 
 
 class _Result(msgspec.Struct):
@@ -34,24 +31,12 @@ class _Answer(msgspec.Struct):
 _answers = msgspec.json.Decoder(_Answer)
 
 
-def rerank_url(base_url: str) -> str:
-    """Where a base URL takes rerank requests: ``/v1/rerank`` is appended unless present.
-
-    A version at its end is kept: ``/v2``, as Cohere's, becomes ``/v2/rerank``.
-    """
-    base = base_url.rstrip("/")
-    if base.endswith("/rerank"):
-        return base
-    return base + ("/rerank" if _VERSION.search(base) else "/v1/rerank")
-
-
 class RemoteReranker:
     """One reranker of an upstream server."""
 
     def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
         self.name = name
-        url = rerank_url(upstream.base_url)
-        self._upstream = UpstreamClient(name, upstream, client, url=url)
+        self._upstream = UpstreamClient(name, upstream, client, route="rerank")
 
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None

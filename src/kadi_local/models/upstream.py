@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -18,6 +16,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from kadi.apis import retry_after, route_address
 from kadi_local.models.config import Upstream
 from kadi_local.models.errors import DeadlinePassed, UpstreamFailed
 
@@ -33,15 +32,15 @@ class _Retryable(UpstreamFailed):
 
 
 class UpstreamClient:
-    """One model of an upstream server, asked at ``url``."""
+    """One model of an upstream server, asked at ``route``."""
 
     def __init__(
-        self, model: str, upstream: Upstream, client: httpx.AsyncClient, *, url: str
+        self, model: str, upstream: Upstream, client: httpx.AsyncClient, *, route: str
     ) -> None:
         self.model = model
         self._upstream = upstream
         self._client = client
-        self._url = url
+        self._url = route_address(upstream.base_url, route)
 
     async def ask(
         self, request: dict[str, Any], *, timeout: float, api_key: str | None = None
@@ -115,7 +114,7 @@ class UpstreamClient:
         failure = _Retryable if response.status_code in _RETRIED_STATUS else UpstreamFailed
         raise failure(
             f"upstream of {self.model} answered {response.status_code}{_reason(raw, key)}",
-            retry_after=_retry_after(response.headers.get("Retry-After")),
+            retry_after=retry_after(response.headers),
         )
 
     async def _read(self, response: httpx.Response) -> bytes:
@@ -141,17 +140,3 @@ def _reason(raw: bytes, key: str | None) -> str:
     if not isinstance(text, str):
         return ""
     return ": " + (text.replace(key, "***") if key else text)[:_TOLD]
-
-
-def _retry_after(value: str | None) -> float | None:
-    if not value:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

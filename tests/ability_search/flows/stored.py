@@ -13,7 +13,7 @@ from tests.ability_search.flows.conftest import Network
 
 from ability_search.collection import Collection, from_record
 from ability_search.ranking.statistics import TermStatistics
-from ability_search.remote import BrokerStore, RemoteEmbedder, over_broker
+from ability_search.remote import EMBEDDINGS, BrokerStore, RemoteEmbedder, over_broker
 from ability_search.statements import aspect_type, link_type, source_type
 from ability_search.tools import Services
 from ability_search.vocabulary import EMPTY, advanced
@@ -171,7 +171,7 @@ def services_of(network: Network, base: Path) -> Services:
     store = BrokerStore(network.client.invoke, database=settings.database.name, timeout=PATIENCE)
     embedding = settings.embedding
     embedder = RemoteEmbedder(
-        over_broker(network.client.invoke, api_key=None),
+        over_broker(EMBEDDINGS, network.client.invoke, api_key=None),
         batch_texts=embedding.batch_texts,
         batch_bytes=embedding.batch_bytes,
         concurrency=embedding.concurrency,
