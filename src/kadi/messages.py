@@ -43,16 +43,6 @@ class Frame(msgspec.Struct, omit_defaults=True):
         return raw not in (b"", b"null")
 
     @property
-    def is_request(self) -> bool:
-        """A method call that wants an answer."""
-        return self.method is not None and self.has_id
-
-    @property
-    def is_notification(self) -> bool:
-        """A method call without an id."""
-        return self.method is not None and not self.has_id
-
-    @property
     def is_response(self) -> bool:
         """An answer to an earlier request."""
         return self.method is None and (len(self.result) > 0 or len(self.error) > 0)

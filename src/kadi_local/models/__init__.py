@@ -4,7 +4,7 @@ from kadi_local.models.config import ModelDirectory, ModelsConfig, Upstream
 from kadi_local.models.directory import is_reranker
 from kadi_local.models.errors import ModelsError, ModelSetupError
 from kadi_local.models.hub import installed_models, pull_model
-from kadi_local.models.opening import find_tokenizer, open_models
+from kadi_local.models.opening import open_models
 from kadi_local.models.service import Models, ServedModel
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "ModelsError",
     "ServedModel",
     "Upstream",
-    "find_tokenizer",
     "installed_models",
     "is_reranker",
     "open_models",

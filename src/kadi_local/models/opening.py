@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -59,22 +58,6 @@ async def open_models(
             yield Models(config, served, rerankers, observer)
     finally:
         await lanes.close()
-
-
-def find_tokenizer(config: ModelsConfig, model: str) -> Path | None:
-    """The ``tokenizer.json`` of a local model of ``config``, found without loading anything.
-
-    ``None`` for a model served upstream, of which nothing is known, and for one not served.
-
-    Raises:
-        ModelSetupError: if the files of the model are missing.
-    """
-    if config.minilm and model in (minilm.NAME, *minilm.ALIASES):
-        return minilm.weights_directory() / "tokenizer.json"
-    for directory in config.directories:
-        if model in directory.names:
-            return find_files(directory).tokenizer
-    return None
 
 
 def _names(config: ModelsConfig) -> Iterator[str]:

@@ -17,7 +17,6 @@ from kadi_local.models import (
     ModelsConfig,
     ModelSetupError,
     Upstream,
-    find_tokenizer,
     minilm,
     open_models,
 )
@@ -220,8 +219,7 @@ async def test_minilm_is_served_under_both_names(graph_cache: Path) -> None:
         full = await call(models, model=FULL_NAME, input=["red", "green"])
         assert short["data"] == full["data"]
         assert models.describe(NAME).max_tokens == 256
-        assert find_tokenizer(config, FULL_NAME) == models.describe(NAME).tokenizer
-        assert find_tokenizer(config, "other") is None
+        assert models.describe(FULL_NAME).tokenizer == models.describe(NAME).tokenizer
 
 
 @pytest.mark.model
