@@ -11,8 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
 from ability_search.cli.client import JsonOption, client_settings
+from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
 from ability_search.cli.served import models_config, pulled_directory, reranks
-from ability_search.cli.services import SupervisedOption, WaitOption
 from ability_search.cli.serving import serve as serve_part
 from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
@@ -27,12 +27,7 @@ HostOption = Annotated[
 ]
 PortOption = Annotated[
     int | None,
-    typer.Option(
-        "--port",
-        min=0,
-        max=65535,
-        help="Port of the HTTP API, 0 for a free one.  [default: model_http_port]",
-    ),
+    port_option("--port", "Port of the HTTP API, 0 for a free one.  [default: model_http_port]"),
 ]
 
 

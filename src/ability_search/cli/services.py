@@ -10,6 +10,7 @@ import typer
 
 from ability_search.cli.app import app, command
 from ability_search.cli.metering import metered
+from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
 from ability_search.cli.serving import prepare, run_until_stopped, serve
 from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
     from ability_search.cli.parts import Part
 
 # What serves is imported by the command that does: a search need not wait for it.
-
-SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
-WaitOption = Annotated[
-    float,
-    typer.Option(
-        "--wait", metavar="SECONDS", min=0, help="How long the broker may take to appear."
-    ),
-]
 
 
 @command(app, "worker")
@@ -84,12 +77,7 @@ def broker(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on, 0 for a free one.  [default: local_broker_port]",
-        ),
+        port_option("--port", "Port to listen on, 0 for a free one.  [default: local_broker_port]"),
     ] = None,
     supervised: SupervisedOption = False,
 ) -> None:
@@ -143,12 +131,7 @@ def gateway(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on, 0 for a free one.  [default: gateway_port]",
-        ),
+        port_option("--port", "Port to listen on, 0 for a free one.  [default: gateway_port]"),
     ] = None,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,

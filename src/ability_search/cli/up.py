@@ -18,6 +18,7 @@ from ability_search.cli.app import app, command
 from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.failures import FAILED, NOT_FOUND
 from ability_search.cli.local_stack import make_plan, new_stack
+from ability_search.cli.part_options import port_option
 from ability_search.cli.served import GATEWAY_MODULES, INSTALL_GATEWAY, missing_modules
 from ability_search.cli.serving import prepare
 from ability_search.configuration import Settings
@@ -40,20 +41,14 @@ def up(
     data_dir: DataDirOption = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port of the broker; 0 takes free ones.  [default: local_broker_port]",
+        port_option(
+            "--port", "Port of the broker; 0 takes free ones.  [default: local_broker_port]"
         ),
     ] = None,
     models_port: Annotated[
         int | None,
-        typer.Option(
-            "--models-port",
-            min=0,
-            max=65535,
-            help="Port of the embeddings API over HTTP.  [default: model_http_port]",
+        port_option(
+            "--models-port", "Port of the embeddings API over HTTP.  [default: model_http_port]"
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers.")] = 1,
@@ -68,21 +63,16 @@ def up(
     ] = False,
     gateway_port: Annotated[
         int | None,
-        typer.Option(
-            "--gateway-port",
-            min=0,
-            max=65535,
-            help="Port of the gateway, over HTTP and MCP.  [default: gateway_port]",
+        port_option(
+            "--gateway-port", "Port of the gateway, over HTTP and MCP.  [default: gateway_port]"
         ),
     ] = None,
     no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Nothing over HTTP.")] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
+        port_option(
             "--metrics-port",
-            min=0,
-            max=65535,
-            help="Port of the broker's metrics, which those of the other parts follow;"
+            "Port of the broker's metrics, which those of the other parts follow;"
             " 0 takes free ones.  [default: metrics_port, else 0]",
         ),
     ] = None,
