@@ -64,6 +64,15 @@ def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]
     return {**target.stack.environ, **environ, **broker}
 
 
+def chosen_target(settings: Settings, broker: str | None) -> Target:
+    """The broker that a command uses; ``broker`` is its option.
+
+    Raises:
+        InvalidInput: if that is no address.
+    """
+    return find_target(settings, os.environ, broker, given_as="--broker")
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """A connection that raises what the tools report."""
@@ -93,16 +102,18 @@ async def open_client(broker: str | None) -> AsyncIterator[Client]:
         KadiError: if the broker cannot be reached.
     """
     settings = client_settings()
-    target = find_target(settings, os.environ, broker, given_as="--broker")
+    target = chosen_target(settings, broker)
     async with new_connection(settings, target) as connection:
         yield Client(connection, settings, target)
 
 
-def new_connection(settings: Settings, target: Target) -> Connection:
+def new_connection(
+    settings: Settings, target: Target, *, name: str = "ability-search-cli"
+) -> Connection:
     """A connection that is yet to be opened, as an agent with a fresh identity."""
     return Connection(
         target.url,
-        name="ability-search-cli",
+        name=name,
         version=__version__,
         networks=target.networks,
         max_message_bytes=settings.limits.message_bytes,

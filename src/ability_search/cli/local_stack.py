@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ability_search.cli import output
-from ability_search.cli.client import Client, client_settings, open_client
+from ability_search.cli.client import Client, chosen_target, client_settings, open_client
 from ability_search.cli.served import require_installed, served_names
-from ability_search.client.target import find_target
 from ability_search.configuration import Settings
 from ability_search.stack.directory import RunningStack, hold, is_abandoned, released
 from ability_search.stack.supervisor import Plan, Stack
@@ -116,7 +115,7 @@ async def any_client(
 
 async def _present(stack: AsyncExitStack, broker: str | None) -> Client | None:
     """A client of what is there already; ``None`` if nothing is, nor said to be."""
-    assumed = find_target(client_settings(), os.environ, broker).assumed
+    assumed = chosen_target(client_settings(), broker).assumed
     try:
         return await stack.enter_async_context(open_client(broker))
     except NotConnected:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,6 +11,7 @@ from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.client import (
     BrokerOption,
+    chosen_target,
     client_settings,
     new_connection,
     open_client,
@@ -20,7 +20,6 @@ from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.tracing import traced
-from ability_search.client.target import find_target
 from ability_search.configuration import Settings
 from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
@@ -97,7 +96,7 @@ async def _join(
         KadiError: if a broker that is named cannot be reached.
     """
     while True:
-        target = find_target(settings, os.environ, broker, given_as="--broker")
+        target = chosen_target(settings, broker)
         try:
             client = await stack.enter_async_context(open_client(broker))
             line.use(client.connection)
@@ -114,7 +113,7 @@ async def _join(
                 raise
             await asyncio.sleep(_POLL_SECONDS)  # another one starts it at this moment
             continue
-        target = find_target(settings, os.environ, running.url)
+        target = chosen_target(settings, running.url)
         connection = await stack.enter_async_context(new_connection(settings, target))
         line.use(connection)
         output.stderr().print("ready")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -12,10 +11,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ability_search import __version__
 from ability_search.cli.checks import Check
+from ability_search.cli.client import chosen_target, new_connection
 from ability_search.cli.looking import look, metrics_client
-from ability_search.client.target import Target, find_target
+from ability_search.client.target import Target
 from ability_search.configuration import Settings
 from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
@@ -23,7 +22,7 @@ from ability_search.stack.directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker
 from kadi import Connection, KadiError
 
-_OPEN_SECONDS = 5.0
+_CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
 _TOKEN = "Set SEARCH_METRICS_TOKEN as it is set for the stack."
@@ -32,17 +31,9 @@ _START = "Start the stack with `ability-search up`, or the part alone with `abil
 
 async def check_network(settings: Settings, broker: str | None) -> AsyncIterator[Check]:
     """The broker, and over it each part; without a broker the parts are not tried."""
-    target = find_target(settings, os.environ, broker)
+    target = chosen_target(settings, broker)
     started = time.perf_counter()
-    connection = Connection(
-        target.url,
-        name="ability-search-doctor",
-        version=__version__,
-        networks=target.networks,
-        max_message_bytes=settings.limits.message_bytes,
-        open_timeout=_OPEN_SECONDS,
-        grace=0.0,
-    )
+    connection = new_connection(settings, target, name="ability-search-doctor")
     try:
         await connection.open()
     except KadiError as exc:
@@ -91,7 +82,7 @@ async def _clock(target: Target) -> Check:
     scheme = "https" if parts.scheme == "wss" else "http"
     host = parts.netloc.rpartition("@")[2]
     try:
-        async with httpx.AsyncClient(timeout=_OPEN_SECONDS, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=_CLOCK_SECONDS, trust_env=False) as client:
             answer = await client.get(f"{scheme}://{host}/health")
         skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
     except (httpx.HTTPError, KeyError, ValueError, TypeError):

@@ -19,12 +19,11 @@ from ability_search.artifacts.reading import Artifact, digest, read_manifest
 from ability_search.artifacts.skills import read_skills
 from ability_search.artifacts.tiers import choose
 from ability_search.cli import output
-from ability_search.cli.client import client_settings, joining, new_connection
+from ability_search.cli.client import chosen_target, client_settings, joining, new_connection
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import Tree, read_trees
 from ability_search.cli.sending import Outcome
 from ability_search.client.following import Advance
-from ability_search.client.target import find_target
 from ability_search.configuration import Settings, load_settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
@@ -71,7 +70,7 @@ async def services_and_connection(
 ) -> AsyncIterator[tuple[Services, Connection]]:
     """As :func:`services_here`, with the connection that they use."""
     settings = client_settings()
-    target = find_target(settings, os.environ, broker)
+    target = chosen_target(settings, broker)
     if target.stack is not None:
         settings = load_settings(joining(settings, os.environ), Path.cwd())
     connection = new_connection(settings, target)

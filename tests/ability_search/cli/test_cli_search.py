@@ -189,8 +189,9 @@ def test_without_a_broker_the_hint_names_up(run) -> None:
     assert "ability-search up" in done.stderr
 
 
-def test_an_address_that_is_none_is_refused(run) -> None:
-    done = run("search", "q", broker="http://localhost")
+@pytest.mark.parametrize("command", [("search", "q"), ("doctor",), ("export", "docs", "out")])
+def test_an_address_that_is_none_is_refused(run, command) -> None:
+    done = run(*command, broker="http://localhost")
     assert done.exit_code == 2
     assert "--broker" in done.stderr
 
