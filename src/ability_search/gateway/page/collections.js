@@ -1,7 +1,7 @@
 /** The collections view: sizes of all of them, and the sources of one. */
 
 import { call, get } from "./api.js";
-import { asked, byId, count, decimal, h, moment, plural } from "./dom.js";
+import { asked, byId, count, decimal, described, h, moment, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
 import { overviewOf } from "./overview.js";
 import { bar, range } from "./plots.js";
@@ -39,35 +39,29 @@ export async function refresh() {
 }
 
 function shown(collections) {
-  if (collections.length) return [tiles(collections), table(collections)];
+  if (collections.length) return [tiles(collections), listing(collections)];
   const link = h("a", { href: "#index" }, "Index something");
   return [h("p", {}, "There are no collections yet. ", link, ".")];
 }
 
 function tiles(collections) {
   const sum = (value) => collections.reduce((total, each) => total + value(each), 0);
-  const tile = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, count(value)));
-  return h(
-    "dl",
-    { class: "tiles" },
-    tile("collections", collections.length),
-    tile("sources", sum((each) => each.sources)),
-    tile("chunks", sum((each) => each.chunks)),
-    tile("tokens", sum((each) => each.chunks * each.avgTokens)),
-  );
+  const told = {
+    collections: count(collections.length),
+    sources: count(sum((each) => each.sources)),
+    chunks: count(sum((each) => each.chunks)),
+    tokens: count(sum((each) => each.chunks * each.avgTokens)),
+  };
+  return described(told, { class: "tiles" });
 }
 
-function table(collections) {
+function listing(collections) {
   const chunks = Math.max(...collections.map((each) => each.chunks));
   const tokens = Math.max(...collections.map((each) => each.maxTokens));
   const sizes = "Tokens of a chunk: least, mean, most";
   const heads = ["Collection", "Sources", "Chunks", sizes, "Model", "Updated"];
-  return h(
-    "table",
-    {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, ...collections.map((each) => line(each, chunks, tokens))),
-  );
+  const rows = collections.map((each) => line(each, chunks, tokens));
+  return table(heads, rows);
 }
 
 function line(each, chunks, tokens) {
@@ -138,8 +132,7 @@ function facts(info) {
     begun: moment(info.createdAt),
     updated: moment(info.updatedAt),
   };
-  const pair = ([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
-  return h("dl", { class: "facts" }, ...Object.entries(told).map(pair));
+  return described(told, { class: "facts" });
 }
 
 function actions(info) {

@@ -23,6 +23,18 @@ function filled(element, { on = {}, ...attributes } = {}, children) {
   return element;
 }
 
+/** A table: its heads as texts, its rows as elements. */
+export function table(heads, rows, attributes = {}) {
+  const head = (text) => h("th", { scope: "col" }, text);
+  return h("table", attributes, h("thead", {}, h("tr", {}, ...heads.map(head))), h("tbody", {}, ...rows));
+}
+
+/** What is told under names, as a list. */
+export function described(told, attributes) {
+  const pair = ([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  return h("dl", attributes, ...Object.entries(told).map(pair));
+}
+
 export const byId = (id) => document.getElementById(id);
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });

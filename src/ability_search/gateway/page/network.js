@@ -2,7 +2,7 @@
 
 import { get, request } from "./api.js";
 import { plot } from "./chart.js";
-import { byId, count, decimal, duration, h, plural } from "./dom.js";
+import { byId, count, decimal, duration, h, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
 import { check } from "./health.js";
 import { latencies, read, since, total } from "./metrics.js";
@@ -157,7 +157,7 @@ const live = (() => {
     text.textContent = told(now);
     rates.update();
     times.update();
-    tools.replaceChildren(now.tools.size ? table([...now.tools.values()], byTool) : h("p", {}, "There were none yet."));
+    tools.replaceChildren(now.tools.size ? timesOf([...now.tools.values()], byTool) : h("p", {}, "There were none yet."));
   };
   return { element, fill };
 })();
@@ -171,7 +171,7 @@ function told({ requests, streams }) {
   return `${decimal(now.calls)} calls a second now, at most ${decimal(most)} in what is shown; ${open}`;
 }
 
-function table(calls, rates) {
+function timesOf(calls, rates) {
   const rows = calls.map((tool) => ({ ...tool, ...latencies(tool) }));
   const most = Math.max(...rows.map((tool) => tool.high));
   const heads = ["Tool", "Calls", "Failed", "A second now", "Mean", "Half within", "95 % within"];
@@ -193,10 +193,5 @@ function table(calls, rates) {
         bar(0, tool.high, most),
       ),
     );
-  return h(
-    "table",
-    {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, ...rows.sort((one, other) => other.calls - one.calls).map(row)),
-  );
+  return table(heads, rows.sort((one, other) => other.calls - one.calls).map(row));
 }

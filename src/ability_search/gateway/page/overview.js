@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { bars, plot } from "./chart.js";
-import { count, h, moment, plural } from "./dom.js";
+import { count, h, moment, plural, table } from "./dom.js";
 import { failure } from "./failures.js";
 import { drawMap } from "./map.js";
 
@@ -38,18 +38,13 @@ function figure(title, note, drawn, heads, rows) {
       h("th", { scope: "row" }, name),
       ...values.map((value, place) => h("td", { "data-head": others[place].toLowerCase() }, value)),
     );
-  const table = h(
-    "table",
-    { class: "plain" },
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, ...rows.map(row)),
-  );
+  const exact = table(heads, rows.map(row), { class: "plain" });
   return h(
     "figure",
     {},
     h("figcaption", {}, h("h4", {}, title), h("p", { class: "small" }, note)),
     rows.length ? drawn.element : null,
-    rows.length ? h("details", {}, h("summary", {}, "As a table"), table) : null,
+    rows.length ? h("details", {}, h("summary", {}, "As a table"), exact) : null,
   );
 }
 
