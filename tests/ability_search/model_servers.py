@@ -12,7 +12,14 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from ability_search.remote import HttpService, Service, Transport, over_broker, over_http
+from ability_search.remote import (
+    HttpService,
+    RemoteEmbedder,
+    Service,
+    Transport,
+    over_broker,
+    over_http,
+)
 from kadi import Call, Connection, Tool
 from kadi_local.broker import serve_broker
 
@@ -99,6 +106,19 @@ async def manager(service: Service, answer: Answer) -> AsyncIterator[Transport]:
         Connection(broker.url, max_message_bytes=100_000) as client,
     ):
         yield over_broker(service, client.invoke, api_key=SecretStr(KEY))
+
+
+def embedder(transport: Transport, **options: Any) -> RemoteEmbedder:
+    defaults: dict[str, Any] = {
+        "batch_texts": 4,
+        "batch_bytes": 1000,
+        "concurrency": 2,
+        "timeout": 5.0,
+        "attempts": 3,
+        "breaker_failures": 100,
+        "breaker_reset": 30.0,
+    }
+    return RemoteEmbedder(transport, **{**defaults, **options})
 
 
 def raising(error: Exception) -> Answer:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.model_servers import embedder
 
 from ability_search.batching import batches
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
-from ability_search.remote import RemoteEmbedder
 from ability_search.remote.embedder import BreakerOpen, text_bytes, unit_vectors
 
 Request = Mapping[str, Any]
@@ -53,19 +53,6 @@ class Server:
             return answer_to(request)
         finally:
             self.running -= 1
-
-
-def embedder(server: Server, **options: Any) -> RemoteEmbedder:
-    defaults: dict[str, Any] = {
-        "batch_texts": 4,
-        "batch_bytes": 1000,
-        "concurrency": 2,
-        "timeout": 5.0,
-        "attempts": 3,
-        "breaker_failures": 100,
-        "breaker_reset": 30.0,
-    }
-    return RemoteEmbedder(server, **{**defaults, **options})
 
 
 def failing(times: int, error: Callable[[], Exception]) -> Callable[[Request], Awaitable[None]]:
@@ -255,16 +242,7 @@ async def test_batches_of_several_lengths_are_refused() -> None:
         length = len(request["input"][0])
         return {"data": [{"index": 0, "embedding": [1.0] * length}]}
 
-    client = RemoteEmbedder(
-        transport,
-        batch_texts=1,
-        batch_bytes=1000,
-        concurrency=2,
-        timeout=5,
-        attempts=3,
-        breaker_failures=5,
-        breaker_reset=30,
-    )
+    client = embedder(transport, batch_texts=1)
     with pytest.raises(EmbeddingUnavailable, match="several lengths"):
         await client.embed("m", ["aa", "aaa"], timeout=5)
 

@@ -16,6 +16,7 @@ from tests.ability_search.model_servers import (
     KEY,
     Api,
     asking,
+    embedder,
     http_api,
     manager,
     raising,
@@ -185,16 +186,7 @@ async def test_a_network_without_a_model_manager() -> None:
 
 
 def client_of(transport: Transport) -> RemoteEmbedder:
-    return RemoteEmbedder(
-        transport,
-        batch_texts=2,
-        batch_bytes=1000,
-        concurrency=2,
-        timeout=5,
-        attempts=4,
-        breaker_failures=10,
-        breaker_reset=30,
-    )
+    return embedder(transport, batch_texts=2, attempts=4)
 
 
 async def test_both_ways_give_the_same_vectors(http: Transport) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.kadi.fake_broker import PATIENCE, FakeBroker, Frame, Peer
+from tests.kadi.offered import ECHO, Forever, echo
 
 from kadi import (
     AuthenticationError,
@@ -25,13 +26,6 @@ from kadi import (
 from kadi.context import handling
 
 REQUEST = "kadi.ability.request"
-
-
-async def _echo(tool_input: dict[str, Any], _call: Any) -> Any:
-    return tool_input
-
-
-ECHO = Tool("echo", "Says it again", {"type": "object"}, _echo)
 
 
 @pytest.fixture
@@ -416,7 +410,7 @@ async def test_the_tools_can_be_replaced_at_any_time(
 ) -> None:
     peer = await broker.peer()
     await peer.expect("kadi.agent.register")
-    await connection.serve([Tool("other", "", {}, _echo)])
+    await connection.serve([Tool("other", "", {}, echo)])
     register = await peer.expect("kadi.agent.register")
     assert [tool["name"] for tool in register["params"]["tools"]] == ["other"]
     await peer.call(1, "echo", {})
@@ -454,23 +448,15 @@ async def test_a_handler_publishes_on_the_session_its_call_came_in_on(broker: Fa
 
 
 async def test_the_broker_can_cancel_a_call(broker: FakeBroker) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    async def forever(_input: Any, _call: Any) -> Any:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with Connection(broker.url, tools=[Tool("forever", "", {}, forever)]):
+    forever = Forever()
+    async with Connection(broker.url, tools=[forever.tool]):
         peer = await broker.peer()
         await peer.call("a", "forever", {})
         async with asyncio.timeout(PATIENCE):
-            await started.wait()
+            await forever.started.wait()
             params = {"requestId": "r-a"}
             await peer.send({"method": "kadi.ability.cancel", "params": params})
-            await stopped.wait()
+            await forever.stopped.wait()
         assert "cancelled" in (await peer.expect(""))["error"]["message"]
 
 
@@ -547,7 +533,7 @@ async def test_tools_replaced_meanwhile_are_registered_by_the_next_session(
     await first.drop()
     second = await broker.peer()
     frame = await second.expect("kadi.agent.register")
-    await connection.serve([Tool("newer", "", {}, _echo)])
+    await connection.serve([Tool("newer", "", {}, echo)])
     await register(second, frame)
     frame = await second.expect("kadi.agent.register")
     assert [tool["name"] for tool in frame["params"]["tools"]] == ["newer"]
@@ -565,7 +551,7 @@ async def test_tools_too_large_to_register_meanwhile_do_not_end_the_connection(
         await first.drop()
         second = await broker.peer()
         frame = await second.expect("kadi.agent.register")
-        await connection.serve([Tool("large", "x" * 5000, {}, _echo)])
+        await connection.serve([Tool("large", "x" * 5000, {}, echo)])
         await register(second, frame)
         async with running(connection.invoke("t", {})) as call:
             await second.reply(await second.expect(REQUEST), "alive")
@@ -573,23 +559,14 @@ async def test_tools_too_large_to_register_meanwhile_do_not_end_the_connection(
 
 
 async def test_handlers_stop_when_nobody_can_take_their_answer(broker: FakeBroker) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    async def forever(_input: Any, _call: Any) -> Any:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    tools = [Tool("forever", "", {}, forever)]
-    async with Connection(broker.url, tools=tools, max_backoff=0.05):
+    forever = Forever()
+    async with Connection(broker.url, tools=[forever.tool], max_backoff=0.05):
         peer = await broker.peer()
         await peer.call("a", "forever", {})
         async with asyncio.timeout(PATIENCE):
-            await started.wait()
+            await forever.started.wait()
             await peer.drop()
-            await stopped.wait()
+            await forever.stopped.wait()
 
 
 async def test_a_message_from_the_broker_over_the_limit_ends_the_session_only(

@@ -11,19 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kadi.offered import ECHO, Forever
 
 from kadi import Tool, serve_stdio
 from kadi.framing import Message, MessageReader, frame
 from kadi.pipes import PIECE_BYTES
 
 PATIENCE = 10.0
-
-
-async def _echo(tool_input: dict[str, Any], _call: Any) -> Any:
-    return tool_input
-
-
-ECHO = Tool("echo", "Says it again", {"type": "object"}, _echo)
 
 
 class Client:
@@ -177,20 +171,12 @@ async def test_running_handlers_finish_after_the_end_of_the_input() -> None:
 
 
 async def test_a_goodbye_ends_the_service_and_a_cancelled_call_its_handler() -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    async def forever(_input: Any, _call: Any) -> Any:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with serving(Tool("forever", "", {}, forever)) as (client, task):
+    forever = Forever()
+    async with serving(forever.tool) as (client, task):
         await client.call("kadi.ability.request", {"toolName": "forever"}, id_="c", headed=True)
-        await started.wait()
+        await forever.started.wait()
         await client.call("kadi.ability.cancel", {"requestId": "c"}, id_=None, headed=True)
-        await stopped.wait()
+        await forever.stopped.wait()
         assert "cancelled" in (await client.answer())["error"]["message"]
         await client.call("kadi.session.goodbye", id_=3, headed=True)
         assert (await client.answer())["id"] == 3

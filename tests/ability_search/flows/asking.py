@@ -32,3 +32,15 @@ def sources(answer: Any) -> list[str]:
 def ranking(answer: Any) -> list[tuple[str, float]]:
     """The hits by chunkId with their scores, best first."""
     return [(hit["chunkId"], hit["score"]) for hit in answer["results"]]
+
+
+async def assert_unchanged(
+    network: Network, *, wish: dict[str, Any], said: str, **options: Any
+) -> str:
+    """The hits are those of a query without a wish, and one warning says why; returns it."""
+    plain = await search(network, **options)
+    answer = await search(network, **options, **wish)
+    assert answer["results"] == plain["results"]
+    (warning,) = answer["warnings"]
+    assert said in warning
+    return str(warning)

@@ -7,13 +7,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network
+from tests.ability_search.flows.playing import Talker, playing
 
 from ability_search.client import SearchClient
-from kadi import Connection, Tool
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -67,17 +66,10 @@ async def test_an_agent_with_and_without_a_chat_model(filled: Network, tmp_path:
     question = "when is the pump replaced"
     alone = await run(filled, tmp_path, "agent_loop.py", "notes", question)
     assert "[pump] The pump is replaced in May." in alone
-    asked: list[str] = []
-
-    async def talk(given: dict[str, Any], _call: Any) -> dict[str, Any]:
-        asked.append(given["messages"][0]["content"])
-        return {"choices": [{"message": {"role": "assistant", "content": "In May [pump]."}}]}
-
-    tools = [Tool("chat-completion", "Talk.", {"type": "object"}, talk)]
-    async with Connection(filled.url, name="chat", role="ability", tools=tools):
+    async with playing(filled.url, Talker(says="In May [pump].")) as talker:
         answered = await run(filled, tmp_path, "agent_loop.py", "notes", question)
     assert answered.strip() == "In May [pump]."
-    assert "The pump is replaced in May." in asked[0]
+    assert "The pump is replaced in May." in talker.requests[0]["messages"][0]["content"]
 
 
 async def test_statistics_for_a_user_interface(filled: Network, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.stored import aspects, assert_consistent, record, rows, services_of
 
 from ability_search.artifacts.exporting import Exporting
@@ -16,7 +16,6 @@ from ability_search.artifacts.importing import Importing
 from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.statements import source_type
 from ability_search.worker import token_counter
-from kadi import Call, Connection, RemoteError, Tool
 
 pytestmark = pytest.mark.engine
 
@@ -28,26 +27,9 @@ TEXT = (
 )
 
 
-@dataclass
-class Talker:
-    """A model manager whose language model says what it is told to."""
-
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    failing: bool = False
-
-    async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
-        self.requests.append(tool_input)
-        if self.failing:
-            raise RemoteError("out of order")
-        said = f"Words about granite\nNumber {len(self.requests)}"
-        return {"choices": [{"index": 0, "message": {"role": "assistant", "content": said}}]}
-
-
 @pytest.fixture
 async def talker(network: Network) -> AsyncIterator[Talker]:
-    talking = Talker()
-    tool = Tool("chat-completion", "Talk.", {"type": "object"}, talking.handle)
-    async with Connection(network.url, name="talker", role="ability", tools=[tool]):
+    async with playing(network.url, Talker(says="Words about granite\nIn two lines")) as talking:
         yield talking
 
 
@@ -203,8 +185,8 @@ async def test_a_language_model_makes_them_and_is_asked_once_for_each(
     shown = talker.requests[0]["messages"][1]["content"]
     assert shown.startswith("a\n\n# Install")
     found = await made(network)
-    assert found["a", "summary"] == ["Words about granite Number 1"]
-    assert found["a", "propositions"] == ["Words about granite", "Number 2"]
+    assert found["a", "summary"] == ["Words about granite In two lines"]
+    assert found["a", "propositions"] == ["Words about granite", "In two lines"]
     await index(network, document("a", TEXT))
     assert len(talker.requests) == 2
 
@@ -212,7 +194,7 @@ async def test_a_language_model_makes_them_and_is_asked_once_for_each(
 async def test_without_a_language_model_they_are_extracted_and_the_caller_is_told(
     network: Network, talker: Talker
 ) -> None:
-    talker.failing = True
+    talker.answer = failing
     many = [document(f"d{n}", f"{TEXT}\n\nNumber {n}.") for n in range(12)]
     answer = await index(network, *many, kinds=ALL, kindsBy="chat")
     assert answer["added"] == 12

@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.asking import Answer, search, sources
+from tests.ability_search.flows.asking import Answer, assert_unchanged, search, sources
 from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
-
-from kadi import Call, Connection, RemoteError, Tool
 
 pytestmark = pytest.mark.engine
 
-
-@dataclass
-class Talker:
-    """A model manager whose language model says what it is told to."""
-
-    says: str = "feline\nkitten"
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    answer: Callable[[Answer], Any] = lambda answer: answer
-    gate: asyncio.Event | None = None
-    """Answers wait for it."""
-
-    async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
-        self.requests.append(tool_input)
-        if self.gate is not None:
-            await self.gate.wait()
-        message = {"role": "assistant", "content": self.says}
-        return self.answer({"choices": [{"index": 0, "message": message}]})
+unchanged = partial(assert_unchanged, wish={"expandQuery": True}, said="not expanded")
 
 
 @pytest.fixture
@@ -52,9 +35,7 @@ async def library(start: Start) -> AsyncIterator[Network]:
 @pytest.fixture
 async def talker(library: Network) -> AsyncIterator[Talker]:
     """The language model of the network."""
-    talking = Talker()
-    tool = Tool("chat-completion", "Talk.", {"type": "object"}, talking.handle)
-    async with Connection(library.url, name="talker", role="ability", tools=[tool]):
+    async with playing(library.url, Talker()) as talking:
         yield talking
 
 
@@ -154,10 +135,6 @@ def empty(_answer: Answer) -> Any:
     return {"choices": []}
 
 
-def failing(_answer: Answer) -> Any:
-    raise RemoteError("out of order")
-
-
 def wordless(_answer: Answer) -> Any:
     return {"choices": [{"message": {"content": "- - -"}}]}
 
@@ -168,17 +145,18 @@ async def test_without_usable_words_the_query_goes_on(
     library: Network, talker: Talker, broken: Callable[[Answer], Any], collection: Any
 ) -> None:
     talker.answer = broken
-    await assert_unchanged(library, collection=collection)
+    await unchanged(library, collection=collection)
 
 
 async def test_a_slow_model_is_not_waited_for(library: Network, talker: Talker) -> None:
     talker.gate = asyncio.Event()
-    assert "0.5 s" in await assert_unchanged(library)
+    assert "0.5 s" in await unchanged(library)
     talker.gate.set()
 
 
 async def test_without_a_language_model_on_the_network(library: Network) -> None:
-    assert "chat-completion" in await assert_unchanged(library, expandQuery={"method": "stepBack"})
+    wish = {"expandQuery": {"method": "stepBack"}}
+    assert "chat-completion" in await unchanged(library, wish=wish)
 
 
 async def test_without_an_embedder_its_words_are_searched_for(
@@ -188,13 +166,3 @@ async def test_without_an_embedder_its_words_are_searched_for(
     answer = await search(library, expandQuery=True)
     assert answer["degraded"]["mode"] == "keyword"
     assert sorted(sources(answer)) == ["feline", "kitten", "own"]
-
-
-async def assert_unchanged(network: Network, **options: Any) -> str:
-    """The hits are those of a query without it, and one warning says why; returns it."""
-    plain = await search(network, **(options | {"expandQuery": False}))
-    answer = await search(network, **({"expandQuery": True} | options))
-    assert answer["results"] == plain["results"]
-    (warning,) = answer["warnings"]
-    assert "not expanded" in warning
-    return str(warning)

@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.asking import Answer, search, sources
+from tests.ability_search.flows.asking import Answer, assert_unchanged, search, sources
 from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.playing import Reader, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
 
-from kadi import Call, Connection, RemoteError, Tool
-
 pytestmark = pytest.mark.engine
+
+unchanged = partial(assert_unchanged, wish={"reranker": {}}, said="not reranked")
 
 
 def by_number(text: str) -> float:
     """One more than the last word of a text as a share of 100."""
     return (int(text.rsplit(maxsplit=1)[-1]) + 1) / 100
-
-
-@dataclass
-class Reader:
-    """A model manager that reranks by a function of the text."""
-
-    score: Callable[[str], float] = by_number
-    requests: list[Mapping[str, Any]] = field(default_factory=list)
-    answer: Callable[[Answer], Any] = lambda answer: answer
-    gate: asyncio.Event | None = None
-    """Answers wait for it."""
-
-    async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
-        self.requests.append(tool_input)
-        if self.gate is not None:
-            await self.gate.wait()
-        rows = [
-            {"index": index, "relevance_score": self.score(text)}
-            for index, text in enumerate(tool_input["documents"])
-        ]
-        return self.answer({"results": rows})
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for request in self.requests for text in request["documents"]]
 
 
 @pytest.fixture
@@ -59,9 +35,7 @@ async def library(start: Start) -> AsyncIterator[Network]:
 @pytest.fixture
 async def reader(library: Network) -> AsyncIterator[Reader]:
     """The reranker of the network."""
-    reading = Reader()
-    tool = Tool("rerank", "Read.", {"type": "object"}, reading.handle)
-    async with Connection(library.url, name="reader", role="ability", tools=[tool]):
+    async with playing(library.url, Reader(score=by_number)) as reading:
         yield reading
 
 
@@ -120,8 +94,7 @@ async def test_every_page_has_the_same_hits_read(start: Start) -> None:
     async with start(SEARCH_CANDIDATES="10") as network:
         documents = [document(f"d{n:02}", f"{'cats ' * (31 - n)}number {n}") for n in range(30)]
         await network.call("search-index", collection="docs", documents=documents)
-        tool = Tool("rerank", "Read.", {"type": "object"}, Reader().handle)
-        async with Connection(network.url, name="reader", role="ability", tools=[tool]):
+        async with playing(network.url, Reader(score=by_number)):
             pages = [
                 await search(network, limit=10, offset=offset, reranker={"top": 20})
                 for offset in (0, 10, 20)
@@ -195,36 +168,22 @@ def alike(answer: Answer) -> Any:
     return {"results": [{**row, "relevance_score": 0.5} for row in answer["results"]]}
 
 
-def failing(_answer: Answer) -> Any:
-    raise RemoteError("out of order")
-
-
 @pytest.mark.parametrize("broken", [no_scores, alike, failing])
 @pytest.mark.parametrize("collection", ["docs", ["docs"]])
 async def test_a_reranker_of_no_use_leaves_everything_as_it_was(
     library: Network, reader: Reader, broken: Callable[[Answer], Any], collection: Any
 ) -> None:
     reader.answer = broken
-    await assert_unchanged(library, collection=collection)
+    await unchanged(library, collection=collection)
 
 
 async def test_a_slow_reranker_is_not_waited_for(library: Network, reader: Reader) -> None:
     reader.gate = asyncio.Event()
-    warning = await assert_unchanged(library)
+    warning = await unchanged(library)
     assert "0.5 s" in warning
     reader.gate.set()
 
 
 async def test_without_a_reranker_on_the_network(library: Network) -> None:
-    warning = await assert_unchanged(library)
+    warning = await unchanged(library)
     assert "serves a reranker" in warning
-
-
-async def assert_unchanged(network: Network, **options: Any) -> str:
-    """The hits are those of a query without it, and one warning says why; returns it."""
-    plain = await search(network, **options)
-    answer = await search(network, reranker={}, **options)
-    assert answer["results"] == plain["results"]
-    (warning,) = answer["warnings"]
-    assert "not reranked" in warning
-    return str(warning)

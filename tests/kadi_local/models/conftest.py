@@ -22,6 +22,7 @@ from tokenizers.processors import TemplateProcessing
 
 from kadi_local.models import minilm
 from kadi_local.models.encoder import Encoder
+from kadi_local.models.lanes import Lanes
 
 Serve = Callable[[Starlette], AbstractAsyncContextManager[str]]
 WIDTH = 4
@@ -61,6 +62,15 @@ def serve() -> Serve:
                 await task
 
     return run
+
+
+@pytest.fixture
+async def lanes() -> AsyncIterator[Lanes]:
+    lanes = Lanes(bulk_threads=1)
+    lanes.start()
+    yield lanes
+    async with asyncio.timeout(10):
+        await lanes.close()
 
 
 def token_table() -> np.ndarray:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +44,6 @@ class Letters:
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         batch = self.tokenize(texts)
         return self.infer(batch), sum(map(len, batch))
-
-
-@pytest.fixture
-async def lanes() -> AsyncIterator[Lanes]:
-    lanes = Lanes(bulk_threads=1)
-    lanes.start()
-    yield lanes
-    async with asyncio.timeout(LIMIT):
-        await lanes.close()
 
 
 def model(lanes: Lanes, encoder: object, **settings: int) -> LocalModel:

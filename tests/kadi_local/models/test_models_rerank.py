@@ -157,15 +157,6 @@ class Counting:
         return np.array([len(pair.ids) / 1000 for pair in batch])
 
 
-@pytest.fixture
-async def lanes() -> AsyncIterator[Lanes]:
-    lanes = Lanes(bulk_threads=1)
-    lanes.start()
-    yield lanes
-    async with asyncio.timeout(LIMIT):
-        await lanes.close()
-
-
 def reranker(lanes: Lanes, encoder: Counting, **settings: int) -> LocalReranker:
     options = {"batch_tokens": 8, "max_queued_texts": 100, **settings}
     return LocalReranker("judge", encoder, lanes, **options)  # type: ignore[arg-type]
