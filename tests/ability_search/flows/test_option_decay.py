@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.stored import rows
+from tests.ability_search.flows.stored import command, rows
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
-
-MODES = ["semantic", "keyword", "hybrid"]
 DAY = 86_400_000
 AGES = [800, 90, 0, 180, 10]
 """Days, of each chunk."""
@@ -27,32 +25,13 @@ async def library(start: Start) -> AsyncIterator[Network]:
         documents = [document(f"d{n}", f"{'cats ' * (9 - n)}and number {n}") for n in range(5)]
         await network.call("search-index", collection="docs", documents=documents)
         for n, age in enumerate(AGES):
-            await change(
+            await command(
                 network,
                 "UPDATE Chunk SET createdAt = createdAt - :age WHERE source = :source",
                 age=age * DAY,
                 source=f"d{n}",
             )
         yield network
-
-
-async def change(network: Network, command: str, **params: Any) -> None:
-    """Write past the worker."""
-    database = network.settings.database.name
-    given = {"database": database, "command": command, "params": params}
-    answer = await network.client.invoke("arcade-command", given, timeout=30)
-    assert answer["success"], answer
-
-
-async def search(network: Network, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": "cats", **options}
-    found: Hits = (await network.call("search-query", **asked))["results"]
-    assert [hit["score"] for hit in found] == sorted((hit["score"] for hit in found), reverse=True)
-    return found
-
-
-def scores(hits: Hits) -> dict[str, float]:
-    return {hit["source"]: hit["score"] for hit in hits}
 
 
 async def used(network: Network, agent: str, total: int) -> dict[str, int]:
@@ -66,17 +45,17 @@ async def used(network: Network, agent: str, total: int) -> dict[str, int]:
 
 
 async def used_once(network: Network, agent: str) -> None:
-    shown = await search(network, decay={"agentId": agent})
+    shown = await hits_of(network, decay={"agentId": agent})
     await used(network, agent, len(shown))
 
 
 async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> None:
     for mode in MODES:
-        plain = scores(await search(library, mode=mode))
+        plain = scores_of(await hits_of(library, mode=mode))
         option = {"halfLifeDays": 90, "floor": 0.2}
         factors = [max(0.2, 2 ** (-age / 90)) for age in AGES]
-        hits = await search(library, mode=mode, decay=option, explain=True)
-        assert scores(hits) == pytest.approx(
+        hits = await hits_of(library, mode=mode, decay=option, explain=True)
+        assert scores_of(hits) == pytest.approx(
             {f"d{n}": plain[f"d{n}"] * factor for n, factor in enumerate(factors)}, rel=1e-4
         )
         for hit in hits:
@@ -84,7 +63,7 @@ async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> Non
             assert told["after"] == hit["score"]
             assert told["ageDays"] == pytest.approx(AGES[int(hit["source"][1:])], abs=0.01)
             assert "uses" not in told
-        half = scores(await search(library, mode=mode, decay={**option, "weight": 0.5}))
+        half = scores_of(await hits_of(library, mode=mode, decay={**option, "weight": 0.5}))
         assert half == pytest.approx(
             {f"d{n}": plain[f"d{n}"] * (1 + factor) / 2 for n, factor in enumerate(factors)},
             rel=1e-4,
@@ -93,51 +72,51 @@ async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> Non
 
 async def test_without_weight_nothing_changes(library: Network) -> None:
     for mode in MODES:
-        plain = await search(library, mode=mode, explain=True)
+        plain = await hits_of(library, mode=mode, explain=True)
         for agent in ({}, {"agentId": "a"}):
             option = {"weight": 0, "halfLifeDays": 1, **agent}
-            assert await search(library, mode=mode, decay=option, explain=True) == plain
+            assert await hits_of(library, mode=mode, decay=option, explain=True) == plain
 
 
 async def test_what_an_agent_was_shown_counts_for_this_agent_alone(library: Network) -> None:
     ageless = {"floor": 1}
-    plain = scores(await search(library))
+    plain = scores_of(await hits_of(library))
     asked = {"limit": 1, "excludeSources": ["d0"]}
     for round_ in range(1, 4):
-        (hit,) = await search(library, **asked, decay={**ageless, "agentId": "reader"})
+        (hit,) = await hits_of(library, **asked, decay={**ageless, "agentId": "reader"})
         assert hit["source"] == "d1"
         assert await used(library, "reader", round_) == {"docs:d1:0": round_}
-    hits = await search(library, decay={**ageless, "agentId": "reader"}, explain=True)
+    hits = await hits_of(library, decay={**ageless, "agentId": "reader"}, explain=True)
     boosted = {source: score / 1.3 for source, score in plain.items()}
-    assert scores(hits) == pytest.approx(boosted | {"d1": plain["d1"] * 1.06 / 1.3})
+    assert scores_of(hits) == pytest.approx(boosted | {"d1": plain["d1"] * 1.06 / 1.3})
     told = {hit["source"]: hit["explain"]["decay"] for hit in hits}
     assert (told["d1"]["uses"], told["d2"]["uses"]) == (3, 0)
-    other = await search(library, decay={**ageless, "agentId": "O'Other\\"}, explain=True)
-    assert scores(other) == pytest.approx(boosted)
+    other = await hits_of(library, decay={**ageless, "agentId": "O'Other\\"}, explain=True)
+    assert scores_of(other) == pytest.approx(boosted)
     assert {hit["explain"]["decay"]["uses"] for hit in other} == {0}
-    assert scores(await search(library, decay=ageless)) == plain
-    assert scores(await search(library)) == plain
+    assert scores_of(await hits_of(library, decay=ageless)) == plain
+    assert scores_of(await hits_of(library)) == plain
 
 
 async def test_use_has_a_limit(library: Network) -> None:
-    plain = scores(await search(library))
+    plain = scores_of(await hits_of(library))
     await used_once(library, "reader")
-    await change(library, "UPDATE Usage SET uses = 1000000 WHERE chunkId = 'docs:d4:0'")
-    hits = await search(library, decay={"floor": 1, "agentId": "reader"})
-    assert scores(hits)["d4"] == pytest.approx(plain["d4"])
+    await command(library, "UPDATE Usage SET uses = 1000000 WHERE chunkId = 'docs:d4:0'")
+    hits = await hits_of(library, decay={"floor": 1, "agentId": "reader"})
+    assert scores_of(hits)["d4"] == pytest.approx(plain["d4"])
     assert all(hit["score"] <= plain[hit["source"]] for hit in hits)
 
 
 async def test_only_what_is_shown_is_counted(library: Network) -> None:
-    await search(library, limit=2, offset=1, decay={"agentId": "reader", "floor": 1})
+    await hits_of(library, limit=2, offset=1, decay={"agentId": "reader", "floor": 1})
     assert await used(library, "reader", 2) == {"docs:d1:0": 1, "docs:d2:0": 1}
-    await search(library)
+    await hits_of(library)
     assert len(await rows(library, "SELECT FROM Usage")) == 2
 
 
 async def test_a_deleted_collection_takes_its_use_along(library: Network) -> None:
     await library.call("search-index", collection="other", documents=[document("o", "cats")])
-    await search(library, collection="*", decay={"agentId": "reader"})
+    await hits_of(library, collection="*", decay={"agentId": "reader"})
     await used(library, "reader", 6)
     await library.call("search-reindex", collection="docs")
     assert len(await rows(library, "SELECT FROM Usage")) == 6
@@ -154,11 +133,11 @@ async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: 
         return {"success": False, "error": "no"}
 
     library.instead["arcade-command"] = wait
-    hits = await search(library, decay={"agentId": "reader"})
+    hits = await hits_of(library, decay={"agentId": "reader"})
     assert len(hits) == 5
     gate.set()
     del library.instead["arcade-command"]
-    assert len(await search(library, decay={"agentId": "reader"})) == 5
+    assert len(await hits_of(library, decay={"agentId": "reader"})) == 5
     await used(library, "reader", 5)
 
 
@@ -183,7 +162,7 @@ async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
     async with start(database="drained") as network:
         await network.call("search-index", collection="docs", documents=[document("a", "cats")])
         for _ in range(3):
-            await search(network, decay={"agentId": "reader"})
+            await hits_of(network, decay={"agentId": "reader"})
     async with start(database="drained") as network:
         assert await rows(network, "SELECT chunkId, uses FROM Usage") == [
             {"chunkId": "docs:a:0", "uses": 3}
@@ -191,12 +170,12 @@ async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
 
 
 async def test_an_older_database_learns_to_count(library: Network) -> None:
-    await change(library, "DROP TYPE Usage IF EXISTS UNSAFE")
-    hits = await search(library, decay={"agentId": "reader"}, explain=True)
+    await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
+    hits = await hits_of(library, decay={"agentId": "reader"}, explain=True)
     assert {hit["explain"]["decay"]["uses"] for hit in hits} == {0}
     await asyncio.wait_for(_usage_type(library), timeout=20)
     await used(library, "reader", 5)
-    await change(library, "DROP TYPE Usage IF EXISTS UNSAFE")
+    await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
     await library.call("search-delete", collection="docs")
 
 
@@ -208,7 +187,7 @@ async def _usage_type(network: Network) -> None:
 async def test_counting_costs_one_look_and_one_write(library: Network) -> None:
     await used_once(library, "reader")
     library.hops()
-    await search(library, decay={"agentId": "reader"})
+    await hits_of(library, decay={"agentId": "reader"})
     asked = [given.get("query", "") for _, given in library.calls]
     assert len(asked) <= 5
     assert sum("FROM Usage" in query for query in asked) == 1

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.ability_search.flows.asking import MODES, Hits, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 from tests.ability_search.flows.oracle import corpus
 
 pytestmark = pytest.mark.engine
-
-Hits = list[dict[str, Any]]
-
-MODES = ["semantic", "keyword", "hybrid"]
 
 
 @pytest.fixture
@@ -26,11 +23,9 @@ async def library(start: Start) -> AsyncIterator[Network]:
 
 
 async def search(network: Network, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": QUERY, **options}
-    found: Hits = (await network.call("search-query", **asked))["results"]
+    found = await hits_of(network, QUERY, **options)
     order = [(-hit["score"], hit["chunkId"]) for hit in found]
     assert order == sorted(order)
-    assert all(0 <= hit["score"] <= 1 for hit in found)
     return found
 
 

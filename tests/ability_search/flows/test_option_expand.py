@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
-MODES = ["semantic", "keyword", "hybrid"]
 
 PARAGRAPHS = [
     "Alpha beta gamma. The lighthouse stands on the cliff.",
@@ -50,14 +49,6 @@ async def library(network: Network) -> AsyncIterator[Network]:
     yield network
 
 
-async def search(network: Network, query: str = "cats", **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": query, **options}
-    hits: Hits = (await network.call("search-query", **asked))["results"]
-    scores = [hit["score"] for hit in hits]
-    assert scores == sorted(scores, reverse=True)
-    return hits
-
-
 def spanned(hit: dict[str, Any], whole: str) -> str:
     """The lines of a text that a context says it has."""
     lines = whole.split("\n")
@@ -67,8 +58,8 @@ def spanned(hit: dict[str, Any], whole: str) -> str:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_neighbours_come_along(library: Network, mode: str) -> None:
-    (plain,) = await search(library, "dogs bark moon", mode=mode, limit=1)
-    (hit,) = await search(library, "dogs bark moon", mode=mode, limit=1, expand="neighbors")
+    (plain,) = await hits_of(library, "dogs bark moon", mode=mode, limit=1)
+    (hit,) = await hits_of(library, "dogs bark moon", mode=mode, limit=1, expand="neighbors")
     context = hit.pop("context")
     assert hit == plain
     assert context["content"] == "\n\n".join(PARAGRAPHS[2:5])
@@ -78,7 +69,7 @@ async def test_neighbours_come_along(library: Network, mode: str) -> None:
 
 async def test_as_many_as_are_asked_for_and_there(library: Network) -> None:
     for window, first, last in ((2, 0, 4), (3, 0, 5), (10, 0, 6)):
-        (hit, *_) = await search(
+        (hit, *_) = await hits_of(
             library, "cats hunt barn rains", expand={"window": window}, mode="semantic", limit=1
         )
         assert hit["chunkIndex"] == 2
@@ -86,16 +77,16 @@ async def test_as_many_as_are_asked_for_and_there(library: Network) -> None:
 
 
 async def test_without_the_option_there_is_no_context(library: Network) -> None:
-    for hit in await search(library):
+    for hit in await hits_of(library):
         assert "context" not in hit
         assert "merged" not in hit
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_hits_side_by_side_are_one(library: Network, mode: str) -> None:
-    plain = await search(library, "cats", mode=mode, limit=3)
+    plain = await hits_of(library, "cats", mode=mode, limit=3)
     assert {hit["chunkIndex"] for hit in plain} == {1, 2, 5}
-    hits = await search(library, "cats", mode=mode, limit=3, expand="neighbors")
+    hits = await hits_of(library, "cats", mode=mode, limit=3, expand="neighbors")
     best = [hit for hit in hits if hit["chunkIndex"] in (1, 2)]
     assert len(best) == 1
     other = 3 - best[0]["chunkIndex"]
@@ -107,7 +98,7 @@ async def test_hits_side_by_side_are_one(library: Network, mode: str) -> None:
 
 
 async def test_what_would_not_be_shown_is_not_merged(library: Network) -> None:
-    (hit,) = await search(library, "cats", limit=1, expand="neighbors")
+    (hit,) = await hits_of(library, "cats", limit=1, expand="neighbors")
     assert "merged" not in hit
     assert len(hit["context"]["chunks"]) == 3
 
@@ -119,7 +110,7 @@ async def test_the_page_is_filled_again(start: Start) -> None:
             network, text("many", many), *(text(f"s{n}", f"Cat {n} and dog.") for n in range(9))
         )
         for mode in MODES:
-            hits = await search(network, "cats", mode=mode, limit=8, expand="neighbors")
+            hits = await hits_of(network, "cats", mode=mode, limit=8, expand="neighbors")
             assert len(hits) == 8
             shown = [chunk for hit in hits for chunk in (hit["chunkId"], *hit.get("merged", ()))]
             assert len(shown) == len(set(shown))
@@ -131,11 +122,11 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
             await index(network, text(f"d{n}", TEXT.replace("Cats", f"Cats {'x ' * n}")))
         for mode in MODES:
             asked = {"mode": mode, "expand": {"window": 1}}
-            whole = await search(network, **asked, limit=16)
+            whole = await hits_of(network, **asked, limit=16)
             pages = [
                 hit["chunkId"]
                 for offset in range(0, 16, 4)
-                for hit in await search(network, **asked, limit=4, offset=offset)
+                for hit in await hits_of(network, **asked, limit=4, offset=offset)
             ]
             assert pages == [hit["chunkId"] for hit in whole]
 
@@ -143,7 +134,7 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
 async def test_the_whole_section_and_no_more(network: Network) -> None:
     await index(network, text("a", SECTIONS), chunkStrategy="markdown-headers", maxTokens=24)
     for name in ("first", "second"):
-        (hit, *_) = await search(
+        (hit, *_) = await hits_of(
             network, f"dogs bark {name} 3", mode="keyword", expand="section", limit=1
         )
         assert hit["breadcrumb"] == name.capitalize()
@@ -155,7 +146,7 @@ async def test_the_whole_section_and_no_more(network: Network) -> None:
 
 async def test_hits_of_one_section_are_one(network: Network) -> None:
     await index(network, text("a", SECTIONS), chunkStrategy="markdown-headers", maxTokens=24)
-    hits = await search(network, "cats", expand="section", mode="keyword")
+    hits = await hits_of(network, "cats", expand="section", mode="keyword")
     assert [hit["breadcrumb"] for hit in hits] in (["First", "Second"], ["Second", "First"])
     assert all(len(hit["merged"]) == 2 for hit in hits)
 
@@ -163,7 +154,7 @@ async def test_hits_of_one_section_are_one(network: Network) -> None:
 async def test_sections_of_the_same_name_are_kept_apart(network: Network) -> None:
     twice = "# Top\n\n## Note\n\nCats here.\n\n## Other\n\nDogs.\n\n## Note\n\nCats there."
     await index(network, text("a", twice), chunkStrategy="markdown-headers", maxTokens=16)
-    hits = await search(network, "cats", expand="section", mode="keyword")
+    hits = await hits_of(network, "cats", expand="section", mode="keyword")
     assert len(hits) == 2
     for hit in hits:
         assert not ("here" in str(hit.get("context")) and "there" in str(hit.get("context")))
@@ -172,48 +163,48 @@ async def test_sections_of_the_same_name_are_kept_apart(network: Network) -> Non
 async def test_sliding_windows_overlap_only_once(network: Network) -> None:
     words = " ".join(f"word{n}" for n in range(200))
     await index(network, text("a", words), chunkStrategy="sliding-window", maxTokens=40, overlap=16)
-    (hit, *_) = await search(network, "word90", mode="keyword", limit=1, expand={"window": 2})
+    (hit, *_) = await hits_of(network, "word90", mode="keyword", limit=1, expand={"window": 2})
     content = hit["context"]["content"]
     assert content in words
     assert len(hit["context"]["chunks"]) == 5
-    (whole, *_) = await search(network, "word90", mode="keyword", limit=1, expand={"window": 10})
+    (whole, *_) = await hits_of(network, "word90", mode="keyword", limit=1, expand={"window": 10})
     assert len(whole["context"]["content"]) > len(content)
 
 
 async def test_a_lone_chunk_has_no_context(network: Network) -> None:
     await index(network, text("a", "Cats."))
-    (hit,) = await search(network, expand="neighbors")
+    (hit,) = await hits_of(network, expand="neighbors")
     assert "context" not in hit
 
 
 async def test_duplicates_are_part_of_the_text_around(network: Network) -> None:
     await index(network, text("first", PARAGRAPHS[4]))
     await index(network, text("a"), dedupThreshold=0.999)
-    (hit,) = await search(network, "dogs bark moon", limit=1, expand="neighbors")
+    (hit,) = await hits_of(network, "dogs bark moon", limit=1, expand="neighbors")
     assert hit["context"]["content"] == "\n\n".join(PARAGRAPHS[2:5])
 
 
 async def test_excluded_sources_come_along_with_nothing(library: Network) -> None:
     await index(library, text("b", TEXT.replace("Cats", "Cats secretly")))
     for mode in MODES:
-        hits = await search(library, expand={"window": 3}, excludeSources=["b"], mode=mode)
+        hits = await hits_of(library, expand={"window": 3}, excludeSources=["b"], mode=mode)
         assert hits
         assert "secretly" not in str(hits)
         assert "docs:b" not in str(hits)
 
 
 async def test_it_is_one_read_beside_that_of_the_hits(library: Network) -> None:
-    await search(library)
+    await hits_of(library)
     for expand, reads in ((None, 0), ("neighbors", 1), ("section", 1)):
         library.calls.clear()
-        await search(library, expand=expand)
+        await hits_of(library, expand=expand)
         asked = [given.get("query", "") for _, given in library.calls]
         assert sum("chunkId IN :ids" in query for query in asked) == reads
 
 
 async def test_contexts_from_several_collections(library: Network) -> None:
     await index(library, text("a", TEXT.replace("Cats", "Cats elsewhere")), name="more")
-    hits = await search(library, collection="*", expand="neighbors", limit=4)
+    hits = await hits_of(library, collection="*", expand="neighbors", limit=4)
     assert {hit["collection"] for hit in hits} == {"docs", "more"}
     for hit in hits:
         assert all(chunk.startswith(f"{hit['collection']}:") for chunk in hit["context"]["chunks"])
@@ -236,8 +227,8 @@ async def test_only_so_many_chunks_are_read(network: Network) -> None:
 
 
 async def test_it_explains_what_was_merged(library: Network) -> None:
-    plain = {hit["chunkId"]: hit["score"] for hit in await search(library, mode="keyword")}
-    for hit in await search(library, mode="keyword", expand="neighbors", explain=True):
+    plain = {hit["chunkId"]: hit["score"] for hit in await hits_of(library, mode="keyword")}
+    for hit in await hits_of(library, mode="keyword", expand="neighbors", explain=True):
         told = hit["explain"]["expand"]["merged"]
         assert list(told) == hit.get("merged", [])
         assert all(told[chunk_id] == plain[chunk_id] for chunk_id in told)

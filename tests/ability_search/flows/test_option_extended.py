@@ -6,13 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 from tests.ability_search.flows.stored import second_worker
 
 pytestmark = pytest.mark.engine
-
-MODES = ["semantic", "keyword", "hybrid"]
-Hits = list[dict[str, Any]]
 
 
 def aspect(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
@@ -47,30 +45,19 @@ async def library(network: Network) -> AsyncIterator[Network]:
     yield network
 
 
-async def search(network: Network, query: str, **options: Any) -> Hits:
-    answer = await network.call("search-query", collection="docs", query=query, **options)
-    hits: Hits = answer["results"]
-    scores = [hit["score"] for hit in hits]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    ids = [hit["chunkId"] for hit in hits]
-    assert len(ids) == len(set(ids))
-    return hits
-
-
 @pytest.mark.parametrize("mode", MODES)
 async def test_without_the_option_nothing_said_of_documents_is_found(
     library: Network, mode: str
 ) -> None:
     for query in ("furniture wardrobe cupboard", "gardening for beginners"):
-        hits = await search(library, query, mode=mode)
+        hits = await hits_of(library, query, mode=mode)
         assert not any("#" in hit["source"] for hit in hits)
-    assert await search(library, "wardrobe", mode="keyword") == []
+    assert await hits_of(library, "wardrobe", mode="keyword") == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_hit_on_a_kind_returns_the_document(library: Network, mode: str) -> None:
-    hits = await search(library, "furniture assembly beginners", mode=mode, extended=["summary"])
+    hits = await hits_of(library, "furniture assembly beginners", mode=mode, extended=["summary"])
     first = hits[0]
     assert first["source"] == "guide"
     assert first["matchedVia"] == ["summary"]
@@ -80,7 +67,7 @@ async def test_a_hit_on_a_kind_returns_the_document(library: Network, mode: str)
 
 async def test_the_score_is_that_of_the_kind_and_explained(library: Network) -> None:
     query = "furniture assembly for beginners"
-    (hit, *_) = await search(
+    (hit, *_) = await hits_of(
         library, query, mode="semantic", extended=["summary", "keywords"], explain=True
     )
     said = word_vector("Furniture assembly for beginners.")
@@ -98,10 +85,10 @@ async def test_the_score_is_that_of_the_kind_and_explained(library: Network) -> 
 
 async def test_it_returns_the_chunk_nearest_to_the_query(library: Network) -> None:
     for mode in MODES:
-        (hit, *_) = await search(
+        (hit, *_) = await hits_of(
             library, "beginners turn screws tight", mode=mode, extended=["summary"], limit=1
         ) or [None]
-        hits = await search(
+        hits = await hits_of(
             library, "beginners furniture turn screws tight", mode=mode, extended=["summary"]
         )
         (own,) = [hit for hit in hits if hit["source"] == "guide"]
@@ -111,19 +98,19 @@ async def test_it_returns_the_chunk_nearest_to_the_query(library: Network) -> No
 async def test_in_keyword_mode_a_document_without_the_words_shows_its_first_chunk(
     library: Network,
 ) -> None:
-    (hit,) = await search(library, "wardrobe", mode="keyword", extended=["keywords"])
+    (hit,) = await hits_of(library, "wardrobe", mode="keyword", extended=["keywords"])
     assert hit["chunkId"] == "docs:guide:0"
 
 
 async def test_with_documents_both_count_and_the_better_one_decides(library: Network) -> None:
     for mode in MODES:
         query = "furniture shelf room"
-        plain = {hit["chunkId"]: hit for hit in await search(library, query, mode=mode)}
+        plain = {hit["chunkId"]: hit for hit in await hits_of(library, query, mode=mode)}
         by_kind = {
             hit["chunkId"]: hit
-            for hit in await search(library, query, mode=mode, extended=["summary", "keywords"])
+            for hit in await hits_of(library, query, mode=mode, extended=["summary", "keywords"])
         }
-        both = await search(
+        both = await hits_of(
             library, query, mode=mode, extended=["summary", "keywords", "documents"]
         )
         assert {hit["chunkId"] for hit in both} == plain.keys() | by_kind.keys()
@@ -135,8 +122,8 @@ async def test_with_documents_both_count_and_the_better_one_decides(library: Net
 
 async def test_documents_alone_change_nothing(library: Network) -> None:
     for mode in MODES:
-        plain = await search(library, "shelf", mode=mode)
-        assert await search(library, "shelf", mode=mode, extended=["documents"]) == plain
+        plain = await hits_of(library, "shelf", mode=mode)
+        assert await hits_of(library, "shelf", mode=mode, extended=["documents"]) == plain
 
 
 async def test_excluded_sources_exclude_the_document_and_what_is_said_of_it(
@@ -152,16 +139,16 @@ async def test_excluded_sources_exclude_the_document_and_what_is_said_of_it(
 
 
 async def test_filters_hold_for_the_document_and_for_what_is_said_of_it(library: Network) -> None:
-    found = await search(
+    found = await hits_of(
         library, "furniture", mode="keyword", extended=["keywords"], filter={"metadata.lang": "en"}
     )
     assert found == []
-    found = await search(
+    found = await hits_of(
         library, "furniture", mode="keyword", extended=["summary"], filter={"metadata.lang": "en"}
     )
     assert [hit["source"] for hit in found] == ["guide"]
     await index(library, [aspect("paint", "summary", "Decoration", metadata={"lang": "en"})])
-    found = await search(
+    found = await hits_of(
         library, "decoration", mode="keyword", extended=["summary"], filter={"metadata.lang": "en"}
     )
     assert found == []
@@ -169,24 +156,24 @@ async def test_filters_hold_for_the_document_and_for_what_is_said_of_it(library:
 
 async def test_what_is_said_of_no_document_is_not_found(library: Network) -> None:
     await index(library, [aspect("nowhere", "summary", "Unicorns everywhere")])
-    assert await search(library, "unicorns", mode="keyword", extended=["summary"]) == []
+    assert await hits_of(library, "unicorns", mode="keyword", extended=["summary"]) == []
     await index(library, [document("nowhere", "Horses.")])
-    (hit,) = await search(library, "unicorns", mode="keyword", extended=["summary"])
+    (hit,) = await hits_of(library, "unicorns", mode="keyword", extended=["summary"])
     assert hit["content"] == "Horses."
 
 
 async def test_a_summary_of_no_other_document_is_found_itself(library: Network) -> None:
     await index(library, [document("digest", "Unicorns in short.", kind="summary")])
     for extended in (["summary"], ["summary", "documents"], []):
-        (hit,) = await search(library, "unicorns", mode="keyword", extended=extended)
+        (hit,) = await hits_of(library, "unicorns", mode="keyword", extended=extended)
         assert hit["source"] == "digest"
-    assert await search(library, "unicorns", mode="keyword", extended=["title"]) == []
+    assert await hits_of(library, "unicorns", mode="keyword", extended=["title"]) == []
 
 
 async def test_it_takes_one_more_look_and_no_more_embedding(library: Network) -> None:
     for extended, looks in (([], 0), (["documents"], 0), (["summary", "documents"], 1)):
         library.calls.clear()
-        await search(library, "furniture", extended=extended)
+        await hits_of(library, "furniture", extended=extended)
         asked = [given.get("query", "") for _, given in library.calls]
         assert sum("'best': $best" in query for query in asked) == looks
         assert library.hops().count("create-embedding") == 1
@@ -203,7 +190,7 @@ async def test_without_the_embedder_it_is_by_words(library: Network) -> None:
 
 async def test_min_score_is_met_by_what_was_said(library: Network) -> None:
     asked = {"query": "furniture assembly for beginners", "extended": ["summary"]}
-    (hit,) = await search(library, mode="semantic", minScore=0.9, **asked)
+    (hit,) = await hits_of(library, mode="semantic", minScore=0.9, **asked)
     assert hit["source"] == "guide"
     assert hit["scores"]["semantic"] < 0.9
 
@@ -217,7 +204,7 @@ async def test_a_document_with_many_propositions_leaves_room_for_others(start: S
         ]
         await index(network, documents + said)
         for mode in MODES:
-            hits = await search(
+            hits = await hits_of(
                 network, "cats", mode=mode, extended=["propositions", "summary"], limit=4
             )
             assert {hit["source"] for hit in hits} == {"d0", "d1", "d2", "d3"}
@@ -232,11 +219,11 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
         await index(network, documents + said)
         for mode in MODES:
             options = {"mode": mode, "extended": ["summary", "documents"]}
-            whole = await search(network, "cats dogs", limit=20, **options)
+            whole = await hits_of(network, "cats dogs", limit=20, **options)
             pages = [
                 hit
                 for offset in range(0, 20, 4)
-                for hit in await search(network, "cats dogs", limit=4, offset=offset, **options)
+                for hit in await hits_of(network, "cats dogs", limit=4, offset=offset, **options)
             ]
             assert [hit["chunkId"] for hit in pages] == [hit["chunkId"] for hit in whole]
             assert len(whole) == 20
@@ -255,7 +242,7 @@ async def test_a_worker_that_knew_of_no_aspects_learns_of_them(
     network: Network, tmp_path: Any
 ) -> None:
     await index(network, [document("a", "Text.")])
-    await search(network, "text", mode="keyword")
+    await hits_of(network, "text", mode="keyword")
     async with second_worker(network, tmp_path) as other:
         await network.client.invoke(
             "search-index",
@@ -279,7 +266,7 @@ async def test_a_worker_that_knew_of_no_aspects_learns_of_them(
 
 async def test_rules_see_the_document(library: Network) -> None:
     rules = {"source": {"weight": 1.0, "rules": {"priority": "other"}}}
-    hits = await search(
+    hits = await hits_of(
         library, "beginners", mode="keyword", extended=["summary"], rerank=rules, explain=True
     )
     assert [hit["source"] for hit in hits] == ["other", "guide"]

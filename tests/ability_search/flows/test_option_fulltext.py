@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, Hits, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import rows
 
@@ -15,9 +16,6 @@ from ability_search.analysis import analyzer_for
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
-
-MODES = ["semantic", "keyword", "hybrid"]
 QUERY = "harbour storm"
 DOCUMENTS: list[dict[str, Any]] = [
     {"title": "Harbour", "content": "ships and a harbour in a storm", "metadata": {}},
@@ -37,15 +35,7 @@ async def library(start: Start) -> AsyncIterator[Network]:
 
 
 async def search(network: Network, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": QUERY, "prf": False, **options}
-    found: Hits = (await network.call("search-query", **asked))["results"]
-    assert [hit["score"] for hit in found] == sorted((hit["score"] for hit in found), reverse=True)
-    assert all(0 <= hit["score"] <= 1 for hit in found)
-    return found
-
-
-def scores(hits: Hits) -> dict[str, float]:
-    return {hit["source"]: hit["score"] for hit in hits}
+    return await hits_of(network, QUERY, **{"prf": False} | options)
 
 
 def normalized(*fields: str) -> dict[str, float]:
@@ -84,14 +74,14 @@ def normalized(*fields: str) -> dict[str, float]:
 
 async def test_the_score_in_the_chosen_fields_is_a_share_of_the_score(library: Network) -> None:
     for mode in ("semantic", "hybrid"):
-        plain = scores(await search(library, mode=mode))
+        plain = scores_of(await search(library, mode=mode))
         assert len(plain) == len(DOCUMENTS)
         for fields in (["title"], ["tags"], ["metadata.tags", "title"], ["place.name", "tags"]):
             option = {"weight": 0.4, "fields": fields}
             own = normalized(
                 *(name if name in ("title", *_METADATA) else f"metadata.{name}" for name in fields)
             )
-            found = scores(await search(library, mode=mode, fullText=option))
+            found = scores_of(await search(library, mode=mode, fullText=option))
             assert found == pytest.approx(
                 {source: 0.6 * plain[source] + 0.4 * own[source] for source in plain}, abs=1e-5
             ), (mode, fields)
@@ -136,9 +126,9 @@ async def test_filters_and_exclusions_hold(library: Network) -> None:
     option = {"weight": 0.9, "fields": ["tags", "title"]}
     for mode in MODES:
         hits = await search(library, mode=mode, fullText=option, excludeSources=["d2"])
-        assert hits and "d2" not in scores(hits)
+        assert hits and "d2" not in scores_of(hits)
         hits = await search(library, mode=mode, fullText=option, filter={"title": "Notes"})
-        assert list(scores(hits)) == ["d2"]
+        assert list(scores_of(hits)) == ["d2"]
 
 
 async def test_another_language_is_refused_by_name(library: Network) -> None:
@@ -187,13 +177,13 @@ async def test_reindexing_and_replacing_keep_what_metadata_says(library: Network
     before = await search(library, mode="keyword", fullText=option)
     await library.call("search-reindex", collection="docs", maxTokens=400)
     after = await search(library, mode="keyword", fullText=option)
-    assert scores(after) == pytest.approx(scores(before))
+    assert scores_of(after) == pytest.approx(scores_of(before))
     await library.call(
         "search-index",
         collection="docs",
         documents=[{"source": "d2", **DOCUMENTS[2], "metadata": {"tags": ["calm"]}}],
     )
-    assert "d2" not in scores(await search(library, mode="keyword", fullText=option))
+    assert "d2" not in scores_of(await search(library, mode="keyword", fullText=option))
 
 
 async def test_every_candidate_has_its_score_however_deep_one_looks(start: Start) -> None:
@@ -213,7 +203,7 @@ async def test_every_candidate_has_its_score_however_deep_one_looks(start: Start
             whole = await search(network, **asked, limit=40)
             assert len(whole) == 40
             pages = [await search(network, **asked, limit=5, offset=n) for n in range(0, 40, 5)]
-            assert scores([hit for page in pages for hit in page]) == scores(whole)
+            assert scores_of([hit for page in pages for hit in page]) == scores_of(whole)
 
 
 async def test_duplicates_come_back_with_what_their_metadata_says(start: Start) -> None:

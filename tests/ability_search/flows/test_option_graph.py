@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import Hits, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 
 from ability_search.ranking.graph import SHARE, lifted
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
 ANY = -1.0
 """Any cosine will do."""
 
@@ -32,13 +32,8 @@ async def index(network: Network, *documents: dict[str, Any], name: str = "docs"
 
 
 async def search(network: Network, query: str, graph: Any, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": query, "mode": "semantic", "explain": True, **options}
-    answer = await network.call("search-query", **asked, graph=graph)
-    hits: Hits = answer["results"]
-    scores = [hit["score"] for hit in hits]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    return hits
+    asked = {"mode": "semantic", "explain": True} | options
+    return await hits_of(network, query, graph=graph, **asked)
 
 
 def reached(hits: Hits) -> dict[str, dict[str, Any]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
-
-MODES = ["semantic", "keyword", "hybrid"]
 SOURCES = {"a:1": 120, "b": 40, "c": 3, "d": 1, "e": 1}
 """Chunks of each."""
 
@@ -49,20 +46,13 @@ async def index(network: Network, name: str) -> None:
     )
 
 
-async def search(network: Network, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": "cats", **options}
-    found: Hits = (await network.call("search-query", **asked))["results"]
-    assert [hit["score"] for hit in found] == sorted((hit["score"] for hit in found), reverse=True)
-    return found
-
-
 async def test_no_source_has_more_and_the_page_is_full(library: Network) -> None:
     for mode in MODES:
-        whole = await search(library, mode=mode, limit=200)
+        whole = await hits_of(library, mode=mode, limit=200)
         assert Counter(hit["source"] for hit in whole) == SOURCES
-        assert {hit["source"] for hit in await search(library, mode=mode)} == {"a:1"}
+        assert {hit["source"] for hit in await hits_of(library, mode=mode)} == {"a:1"}
         for most in (1, 2, 3):
-            hits = await search(library, mode=mode, maxPerSource=most)
+            hits = await hits_of(library, mode=mode, maxPerSource=most)
             expected = {source: min(count, most) for source, count in SOURCES.items()}
             counts = Counter(hit["source"] for hit in hits)
             assert len(hits) == min(10, sum(expected.values()))
@@ -73,9 +63,9 @@ async def test_no_source_has_more_and_the_page_is_full(library: Network) -> None
 
 
 async def test_of_each_source_the_best_stay(library: Network) -> None:
-    whole = await search(library, limit=200)
+    whole = await hits_of(library, limit=200)
     best = [hit["chunkId"] for hit in whole if hit["source"] == "b"][:2]
-    hits = await search(library, maxPerSource=2, explain=True)
+    hits = await hits_of(library, maxPerSource=2, explain=True)
     assert [hit["chunkId"] for hit in hits if hit["source"] == "b"] == best
     assert [hit["explain"]["maxPerSource"]["ofSource"] for hit in hits] == [1, 2] * 3 + [1, 1]
 
@@ -83,9 +73,9 @@ async def test_of_each_source_the_best_stay(library: Network) -> None:
 async def test_pages_are_cut_from_one_list(library: Network) -> None:
     for mode in MODES:
         asked = {"mode": mode, "maxPerSource": 4}
-        whole = await search(library, **asked, limit=20)
+        whole = await hits_of(library, **asked, limit=20)
         assert len(whole) == 4 + 4 + 3 + 1 + 1
-        pages = [await search(library, **asked, limit=3, offset=n) for n in range(0, 15, 3)]
+        pages = [await hits_of(library, **asked, limit=3, offset=n) for n in range(0, 15, 3)]
         assert [hit["chunkId"] for page in pages for hit in page] == [
             hit["chunkId"] for hit in whole
         ]
@@ -93,7 +83,7 @@ async def test_pages_are_cut_from_one_list(library: Network) -> None:
 
 async def test_a_source_of_each_collection_counts_by_itself(library: Network) -> None:
     await index(library, "other")
-    hits = await search(library, collection="*", maxPerSource=2, limit=30)
+    hits = await hits_of(library, collection="*", maxPerSource=2, limit=30)
     counts = Counter((hit["collection"], hit["source"]) for hit in hits)
     assert counts == {
         (name, source): min(count, 2)
@@ -108,21 +98,21 @@ async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None
         library.calls.clear()
         return sum("'collection': $c" in query for query in found)
 
-    await search(library, mode="semantic")
+    await hits_of(library, mode="semantic")
     searches()
-    await search(library, mode="semantic", maxPerSource=10)
+    await hits_of(library, mode="semantic", maxPerSource=10)
     assert searches() == 1
-    await search(library, mode="semantic", maxPerSource=5)
+    await hits_of(library, mode="semantic", maxPerSource=5)
     assert searches() == 3
-    await search(library, mode="semantic", maxPerSource=1)
+    await hits_of(library, mode="semantic", maxPerSource=1)
     assert searches() == 4
-    await search(library, mode="semantic", maxPerSource=1, filter={"source": "c"})
+    await hits_of(library, mode="semantic", maxPerSource=1, filter={"source": "c"})
     assert searches() == 1
 
 
 async def test_it_does_not_search_below_the_floor(library: Network) -> None:
     for mode in MODES:
-        whole = await search(library, mode=mode, limit=200)
+        whole = await hits_of(library, mode=mode, limit=200)
         by = "keyword" if mode == "keyword" else "semantic"
         worst = min(hit["scores"][by] for hit in whole if hit["source"] == "b")
         floor = (
@@ -131,20 +121,20 @@ async def test_it_does_not_search_below_the_floor(library: Network) -> None:
             else min(hit["score"] for hit in whole if hit["source"] == "b")
         )
         library.calls.clear()
-        hits = await search(library, mode=mode, maxPerSource=2, minScore=floor)
+        hits = await hits_of(library, mode=mode, maxPerSource=2, minScore=floor)
         assert [hit["source"] for hit in hits] == ["a:1", "a:1", "b", "b"]
         depths = [given["query"] for _, given in library.calls if "$c" in given.get("query", "")]
         assert 1 < len(depths) < 5
 
 
 async def test_without_it_nothing_changes(library: Network) -> None:
-    plain = await search(library, explain=True)
-    assert await search(library, explain=True, maxPerSource=10) == [
+    plain = await hits_of(library, explain=True)
+    assert await hits_of(library, explain=True, maxPerSource=10) == [
         {**hit, "explain": {**hit["explain"], "maxPerSource": {"ofSource": n, "most": 10}}}
         for n, hit in enumerate(plain, start=1)
     ]
 
 
 async def test_excluded_sources_do_not_fill_the_page(library: Network) -> None:
-    hits = await search(library, maxPerSource=1, excludeSources=["a*", "c"], minScore=-1)
+    hits = await hits_of(library, maxPerSource=1, excludeSources=["a*", "c"], minScore=-1)
     assert [hit["source"] for hit in hits] == ["b", "d", "e"]

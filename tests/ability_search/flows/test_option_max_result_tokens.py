@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES
 from tests.ability_search.flows.conftest import Network
 
 from ability_search.chunking import EstimatedTokens
 
 pytestmark = pytest.mark.engine
 
-MODES = ["semantic", "keyword", "hybrid"]
 TEXTS = {
     "best": "Cats cats cats. Cats sit.",
     "long": "Cats cats. " + "The dog runs over the hill and far away. " * 8,

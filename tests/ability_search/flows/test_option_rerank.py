@@ -6,13 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 
 pytestmark = pytest.mark.engine
 
-Hits = list[dict[str, Any]]
-
-MODES = ["semantic", "keyword", "hybrid"]
 METADATA: list[dict[str, Any]] = [
     {"category": "Network Security", "stage": "beta", "year": 2024},
     {"category": ["operations", "security"], "stage": "Stable", "year": 2026},
@@ -52,25 +50,12 @@ async def library(start: Start) -> AsyncIterator[Network]:
         yield network
 
 
-async def search(network: Network, **options: Any) -> Hits:
-    asked = {"collection": "docs", "query": "cats", **options}
-    answer = await network.call("search-query", **asked)
-    found: Hits = answer["results"]
-    assert [hit["score"] for hit in found] == sorted((hit["score"] for hit in found), reverse=True)
-    assert all(0 <= hit["score"] <= 1 for hit in found)
-    return found
-
-
-def scores(hits: Hits) -> dict[str, float]:
-    return {hit["source"]: hit["score"] for hit in hits}
-
-
 async def test_a_rule_multiplies_scores(library: Network) -> None:
     for mode in MODES:
-        plain = scores(await search(library, mode=mode))
+        plain = scores_of(await hits_of(library, mode=mode))
         for rule, boosts in RULES:
             (weight,) = (each["weight"] for each in rule.values())
-            ruled = scores(await search(library, mode=mode, rerank=rule))
+            ruled = scores_of(await hits_of(library, mode=mode, rerank=rule))
             assert ruled == pytest.approx(
                 {f"d{n}": plain[f"d{n}"] * boost / (1 + weight) for n, boost in enumerate(boosts)}
             ), (mode, rule)
@@ -81,8 +66,8 @@ async def test_rules_stack_and_explain_themselves(library: Network) -> None:
         "category": {"weight": 0.5, "rules": {"contains": "security", "priority": "security"}},
         "stage": {"weight": 1, "rules": {"priority": "stable"}},
     }
-    plain = scores(await search(library))
-    hits = await search(library, rerank=rules, explain=True)
+    plain = scores_of(await hits_of(library))
+    hits = await hits_of(library, rerank=rules, explain=True)
     factors = {"d0": 1.5, "d1": 1.5 * 1.5 * 2, "d2": 2, "d3": 1, "d4": 1.5 * 1.5 * 2}
     for hit in hits:
         told = hit["explain"]["rules"]
@@ -95,20 +80,20 @@ async def test_rules_stack_and_explain_themselves(library: Network) -> None:
 
 
 async def test_when_it_was_indexed_counts_as_it_is_shown(library: Network) -> None:
-    (shown,) = {hit["createdAt"] for hit in await search(library)}
+    (shown,) = {hit["createdAt"] for hit in await hits_of(library)}
     rule = {"createdAt": {"weight": 1, "rules": {"contains": shown[:10], "priority": shown}}}
-    plain = scores(await search(library))
-    assert scores(await search(library, rerank=rule)) == plain
+    plain = scores_of(await hits_of(library))
+    assert scores_of(await hits_of(library, rerank=rule)) == plain
     other = {"createdAt": {"weight": 1, "rules": {"contains": "1970"}}}
     halved = {source: score / 2 for source, score in plain.items()}
-    assert scores(await search(library, rerank=other)) == halved
+    assert scores_of(await hits_of(library, rerank=other)) == halved
 
 
 async def test_without_weight_nothing_changes(library: Network) -> None:
     rules = {"category": {"weight": 0, "rules": {"contains": "security", "sort": "asc"}}}
     for mode in MODES:
-        plain = await search(library, mode=mode, explain=True)
-        assert await search(library, mode=mode, explain=True, rerank=rules) == plain
+        plain = await hits_of(library, mode=mode, explain=True)
+        assert await hits_of(library, mode=mode, explain=True, rerank=rules) == plain
 
 
 async def test_each_of_several_collections_is_ordered_by_itself(library: Network) -> None:
@@ -118,27 +103,27 @@ async def test_each_of_several_collections_is_ordered_by_itself(library: Network
         documents=[document("o", "cats cats", metadata={"year": 1990})],
     )
     rule = {"year": {"weight": 1, "rules": {"sort": "desc"}}}
-    hits = await search(library, collection="*", rerank=rule, explain=True)
+    hits = await hits_of(library, collection="*", rerank=rule, explain=True)
     boosts = {hit["source"]: hit["explain"]["rules"]["boosts"] for hit in hits}
     assert boosts["o"] == boosts["d2"] == {"metadata.year": 2}
 
 
 async def test_filters_exclusions_and_pages_hold(library: Network) -> None:
     rule = {"category": {"weight": 3, "rules": {"contains": "security"}}}
-    whole = await search(
+    whole = await hits_of(
         library, rerank=rule, excludeSources=["d1"], filter={"metadata.year": 2026}
     )
     assert [hit["source"] for hit in whole] == ["d4"]
-    whole = await search(library, rerank=rule)
-    pages = [await search(library, rerank=rule, limit=2, offset=n) for n in (0, 2, 4)]
+    whole = await hits_of(library, rerank=rule)
+    pages = [await hits_of(library, rerank=rule, limit=2, offset=n) for n in (0, 2, 4)]
     assert [hit for page in pages for hit in page] == whole
 
 
 async def test_the_floor_is_on_what_the_arms_say(library: Network) -> None:
-    plain = await search(library, mode="keyword")
+    plain = await hits_of(library, mode="keyword")
     floor = plain[2]["score"]
     rule = {"category": {"weight": 3, "rules": {"contains": "security"}}}
-    kept = await search(library, mode="keyword", minScore=floor, rerank=rule)
+    kept = await hits_of(library, mode="keyword", minScore=floor, rerank=rule)
     assert {hit["source"] for hit in kept} == {hit["source"] for hit in plain[:3]}
 
 
