@@ -54,7 +54,7 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "batching", "metrics"},
+    {"documents", "errors", "locks", "batching", "metrics"},
     {"analysis", "chunking", "filters", "statements", "understanding"},
     {"ranking"},
     {"highlights", "aspects"},

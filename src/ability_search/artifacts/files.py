@@ -24,9 +24,7 @@ from ability_search.artifacts.manifest import (
     FileDigest,
 )
 from ability_search.errors import InvalidInput
-
-if sys.platform != "win32":
-    import fcntl
+from ability_search.locks import locked
 
 _LONGEST_LINE = 256 * 1024 * 1024
 _BLOCK = 1024 * 1024
@@ -147,7 +145,10 @@ def replaced(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.new")
     new.mkdir(exist_ok=True)
-    with _locked(new, target):
+    taken = InvalidInput(
+        str(target), "is being written by another process", hint="Wait until it is done."
+    )
+    with locked(new, taken):
         empty(new)
         try:
             yield new
@@ -183,24 +184,6 @@ def _check_replaceable(target: Path) -> None:
             f"{what}, so it is no artifact that could be replaced",
             hint="Name a new or empty directory.",
         )
-
-
-@contextmanager
-def _locked(new: Path, target: Path) -> Iterator[None]:
-    if sys.platform == "win32":
-        yield
-        return
-    descriptor = os.open(new, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise InvalidInput(
-                str(target), "is being written by another process", hint="Wait until it is done."
-            ) from exc
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _put_in_place(new: Path, target: Path) -> None:

@@ -87,16 +87,16 @@ def paragraphs(text: str, start: int, end: int) -> Iterator[Span]:
 
 def line_groups(text: str, start: int, end: int) -> Iterator[Span]:
     """What blank lines separate, with the indentation of each first line."""
-    for match_end in [*(m.end() for m in _BLANK_LINES.finditer(text, start, end)), end]:
-        span = trim_lines(text, start, match_end)
-        if span[0] < span[1]:
-            yield span
-        start = match_end
+    return _whole_lines(_BLANK_LINES, text, start, end)
 
 
 def lines(text: str, start: int, end: int) -> Iterator[Span]:
     """Lines that are not blank, with their indentation."""
-    for match_end in [*(m.end() for m in _NEWLINE.finditer(text, start, end)), end]:
+    return _whole_lines(_NEWLINE, text, start, end)
+
+
+def _whole_lines(separator: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
+    for match_end in [*(m.end() for m in separator.finditer(text, start, end)), end]:
         span = trim_lines(text, start, match_end)
         if span[0] < span[1]:
             yield span

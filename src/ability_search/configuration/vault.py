@@ -21,11 +21,9 @@ import binascii
 import os
 import re
 import stat
-import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +36,7 @@ from tomlkit.items import Table
 
 from ability_search.configuration.sources import read_toml
 from ability_search.errors import ConfigurationError
-
-if sys.platform != "win32":
-    import fcntl
+from ability_search.locks import locked
 
 FILE = "secrets.toml"
 _SCHEME = "as1:"
@@ -91,7 +87,8 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
     sealed = nonce + cipher.encrypt(nonce, value.encode(), _associated(vault, key))
     text = f"ENC[{_SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
     try:
-        with _exclusive(path.parent):
+        # So that two writers do not lose each other's secret.
+        with locked(path.parent, _busy(path.parent / FILE)):
             _write(path, _with_secret(path, vault, key, text))
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be written: {exc.strerror}") from exc
@@ -273,19 +270,5 @@ def _write(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def _exclusive(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, so that two writers do not lose each other's secret."""
-    if sys.platform == "win32":
-        yield
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as exc:
-        raise ConfigurationError(
-            f"{directory / FILE}: another process is writing it. Run the command again."
-        ) from exc
-    finally:
-        os.close(descriptor)
+def _busy(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path}: another process is writing it. Run the command again.")

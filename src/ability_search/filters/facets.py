@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.operands import checked_number, checked_text
+from ability_search.filters.operands import checked_scalar, checked_text
 from ability_search.filters.tree import Scalar
 
 _MAX_TEXT = 1 << 20
@@ -107,10 +107,6 @@ def _walk_list(
 
 
 def _stored_scalar(at: str, value: object) -> Scalar:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return checked_number(at, value)
-    if isinstance(value, str):
-        return checked_text(at, value, _MAX_TEXT)
-    raise InvalidInput(at, f"is {type(value).__name__}, which JSON does not know")
+    if not isinstance(value, bool | int | float | str):
+        raise InvalidInput(at, f"is {type(value).__name__}, which JSON does not know")
+    return checked_scalar(at, value, _MAX_TEXT)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ability_search.remote.breaker import CircuitBreaker
-from ability_search.remote.transports import Service, Transport
+from ability_search.remote.transports import Service, Transport, in_time
 
 log = logging.getLogger(__name__)
 
@@ -49,18 +48,10 @@ class Consulted:
         """The answer to ``request``, within ``timeout`` seconds and the server's own time."""
         if chosen := model or self._model:
             request = {**request, "model": chosen}
+        most = min(timeout, self._timeout)
+        late = self.service.unavailable(f"{self.who} did not answer within {most:.3g} s")
         started = time.perf_counter()
         with self.breaker.watching(self.service.unavailable, self.who):
-            answer = await self._in_time(request, min(timeout, self._timeout))
+            answer = await in_time(self._transport, request, timeout=most, late=late)
         log.debug("%s took %.1f ms", self.service.tool, (time.perf_counter() - started) * 1e3)
         return answer
-
-    async def _in_time(self, request: Mapping[str, Any], timeout: float) -> Any:
-        try:
-            # Transports may bound each step of theirs only, not the whole.
-            async with asyncio.timeout(timeout):
-                return await self._transport(request, timeout=timeout)
-        except TimeoutError as exc:
-            raise self.service.unavailable(
-                f"{self.who} did not answer within {timeout:.3g} s"
-            ) from exc

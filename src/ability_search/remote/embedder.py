@@ -27,7 +27,7 @@ from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
 from ability_search.remote.breaker import CircuitBreaker
 from ability_search.remote.refusals import Objection
-from ability_search.remote.transports import HttpService, Transport
+from ability_search.remote.transports import HttpService, Transport, in_time
 from kadi.errors import FrameTooLarge
 from kadi.tracing import Value, span
 
@@ -175,12 +175,8 @@ class RemoteEmbedder:
 
     async def _ask(self, model: str, texts: Sequence[str], timeout: float) -> Any:
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}
-        try:
-            # Transports may bound each step of theirs only, not the whole.
-            async with asyncio.timeout(timeout):
-                return await self._transport(request, timeout=timeout)
-        except TimeoutError as exc:
-            raise EmbeddingUnavailable(_TOO_LATE) from exc
+        late = EmbeddingUnavailable(_TOO_LATE)
+        return await in_time(self._transport, request, timeout=timeout, late=late)
 
 
 def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -61,6 +62,18 @@ class HttpService(Service):
 
     api: str
     route: str
+
+
+async def in_time(
+    transport: Transport, request: Mapping[str, Any], *, timeout: float, late: SearchError
+) -> Any:
+    """Send a request; raises ``late`` after ``timeout`` seconds."""
+    try:
+        # Transports may bound each step of theirs only, not the whole.
+        async with asyncio.timeout(timeout):
+            return await transport(request, timeout=timeout)
+    except TimeoutError as exc:
+        raise late from exc
 
 
 def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:

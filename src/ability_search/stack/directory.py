@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.errors import ConfigurationError
-
-if sys.platform != "win32":
-    import fcntl
+from ability_search.locks import lock
 
 _LOCK = "stack.lock"
 _STATE = "stack.json"
@@ -139,7 +136,7 @@ def _is_locked(data_dir: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _lock(descriptor, exclusive=False)
+        return not lock(descriptor, exclusive=False)
     finally:
         os.close(descriptor)
 
@@ -147,21 +144,10 @@ def _is_locked(data_dir: Path) -> bool:
 def _lock_patiently(descriptor: int) -> bool:
     """As :func:`_lock`, past the moment in which somebody only looks whether it is held."""
     for _ in range(_LOOKS):
-        if _lock(descriptor, exclusive=True):
+        if lock(descriptor, exclusive=True):
             return True
         time.sleep(_LOOK_SECONDS)
-    return _lock(descriptor, exclusive=True)
-
-
-def _lock(descriptor: int, *, exclusive: bool) -> bool:
-    """Whether the lock could be had; a shared one is enough to see whether it could."""
-    if sys.platform == "win32":
-        return exclusive
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return lock(descriptor, exclusive=True)
 
 
 def _read_state(data_dir: Path) -> RunningStack | None:
