@@ -13,18 +13,9 @@ from ability_search import __version__
 from ability_search.configuration import Settings, load_settings
 from ability_search.configuration.manifest import Manifest, read_manifest
 from ability_search.errors import ConfigurationError
+from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).parents[2]
-TOOLS = {
-    "search-index",
-    "search-index-file",
-    "search-query",
-    "search-similar",
-    "search-reindex",
-    "search-delete",
-    "search-collections",
-    "search-collection-info",
-}
 
 
 def load(
@@ -214,7 +205,7 @@ def test_own_manifest_agrees_with_the_package_and_the_built_in_one() -> None:
 
 def test_own_manifest_lists_the_tools_and_its_images_have_the_version() -> None:
     document = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
-    assert set(document["tools"]) == TOOLS
+    assert set(document["tools"]) == {row.name for row in TOOLS}
     image = f"ability-search:{__version__}"
     assert document["build"]["default"]["image"] == image
     for block in document["deploy"].values():

@@ -13,6 +13,7 @@ from ability_search.cli.client import BrokerOption, JsonOption, given
 from ability_search.cli.failures import FAILED
 from ability_search.cli.selecting import collection_name, trees
 from ability_search.cli.sending import Outcome, show_problems
+from ability_search.cli.transfer import RevisionOption
 from ability_search.cli.tree_options import ExcludeOption, IncludeOption
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ def build(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Revision of the sources.  [default: a hash over their texts]"),
-    ] = None,
+    revision: RevisionOption = None,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -27,16 +27,17 @@ CollectionsOption = Annotated[
 ReplaceOption = Annotated[
     bool, typer.Option("--replace", help="Take the place of a collection that exists.")
 ]
+RevisionOption = Annotated[
+    str | None,
+    typer.Option(help="Revision of the sources.  [default: a hash over their texts]"),
+]
 
 
 @command(app, "export")
 def export(
     collection: CollectionArgument,
     directory: DirectoryArgument,
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Revision of the sources.  [default: a hash over their texts]"),
-    ] = None,
+    revision: RevisionOption = None,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
