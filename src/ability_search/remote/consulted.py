@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ability_search.remote.breaker import CircuitBreaker
 from ability_search.remote.transports import Service, Transport, in_time
@@ -26,8 +26,8 @@ class Consulted:
         breaker_reset: Seconds until a request is let through again.
     """
 
-    service: Service
-    who: str
+    service: ClassVar[Service]
+    who: ClassVar[str]
     """What the server is called in errors."""
 
     def __init__(
