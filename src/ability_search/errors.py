@@ -48,7 +48,7 @@ class SearchError(Exception):
 
 
 class InvalidInput(SearchError):
-    """A field of the input is wrong; ``field`` is its wire name (``documents.3.title``)."""
+    """A field of the input is wrong; the message names it as on the wire (``documents.3.title``)."""
 
     code = "invalid_input"
 
@@ -58,16 +58,17 @@ class InvalidInput(SearchError):
 
 
 class NotFound(SearchError):
-    """There is no such thing; ``nearest`` are the names that come closest to the one given."""
+    """There is no such thing; the hint tells which names come close, if any do."""
 
     code = "not_found"
 
-    def __init__(self, what: str, name: str, *, nearest: Sequence[str] = ()) -> None:
-        hint = (
-            f"Did you mean {', '.join(nearest)}?"
-            if nearest
-            else "Call search-collections for what exists."
-        )
+    def __init__(
+        self, what: str, name: str, *, nearest: Sequence[str] = (), hint: str | None = None
+    ) -> None:
+        if nearest:
+            hint = f"Did you mean {', '.join(nearest)}?"
+        elif hint is None:
+            hint = "Call search-collections for what exists."
         super().__init__(f"no {what} named {name!r}", hint=hint)
         self.what = what
         self.name = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -12,6 +13,17 @@ P = TypeVar("P", bound=BaseModel)
 
 ROUTING_KEY = "_kadi"
 """Reserved key inside a tool's input: routing hints, never part of the input itself."""
+
+_FORM = re.compile(r"str|int|float|bool|[A-Z]\w*|[a-z-]+\[.*\]", re.DOTALL)
+"""A step of an error's location that is a form of the field above it, not a field."""
+
+_IN_WORDS = {
+    "extra_forbidden": "There is no such field",
+    "model_type": "Input should be an object",
+    "model_attributes_type": "Input should be an object",
+    "dict_type": "Input should be an object",
+}
+"""What pydantic says in words of Python, by the type of the error."""
 
 
 class Call(Protocol):
@@ -119,10 +131,21 @@ def without_routing(tool_input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def validation_text(error: ValidationError) -> str:
     """One line a caller can act on: every offending field and what was expected of it.
 
+    Of the forms that a field may have, the one that the value comes closest to is told, else all.
     The offending values themselves are left out: they may be large or secret.
     """
-    parts = []
+    expected: dict[tuple[int | str, ...], list[str]] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(str(step) for step in item["loc"]) or "input"
-        parts.append(f"{where}: {item['msg']}")
-    return "; ".join(parts)
+        text = _IN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        expected.setdefault(_wire_path(item["loc"]), []).append(text)
+    outer = {path[:length] for path in expected for length in range(len(path))}
+    return "; ".join(
+        f"{'.'.join(map(str, path)) or 'input'}: {', or: '.join(dict.fromkeys(texts))}"
+        for path, texts in expected.items()
+        if path not in outer
+    )
+
+
+def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where an error is, without the steps by which pydantic names the forms of a field."""
+    return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kadi.tools import Tool, validation_text, without_routing
 
@@ -74,3 +74,41 @@ def test_validation_errors_name_every_field_and_no_value() -> None:
     assert "Size: " in text
     assert "other: " in text
     assert "secret" not in text
+
+
+def blank_is_refused(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+class Window(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    size: int
+
+
+class Choices(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    names: str | list[str] = "a"
+    window: Window | Literal["page"] = "page"
+    word: Annotated[str, AfterValidator(blank_is_refused)] = "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"nmaes": "a"}, "nmaes: There is no such field"),
+        ({"names": ["a", 1]}, "names.1: Input should be a valid string"),
+        ({"word": " "}, "word: must not be blank"),
+        ({"window": "pag"}, "window: Input should be an object, or: Input should be 'page'"),
+        ({"window": {"size": "many"}}, "window.size: Input should be a valid integer, unable to"),
+        ({"window": {"size": 1, "is": 2}}, "window.is: There is no such field"),
+    ],
+)
+def test_validation_errors_are_in_the_words_of_the_wire(given: Any, text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Choices.model_validate(given)
+    assert validation_text(caught.value).startswith(text)
+    assert ";" not in validation_text(caught.value)
