@@ -29,6 +29,7 @@ MINIMUM_PYTHON = (3, 11)
 GIB = 1024**3
 _FULL_BYTES = GIB // 10
 _TIGHT_BYTES = GIB
+_DOCUMENT_MODULES = ("docx", "lxml", "openpyxl", "pptx", "pypdfium2")
 _BUILT = 1_767_225_600  # 2026-01-01: a clock before this is wrong
 
 State = Literal["ok", "warn", "fail"]
@@ -83,8 +84,8 @@ def check_installation() -> Iterator[Check]:
         else Check("python", "fail", version, "Use Python 3.11 or later.")
     )
     extras = {"local": ENGINE_MODULES + MODEL_MODULES, "hub": ("huggingface_hub",)}
-    extras["code"] = ("tree_sitter",)
-    extras |= {"gateway": GATEWAY_MODULES, "mcp": MCP_MODULES}
+    extras |= {"code": ("tree_sitter",), "documents": _DOCUMENT_MODULES}
+    extras |= {"gateway": GATEWAY_MODULES, "mcp": MCP_MODULES, "watch": ("watchfiles",)}
     for extra, modules in extras.items():
         missing = missing_modules(modules)
         if not missing:

@@ -261,8 +261,12 @@ def open_artifact(directory: Path, settings: Settings) -> Importable:
     """An artifact of either kind.
 
     Raises:
+        NotFound: if there is none in the directory.
         Damaged: if it is not as it should be.
     """
+    if not os.path.lexists(directory / MANIFEST):
+        hint = f"Name a directory that holds {MANIFEST}, as `export` and `build` write it."
+        raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
         count, counter = token_counter(settings)

@@ -214,7 +214,10 @@ def test_doctor_names_what_fails_and_the_remedy(network, run) -> None:
     network.answers["search-collections"] = lambda _: {"collections": []}
     done = run("doctor", "--json", broker=network.url)
     assert done.exit_code == 1
-    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    found = json.loads(done.stdout)
+    extras = [check["text"].split()[0] for check in found if check["name"] == "extra"]
+    assert {"local", "code", "documents", "gateway", "mcp", "watch"} <= set(extras)
+    checks = {check["name"]: check for check in found}
     assert checks["worker"]["state"] == "ok"
     assert checks["clock"]["text"] == "agrees with the broker's"
     assert checks["database"]["state"] == "fail"
@@ -236,6 +239,13 @@ def test_doctor_tries_a_reranker_that_is_there(network, run, scores, state, text
     [check] = [check for check in checks if check["name"] == "reranker"]
     assert check["state"] == state
     assert text in check["text"]
+
+
+def test_importing_what_is_no_artifact_says_what_one_is(run, tmp_path) -> None:
+    done = run("import", str(tmp_path / "nowhere"))
+    assert done.exit_code == 3
+    assert "no artifact named" in done.stderr
+    assert "index_manifest.json, as `export`" in done.stderr
 
 
 def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:
