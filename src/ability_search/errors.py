@@ -48,7 +48,7 @@ class SearchError(Exception):
 
 
 class InvalidInput(SearchError):
-    """A field of the input is wrong; the message names it as on the wire (``documents.3.title``)."""
+    """A field of the input is wrong; the message has its wire name (``documents.3.title``)."""
 
     code = "invalid_input"
 

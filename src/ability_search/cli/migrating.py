@@ -58,9 +58,11 @@ class Run:
                 wanted=self.wishes.collections,
             )
         if found is None:
-            missing = NotFound("index of the earlier ability in a database", self.database)
-            missing.hint = "Name the database that it wrote to with --from."
-            raise missing
+            raise NotFound(
+                "index of the earlier ability in a database",
+                self.database,
+                hint="Name the database that it wrote to with --from.",
+            )
         known = {each.name for each in found.collections}
         for name in self.wishes.collections:
             if name not in known:

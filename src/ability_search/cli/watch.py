@@ -61,7 +61,8 @@ def watch(
     directories = [path.resolve() for path in paths]
     for path, directory in zip(paths, directories, strict=True):
         if not directory.is_dir():
-            raise typer.BadParameter(f"{path}: no such directory", param_hint="DIRECTORY")
+            problem = "is not a directory" if directory.exists() else "no such directory"
+            raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
 
     def find() -> list[Tree]:
         return trees(

@@ -222,7 +222,7 @@ async def _unrouted(_: Request, exc: Exception) -> Response:
 
 def _number(field: str, text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise InvalidInput(field, "expected a whole number")
+        raise InvalidInput(field, "expected a whole number of at most 9 digits")
     return int(text)
 
 

@@ -109,7 +109,11 @@ class Reindexing:
         """
         job = await self._jobs.find(name, REINDEX)
         if job is None or not job.running or not await self._jobs.cancel(job):
-            raise NotFound("reindex job of collection", name)
+            raise NotFound(
+                "running reindex of a collection",
+                name,
+                hint="search-collection-info shows the last job of the collection.",
+            )
         self._generations.drop_soon()
         return job
 

@@ -144,7 +144,7 @@ class Querying:
             raise NotFound("collection", name)
         collection, rows = found
         if not rows:
-            raise NotFound("chunk", chunk_id)
+            raise NotFound("chunk", chunk_id, hint="Take the chunkId of a hit of search-query.")
         source = rows[0]
         query = Query("", limit=limit + 1, mode="semantic", predicate=predicate)
         vectors = {"cosine": source["embedding"]}

@@ -207,7 +207,7 @@ def test_a_file_cannot_be_watched(run: Any, network: Any) -> None:
     write("a.md")
     done = run("watch", "a.md", broker=network.url)
     assert done.exit_code == 2
-    assert "no such directory" in done.stderr
+    assert "a.md: is not a directory" in done.stderr
 
 
 Lines = Iterator[dict[str, Any]]
