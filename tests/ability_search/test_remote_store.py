@@ -210,14 +210,24 @@ async def test_a_database_that_cannot_be_created_is_a_refusal() -> None:
         await store(Ability(missing, refused("disk full"))).write("INSERT INTO x", {})
 
 
-@pytest.mark.parametrize("error", [NotConnected("lost"), RemoteError("no provider")])
-async def test_reads_are_tried_again(error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (NotConnected("lost"), "the connection to the broker is lost"),
+        (
+            RemoteError("no provider"),
+            "who offers it is away, or failed",
+        ),
+    ],
+)
+async def test_reads_are_tried_again(error: Exception, why: str) -> None:
     ability = Ability(error, error, rows({"n": 1}))
     assert await store(ability).read("SELECT n", {}) == [{"n": 1}]
     hopeless = Ability(error, error, error, error)
     with pytest.raises(DatabaseUnavailable) as raised:
         await store(hopeless).read("SELECT n", {})
     assert raised.value.retryable
+    assert str(raised.value) == f"arcade-query did not answer: {why}"
     assert len(hopeless.calls) == 3
 
 

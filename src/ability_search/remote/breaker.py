@@ -60,7 +60,8 @@ class CircuitBreaker:
         """
         if wait := self.wait():
             raise (held_back or unavailable)(
-                f"{who} failed {self.failures} times in a row", retry_after=wait
+                f"{who} failed {self.failures} times in a row, it is left alone for {wait:.1f} s",
+                retry_after=wait,
             )
         try:
             yield

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ability_search.errors import SearchError
+from kadi.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 
@@ -98,3 +99,17 @@ def refused(
 def error_text(error: Any) -> str:
     """The words of a returned error: a text, or OpenAI's object with a ``message``."""
     return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
+
+
+def no_answer(tool: str, exc: KadiError) -> str:
+    """Why a call of a tool on the network had no answer, in none of the other side's words."""
+    match exc:
+        case NotConnected():
+            why = "the connection to the broker is lost"
+        case CallTimeout():
+            why = f"{exc.timeout:.3g} s are over"
+        case RemoteError():
+            why = "who offers it is away, or failed"
+        case _:
+            why = "the broker refused the call"
+    return f"{tool} did not answer: {why}"

@@ -19,6 +19,7 @@ from tenacity import (
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import RETRIES
+from ability_search.remote.refusals import no_answer
 from kadi.errors import FrameTooLarge, KadiError, RemoteError
 from kadi.tracing import Value, span
 
@@ -150,9 +151,9 @@ class BrokerStore:
                     "the database's answer does not fit into a message",
                     hint="Ask for less at a time (setting max_message_bytes).",
                 ) from exc
-            raise DatabaseUnavailable(f"{tool} did not answer: {type(exc).__name__}") from exc
+            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
-            raise DatabaseUnavailable(f"{tool} did not answer: {type(exc).__name__}") from exc
+            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         if not isinstance(answer, Mapping):
             raise DatabaseUnavailable(f"{tool} answered with something that is no object")
         return answer

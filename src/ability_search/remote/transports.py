@@ -14,6 +14,7 @@ from ability_search.errors import SearchError
 from ability_search.remote.refusals import (
     Objection,
     error_text,
+    no_answer,
     refusal_of_status,
     refusal_of_text,
 )
@@ -88,9 +89,7 @@ def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) 
         except RemoteError as exc:
             raise service.failure(Objection(refusal_of_text(str(exc))), request) from exc
         except KadiError as exc:
-            raise service.unavailable(
-                f"{service.tool} did not answer: {type(exc).__name__}"
-            ) from exc
+            raise service.unavailable(no_answer(service.tool, exc)) from exc
         if isinstance(answer, Mapping) and service.answered not in answer and answer.get("error"):
             refusal = refusal_of_text(error_text(answer["error"]))
             raise service.failure(Objection(refusal), request)
