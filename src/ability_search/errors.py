@@ -199,7 +199,10 @@ class DeadlineExceeded(SearchError):
 
     code = "timeout"
     retryable = True
-    default_hint = "What was acknowledged is stored: call again to complete the rest."
+    default_hint = (
+        "Allow more time. Of what was to be stored, all that was acknowledged is: the same call"
+        " completes the rest."
+    )
 
 
 class Cancelled(SearchError):
