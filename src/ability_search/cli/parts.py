@@ -159,6 +159,8 @@ async def open_models(
 def _models_hint(problem: str) -> str:
     if "cannot listen" in problem:
         return "Choose another port with --models-port (`up`), --port or SEARCH_MODEL_HTTP_PORT."
+    if "set a token" in problem:
+        return "Set SEARCH_MODEL_HTTP_TOKEN, or SEARCH_MODEL_HTTP_HOST=127.0.0.1."
     return "Correct the settings model_*; `ability-search models list` shows what there is."
 
 

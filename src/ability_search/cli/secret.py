@@ -14,6 +14,8 @@ from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
 from ability_search.cli.failures import NOT_FOUND
 from ability_search.configuration import get_secret, list_secrets, locate_secrets, set_secret
+from ability_search.configuration.layers import misspelt
+from ability_search.configuration.manifest import VAULT
 
 group = new_group("Secrets in secrets.toml, each encrypted on its own.")
 app.add_typer(group, name="secret")
@@ -36,6 +38,8 @@ def set_(name: NameArgument, vault: VaultOption = "models") -> None:
     files = locate_secrets(os.environ, Path.cwd())
     set_secret(files.path, vault, name, _value(name), key_file=files.key_file)
     output.stderr().print(f"{name} is set in {output.plain(files.path)}", soft_wrap=True)
+    for warning in misspelt([name], str(files.path)) if vault == VAULT else ():
+        output.warn(warning)
 
 
 def _value(name: str) -> str:

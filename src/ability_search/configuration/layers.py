@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,11 +68,11 @@ def from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
     return layer
 
 
-def misspelt(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Warnings for variables whose name is almost that of a setting."""
+def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
+    """Warnings for ``names`` in a ``place`` that are almost that of a setting."""
     return tuple(
-        f"{name} in the environment is not used; {nearest[0]} is"
-        for name in sorted(environ)
+        f"{name} in {place} is not used; {nearest[0]} is"
+        for name in sorted(names)
         if name.startswith("SEARCH_")
         and name not in BY_ENV
         and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=0.85))
@@ -105,7 +105,7 @@ def from_vault(
     Names that are no setting belong to other abilities and are not decrypted.
     """
     layer: Layer = {}
-    warnings: list[str] = []
+    warnings = [*misspelt(stored, str(path))]
     for name, text in stored.items():
         spec = BY_ENV.get(name)
         if spec is None or spec.key in known:

@@ -106,7 +106,7 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     environment = from_environment(environ, cwd)
     base = _default_paths(environ, cwd) | _config(cwd, problems)
     home = _home(environ, cwd)
-    vault, stored, unencrypted = _vault(cwd, base, environment, home, problems)
+    vault, stored, remarks = _vault(cwd, base, environment, home, problems)
     agent, connections, notes = _connections(cwd, problems)
     layer = base | vault | environment
     entry = choose_broker(agent, connections, _text(layer.get("url")))
@@ -118,7 +118,9 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     )
     if problems:
         raise ConfigurationError(*problems, hint="Correct every line above and start again.")
-    settings = Settings(**groups, agent=agent, warnings=(*notes, *unencrypted, *misspelt(environ)))
+    settings = Settings(
+        **groups, agent=agent, warnings=(*notes, *remarks, *misspelt(environ, "the environment"))
+    )
     present = {name for name, value in environ.items() if value.strip()} | stored
     return replace(settings, missing_secrets=_missing(settings, present))
 

@@ -189,6 +189,21 @@ def test_a_missing_secret_is_exit_code_3(run) -> None:
     assert "ability-search secret set SEARCH_API_KEY" in done.stderr
 
 
+def test_a_secret_that_is_almost_a_setting_is_warned_about(run) -> None:
+    done = run("secret", "set", "SEARCH_APIKEY", given="s3cr3t")
+    assert done.exit_code == 0
+    assert "is not used; SEARCH_API_KEY is" in done.stderr
+    assert "SEARCH_API_KEY is" in run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi").stdout
+    assert "not used" not in run("secret", "set", "SEARCH_API_KEY", given="s3cr3t").stderr
+
+
+def test_models_that_others_could_reach_need_a_token(run, monkeypatch) -> None:
+    monkeypatch.setenv("SEARCH_MODEL_HTTP_HOST", "0.0.0.0")
+    done = run("models", "serve", "--port", "0")
+    assert done.exit_code == 1
+    assert "Set SEARCH_MODEL_HTTP_TOKEN" in done.stderr
+
+
 def test_an_empty_secret_is_refused(run) -> None:
     done = run("secret", "set", "SEARCH_API_KEY", given="")
     assert done.exit_code == 1
