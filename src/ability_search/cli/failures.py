@@ -31,7 +31,7 @@ _START = (
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (kadi.NotConnected, _START),
     (kadi.CallTimeout, "Allow more time with --timeout, or check with `ability-search doctor`."),
-    (kadi.RemoteError, "Check with `ability-search doctor` which parts are connected."),
+    (kadi.RemoteError, "Correct the input, or see with `ability-search doctor` what is connected."),
     (kadi.AuthenticationError, "The broker refuses this identity: check its address."),
     (kadi.FrameTooLarge, "Raise SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
 )
