@@ -284,6 +284,15 @@ async def test_an_unknown_collection_is_not_found_with_the_nearest_names(network
     assert "docs" in refusal["hint"]
 
 
+async def test_what_is_not_in_a_collection_has_a_hint_of_its_own(network: Network) -> None:
+    await fill(network, 1)
+    job = await network.refused("search-reindex", collection="docs", cancel=True)
+    assert "search-collection-info" in job["hint"]
+    chunk = await network.refused("search-similar", collection="docs", chunkId="docs:x:0")
+    assert "chunkId of a hit" in chunk["hint"]
+    assert (job["code"], chunk["code"]) == ("not_found", "not_found")
+
+
 async def test_the_old_generation_stays_for_its_grace_period_and_any_worker_drops_it(
     start: Start, tmp_path: Path
 ) -> None:
