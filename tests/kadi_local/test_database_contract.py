@@ -207,6 +207,17 @@ async def test_a_query_of_variables_answers_with_the_rows_of_each(db: Abilities)
         assert answer["more"] == [{"sum": n + 1, "v": [1.0, 2.0]} for n in range(1, most)]
 
 
+async def test_a_query_that_the_engine_keeps_reads_the_clock_each_time(db: Abilities) -> None:
+    await db.run("CREATE DOCUMENT TYPE T")
+    await db.run("CREATE PROPERTY T.at LONG")
+    text = "SELECT $new AS new LET $new = (SELECT FROM T WHERE at > `date.currentTimestamp`() - 50)"
+    assert await db.rows(text) == [{"new": []}]
+    await db.run("INSERT INTO T SET at = `date.currentTimestamp`()")
+    async with asyncio.timeout(20):
+        while (await db.rows(text))[0]["new"]:
+            pass
+
+
 async def test_a_plain_query_keeps_a_column_named_value(db: Abilities) -> None:
     assert await db.rows("SELECT {'a': 1} AS value") == [{"value": {"a": 1}}]
 
