@@ -12,10 +12,11 @@ class Store(Protocol):
     """A database that understands the statements of :mod:`ability_search.statements`."""
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script.
+        """Run a read-only script, or a single query.
 
         Returns:
-            What the script returns: a list of rows, or the mapping of its RETURN.
+            What it returns: a list of rows, or the mapping of a script's RETURN or of
+            :func:`.rows_together`.
 
         Raises:
             DatabaseUnavailable: if the database did not answer in time or refused.

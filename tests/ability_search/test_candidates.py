@@ -47,6 +47,8 @@ class Fake:
             return records
         return {
             "collection": records,
+            "unindexed": [],
+            "later": records,
             "semantic": [row("a", score=0.9)] if "semantic_v" in params else None,
             "keyword": [row("b", score=3.0)] if "keyword_i" in params else None,
         }
@@ -101,7 +103,7 @@ async def test_an_arm_that_is_refused_leaves_the_other(refused: str, lost: str, 
 
 
 async def test_arms_that_fail_only_together_are_all_kept() -> None:
-    pool = await find(Fake("ORDER BY score DESC LIMIT 10; LET keyword"), plan())
+    pool = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
     assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
     assert pool.failed == {}
 

@@ -13,6 +13,7 @@ from ability_search import statements
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.remote import BrokerStore
 from ability_search.remote.store import refusal
+from ability_search.statements.core import rows_together
 from kadi import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool
 from kadi.errors import FrameTooLarge
 from kadi_local.broker import serve_broker
@@ -69,6 +70,14 @@ async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
             pytest.approx(5.0, abs=0.5),
         )
     ]
+
+
+async def test_a_query_is_sent_as_what_the_engine_keeps() -> None:
+    text = rows_together({"a": "SELECT 1 AS n", "b": "SELECT $a.size() AS n"}, ["b"])
+    ability = Ability(rows({"b": [{"n": 1}]}), rows())
+    assert await store(ability).read(text, {}) == {"b": [{"n": 1}]}
+    await store(ability).write("DELETE FROM x", {})
+    assert [call[1]["language"] for call in ability.calls] == ["sql", "sqlscript"]
 
 
 async def test_rows_stay_rows() -> None:

@@ -192,6 +192,32 @@ async def test_a_script_answers_what_it_returns(
     assert await getattr(db, through)(script, language="sqlscript") == expected
 
 
+async def test_a_query_of_variables_answers_with_the_rows_of_each(db: Abilities) -> None:
+    await db.run("CREATE DOCUMENT TYPE T")
+    for number in (1, 2, 3):
+        await db.run("INSERT INTO T SET n = :n, v = [1.0, 2.0]", {"n": number})
+    text = (
+        "SELECT $low AS low, $more AS more LET"
+        " $low = (SELECT n, @rid AS r FROM T WHERE n < :most ORDER BY n),"
+        " $more = (SELECT n + $low[0].n AS sum, v FROM T WHERE @rid IN $low.r ORDER BY n)"
+    )
+    for most in (3, 1, 2):
+        [answer] = await db.rows(text, {"most": most})
+        assert [row["n"] for row in answer["low"]] == list(range(1, most))
+        assert answer["more"] == [{"sum": n + 1, "v": [1.0, 2.0]} for n in range(1, most)]
+
+
+async def test_a_query_that_the_engine_keeps_reads_the_clock_each_time(db: Abilities) -> None:
+    await db.run("CREATE DOCUMENT TYPE T")
+    await db.run("CREATE PROPERTY T.at LONG")
+    text = "SELECT $new AS new LET $new = (SELECT FROM T WHERE at > `date.currentTimestamp`() - 50)"
+    assert await db.rows(text) == [{"new": []}]
+    await db.run("INSERT INTO T SET at = `date.currentTimestamp`()")
+    async with asyncio.timeout(20):
+        while (await db.rows(text))[0]["new"]:
+            pass
+
+
 async def test_a_plain_query_keeps_a_column_named_value(db: Abilities) -> None:
     assert await db.rows("SELECT {'a': 1} AS value") == [{"value": {"a": 1}}]
 

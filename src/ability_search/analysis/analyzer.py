@@ -86,7 +86,7 @@ class Analyzer:
 
         A whole comes before its parts. Text without words, numbers or symbols gives none.
         """
-        return [term for term, _, _ in self.spans(text)]
+        return [self._term(piece) for piece, _, _ in pieces(text)]
 
     def query_terms(self, text: str) -> list[str]:
         """Return the terms of a query: :meth:`terms` without stop words.

@@ -105,23 +105,26 @@ def _compound(text: str, classes: str, match: re.Match[str]) -> Iterator[Piece]:
 
 def _level(text: str, classes: str, start: int, end: int, level: int) -> Iterator[Piece]:
     """Pieces of ``text[start:end]``, cut at the connectors of ``level`` and of those below."""
-    if level == len(_LEVELS):
+    for below in range(level, len(_LEVELS)):
+        cuts = []
+        at = start
+        for connector in _LEVELS[below].finditer(classes, start, end):
+            cuts.append((at, connector.start()))
+            at = connector.end()
+        if not (cuts and text[at:end] in {"s", "S"} and classes[at - 1] == "'"):
+            cuts.append((at, end))
+        if len(cuts) > 1:
+            break
+        ((start, end),) = cuts
+    else:
         yield from _word(text, classes, start, end)
         return
-    cuts = []
-    at = start
-    for connector in _LEVELS[level].finditer(classes, start, end):
-        cuts.append((at, connector.start()))
-        at = connector.end()
-    if not (cuts and text[at:end] in {"s", "S"} and classes[at - 1] == "'"):
-        cuts.append((at, end))
-    if len(cuts) > 1:
-        stop = cuts[-1][1]
-        if stop - start <= MAX_WHOLE:
-            yield _whole(text, classes, start, stop), start, stop
-        cuts = [(s, e) for s, e in cuts if not _is_elision(classes, s, e, start, stop)]
+    stop = cuts[-1][1]
+    if stop - start <= MAX_WHOLE:
+        yield _whole(text, classes, start, stop), start, stop
     for s, e in cuts:
-        yield from _level(text, classes, s, e, level + 1)
+        if not _is_elision(classes, s, e, start, stop):
+            yield from _level(text, classes, s, e, below + 1)
 
 
 def _whole(text: str, classes: str, start: int, end: int) -> str:

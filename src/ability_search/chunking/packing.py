@@ -73,6 +73,8 @@ class Ruler:
 
     def count(self, start: int, end: int) -> int:
         """Tokens of the span when it stands alone."""
+        if end - start == len(self.text):
+            return self.estimate(start, end)
         return self._counter.count(self.text[start:end])
 
     def overrun(self, start: int, end: int) -> tuple[int, float]:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ability_search.analysis import CONTENT, TITLE, Analyzer
 from ability_search.chunking import TokenCounter, chunk, joined
@@ -259,7 +260,7 @@ def chunk_rows(
                 "embedding": _written(prepared.vectors[index]),
                 "vectorKey": vector_key(collection.model, prepared.texts[index]),
                 "terms": ids.tolist(),
-                "weights": [round(weight, 5) for weight in weights.tolist()],
+                "weights": _rounded(weights, 5),
                 "lengths": [len(prepared.title_terms), len(terms)],
             }
         )
@@ -392,6 +393,8 @@ def _written(vector: Vector | None) -> list[float] | None:
 
     Components of unit vectors are at most 1, so a cosine moves by less than 1e-7.
     """
-    if vector is None:
-        return None
-    return [float(value) for value in np.round(vector.astype(np.float64), 7)]
+    return None if vector is None else _rounded(vector, 7)
+
+
+def _rounded(values: npt.NDArray[np.float32], decimals: int) -> list[float]:
+    return list(np.round(values.astype(np.float64), decimals).tolist())

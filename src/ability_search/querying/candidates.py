@@ -180,8 +180,8 @@ async def _search(
 
 def _settled(answer: Mapping[str, Any]) -> bool:
     """Whether no commit was under way, of which the arms may have found one half."""
-    before = {row["revision"] for row in answer["collection"]}
-    return not answer["unindexed"] and before <= {answer["revision"]}
+    before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
+    return not answer["unindexed"] and before <= after
 
 
 def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> Rows:

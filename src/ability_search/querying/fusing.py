@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,8 +45,9 @@ def blocks(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> list[list[
         arms = _arms(reach, plan, depth, weights)
         fused = _fused(arms, len(reach), query.fusion, ranking)
         block = []
-        for place, (item, score) in enumerate(zip(reach, fused.scores.tolist(), strict=True)):
-            known = fused.found[place] or not item.ranks.keys() <= _ARMS
+        scored = zip(reach, fused.scores.tolist(), fused.found.tolist(), strict=True)
+        for place, (item, score, seen) in enumerate(scored):
+            known = seen or not item.ranks.keys() <= _ARMS
             if item.chunk_id in listed or not known:
                 continue
             listed.add(item.chunk_id)
@@ -73,7 +75,7 @@ def arm_weights(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> dict[
         return dict.fromkeys(weights, 1.0)
     if len(weights) == 2 and query.fusion is None and ranking.fusion == "convex":
         share = weights["semantic"] / sum(weights.values())
-        cosines = [item.semantic for item in pool.candidates if item.semantic is not None]
+        cosines = [known for item in pool.candidates if (known := item.semantic) is not None]
         semantic = peaked_share(share, cosines, slope=ranking.fusion_peak)
         return {"semantic": semantic, "keyword": 1.0 - semantic}
     return weights
@@ -85,23 +87,26 @@ def _arms(
     """The arms as they are when asked for ``depth`` candidates."""
     arms = []
     if "semantic" in weights:
-        cosines = [np.nan if item.semantic is None else item.semantic for item in candidates]
-        known = [item.semantic is not None for item in candidates]
-        scores = np.where(known, normalized_cosine(cosines), np.nan)
+        cosines = [item.semantic for item in candidates]
+        known = [cosine is not None for cosine in cosines]
+        scores = np.where(known, normalized_cosine(np.array(cosines, np.float64)), np.nan)
         arms.append(Arm("semantic", scores, weights["semantic"]))
     if "keyword" in weights and plan.terms is not None:
         names = [each.name for each in plan.searches if each.by is plan.terms]
-        raw = [_best(item, names, depth) for item in candidates]
+        raw = np.fmax.reduce([_raw(candidates, name, depth) for name in names])
         scores = np.where(np.isnan(raw), np.nan, plan.terms.normalized(raw))
         unseen = unseen_score(scores, depth)
         arms.append(Arm("keyword", scores, weights["keyword"], unseen))
     return arms
 
 
-def _best(item: Candidate, names: Sequence[str], depth: int) -> float:
-    """The raw score by searches that were asked for ``depth``; not a number if none found it."""
-    found = (item.values[name] for name in names if item.ranks.get(name, depth + 1) <= depth)
-    return max(found, default=float("nan"))
+def _raw(candidates: Sequence[Candidate], name: str, depth: int) -> list[float]:
+    """The raw scores by a search that was asked for ``depth``; not a number if it did not find."""
+    beyond = depth + 1
+    return [
+        item.values[name] if item.ranks.get(name, beyond) <= depth else math.nan
+        for item in candidates
+    ]
 
 
 def _fused(arms: Sequence[Arm], count: int, choice: FusionChoice | None, ranking: Ranking) -> Fused:

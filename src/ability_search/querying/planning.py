@@ -62,6 +62,8 @@ def planned(
         return query_terms(terms, statistics, title_weight=ranking.title_weight)
 
     def worded(terms: QueryTerms) -> QueryTerms:
+        if not query.wording:
+            return terms
         own = set(analyzer_for(language).query_terms(query.text))
         return joined(terms, weigh("\n".join(query.wording), but=own), weight=rewording.SHARE)
 

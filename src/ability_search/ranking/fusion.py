@@ -88,7 +88,7 @@ def normalized_cosine(cosines: npt.ArrayLike) -> Floats:
 
     Not a number, the cosine of a zero vector, gives 0.
     """
-    return np.clip(np.nan_to_num(np.asarray(cosines, dtype=np.float64)), 0.0, 1.0)
+    return np.asarray(np.minimum(np.fmax(np.asarray(cosines, dtype=np.float64), 0.0), 1.0))
 
 
 def unseen_score(scores: Floats, depth: int) -> float:

@@ -82,7 +82,7 @@ class BrokerStore:
         self._meter = meter
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script, again if the connection failed or a writer got in its way."""
+        """Run a script or query, again if the connection failed or a writer got in its way."""
         deadline = time.monotonic() + self._timeout
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
@@ -119,7 +119,8 @@ class BrokerStore:
         told = {
             "database": self._database,
             key: script,
-            "language": "sqlscript",
+            # The engine keeps what it has parsed of a query, but reads a script anew each time.
+            "language": "sql" if key == "query" and ";" not in script else "sqlscript",
             "params": params,
         }
         with span(f"database {key}", notes=_NOTES):
@@ -175,8 +176,9 @@ def _passing(exc: BaseException) -> bool:
 
 
 def _is_returned_map(script: str, result: list[Any]) -> bool:
-    """Whether the one row is the map that the script's RETURN built.
+    """Whether the one row is the map that the script's RETURN built, or a query of variables.
 
     Scripts here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
     """
-    return len(result) == 1 and script.rstrip().endswith("};")
+    mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
+    return len(result) == 1 and mapped

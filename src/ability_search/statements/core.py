@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Statement(NamedTuple):
-    """A script and its bound parameters."""
+    """A script, or a single query, and its bound parameters."""
 
     text: str
     params: dict[str, Any]
@@ -24,6 +24,19 @@ class Predicate:
 
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
+    """One query that answers with a map: the rows of others by their names.
+
+    The engine keeps what it has parsed and planned of a query, but reads a script anew each time.
+
+    Args:
+        queries: Made in this order; later ones may use earlier ones as variables.
+        answer: Those to answer with.
+    """
+    variables = ", ".join(f"${name} = ({query})" for name, query in queries.items())
+    return f"SELECT {', '.join(f'${name} AS {name}' for name in answer)} LET {variables}"
 
 
 def is_collection_name(name: str) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ability_search.statements.core import Predicate, Statement
+from ability_search.statements.core import Predicate, Statement, rows_together
 from ability_search.statements.settling import NOTES
 
 HIT_COLUMNS = (
     "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"
     " breadcrumb, page, startLine, endLine, createdAt, tokens"
 )
+
+_COLLECTION = "SELECT FROM Collection WHERE name = :name"
 
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
@@ -117,35 +119,47 @@ def candidates(
         first: Of so many rows of each arm ``rid, terms, weights, embedding`` come too.
 
     Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
-    was being indexed then), ``revision`` (as it was after the arms) and, by the name of each arm,
+    was being indexed then), ``later`` (its revision after the arms) and, by the name of each arm,
     its rows ``rid, chunkId, score`` and what else was asked for, best first; by ``first_`` and that
     name what comes too.
     """
-    steps = ["LET c = SELECT FROM Collection WHERE name = :name;", NOTES]
-    answer = ["'collection': $c", "'unindexed': $unindexed", "'revision': $later[0].revision"]
+    queries = {"collection": _COLLECTION, "unindexed": NOTES}
+    answer = ["collection", "unindexed"]
+    narrower: dict[str, str] = {}
     params: dict[str, Any] = {"name": name, "type": chunk_type, **shown.params}
     allowed = _allowed(arms, chunk_type)
     for (searched, text), rids in allowed.items():
-        steps.append(f"LET {rids} = SELECT @rid FROM `{searched}` WHERE {text};")
+        queries[rids] = f"SELECT @rid FROM `{searched}` WHERE {text}"
     for arm in arms:
         searched = arm.chunk_type or chunk_type
         params |= arm.predicate.params if arm.predicate else {}
         rids = allowed.get((searched, arm.predicate.text), "") if arm.predicate else ""
         if isinstance(arm, VectorArm):
             params[f"{arm.name}_v"] = list(arm.vector)
-            steps.append(_vector_arm(searched, arm, shown.text(but=arm.vector), rids))
+            queries[arm.name] = _vector_arm(searched, arm, shown.text(but=arm.vector), rids)
         else:
             params |= {f"{arm.name}_i": list(arm.ids), f"{arm.name}_w": list(arm.weights)}
-            steps.append(_terms_arm(searched, arm, shown.text(), rids))
-        answer.append(f"'{arm.name}': ${arm.name}")
+            queries[arm.name] = _terms_arm(searched, arm, shown.text(), *_within(rids))
+            if rids:
+                narrower[arm.name] = _narrower(searched, arm, shown.text(), rids)
+        answer.append(arm.name)
         if first:
-            steps.append(
-                f"LET first_{arm.name} = SELECT @rid AS rid, terms, weights, embedding FROM"
-                f" (SELECT expand(rid) FROM (SELECT expand(${arm.name})) LIMIT {first:d});"
+            queries[f"first_{arm.name}"] = (
+                "SELECT @rid AS rid, terms, weights, embedding FROM"
+                f" (SELECT expand(rid) FROM (SELECT expand(${arm.name})) LIMIT {first:d})"
             )
-            answer.append(f"'first_{arm.name}': $first_{arm.name}")
-    steps.append("LET later = SELECT revision FROM Collection WHERE name = :name;")
-    return Statement(f"{' '.join(steps)} RETURN {{{', '.join(answer)}}};", params)
+            answer.append(f"first_{arm.name}")
+    queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
+    return Statement(_text(queries, narrower, [*answer, "later"]), params)
+
+
+def _text(queries: Mapping[str, str], narrower: Mapping[str, str], answer: Sequence[str]) -> str:
+    """One query, or a script where a list may have to be searched for again."""
+    if not narrower:
+        return rows_together(queries, answer)
+    steps = [f"LET {name} = {query}; {narrower.get(name, '')}" for name, query in queries.items()]
+    returned = ", ".join(f"'{name}': ${name}" for name in answer)
+    return f"{' '.join(steps)} RETURN {{{returned}}};"
 
 
 def _allowed(arms: Sequence[Arm], chunk_type: str) -> dict[tuple[str, str], str]:
@@ -163,11 +177,11 @@ def _allowed(arms: Sequence[Arm], chunk_type: str) -> dict[tuple[str, str], str]
 def _vector_arm(chunk_type: str, arm: VectorArm, further: str, allowed: str) -> str:
     columns = "@rid AS rid, chunkId"
     if not arm.exact:
-        options = f"efSearch: {max(arm.beam, arm.limit):d}{_within(allowed)}"
+        options = ", ".join([f"efSearch: {max(arm.beam, arm.limit):d}", *_within(allowed)])
         return (
-            f"LET {arm.name} = SELECT {columns}, 1 - distance AS score{further} FROM (SELECT"
+            f"SELECT {columns}, 1 - distance AS score{further} FROM (SELECT"
             f" expand(vectorNeighbors('{chunk_type}[embedding]', :{arm.name}_v, {arm.limit:d},"
-            f" {{{options}}})));"
+            f" {{{options}}})))"
         )
     score = f"vectorCosineSimilarity(embedding, :{arm.name}_v) AS score"
     where = _HAS_EMBEDDING + (f" AND ({arm.predicate.text})" if arm.predicate else "")
@@ -178,29 +192,29 @@ def _vector_arm(chunk_type: str, arm: VectorArm, further: str, allowed: str) -> 
     if further:
         # What is wanted of the chunks found is not computed for every one that is scanned.
         scan = f"SELECT {columns}, {score}{further} FROM (SELECT expand(rid) FROM ({scan}))"
-    return f"LET {arm.name} = {scan};"
+    return scan
 
 
-def _terms_arm(chunk_type: str, arm: TermsArm, further: str, allowed: str) -> str:
-    def search(options: str) -> str:
-        return (
-            f"LET {arm.name} = SELECT @rid AS rid, chunkId, score{further} FROM (SELECT expand("
-            f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{arm.name}_i,"
-            f" :{arm.name}_w, {arm.limit:d}{options})));"
-        )
+def _terms_arm(chunk_type: str, arm: TermsArm, further: str, *options: str) -> str:
+    given = f", {{{', '.join(options)}}}" if options else ""
+    return (
+        f"SELECT @rid AS rid, chunkId, score{further} FROM (SELECT expand("
+        f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{arm.name}_i,"
+        f" :{arm.name}_w, {arm.limit:d}{given})))"
+    )
 
-    if not allowed:
-        return search("")
+
+def _narrower(chunk_type: str, arm: TermsArm, further: str, allowed: str) -> str:
     # The engine takes some times the limit from the whole index and leaves out what does not
     # fit, which are all of them where few fit. In groups, here of one chunk each, it searches
     # among those that fit; that costs more, and is not needed where the list is full.
-    narrow = search(f", {{groupBy: 'chunkId', groupSize: 1{_within(allowed)}}}")
-    wide = search(f", {{{_within(allowed).removeprefix(', ')}}}")
-    return f"{wide} IF (${arm.name}.size() < {arm.limit:d}) {{ {narrow} }}"
+    groups = "groupBy: 'chunkId'", "groupSize: 1"
+    again = _terms_arm(chunk_type, arm, further, *groups, *_within(allowed))
+    return f"IF (${arm.name}.size() < {arm.limit:d}) {{ LET {arm.name} = {again}; }}"
 
 
-def _within(allowed: str) -> str:
-    return f", filter: ${allowed}" if allowed else ""
+def _within(allowed: str) -> list[str]:
+    return [f"filter: ${allowed}"] if allowed else []
 
 
 def nearest(
@@ -219,24 +233,22 @@ def nearest(
     createdAt, cosine``, nearest first.
     """
     columns = "chunkId, source, createdAt"
-    steps = []
+    queries = {}
     for place in range(len(vectors)):
         if exact:
-            arm = (
+            queries[f"n{place}"] = (
                 f"SELECT {columns}, vectorCosineSimilarity(embedding, :v{place}) AS cosine"
                 f" FROM `{chunk_type}` WHERE {_HAS_EMBEDDING}"
                 f" ORDER BY cosine DESC LIMIT {limit:d}"
             )
         else:
-            arm = (
+            queries[f"n{place}"] = (
                 f"SELECT {columns}, 1 - distance AS cosine FROM (SELECT expand(vectorNeighbors("
                 f"'{chunk_type}[embedding]', :v{place}, {limit:d},"
                 f" {{efSearch: {max(beam, limit):d}}})))"
             )
-        steps.append(f"LET n{place} = {arm};")
-    answer = ", ".join(f"'n{place}': $n{place}" for place in range(len(vectors)))
     return Statement(
-        f"{' '.join(steps)} RETURN {{{answer}}};",
+        rows_together(queries, queries),
         {f"v{place}": list(vector) for place, vector in enumerate(vectors)},
     )
 
@@ -255,36 +267,30 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
     if not compared:
         text = f"SELECT @rid AS rid, {HIT_COLUMNS} FROM `{chunk_type}` WHERE @rid IN :rids"
         return Statement(text, {"rids": list(rids)})
-    steps, likeness = [], []
+    queries, likeness = {}, []
     for place in range(len(compared)):
-        steps.append(
-            f"LET e{place} = SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place};"
-        )
+        queries[f"e{place}"] = f"SELECT embedding FROM `{chunk_type}` WHERE @rid = :compared{place}"
         # The comparison refuses to be without one; if that chunk is gone, its row is missing too.
         other = f"ifnull($e{place}[0].embedding, embedding)"
         likeness.append(f"vectorCosineSimilarity(embedding, {other}) AS like{place}")
-    steps.append(
-        f"LET found = SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
-        f" FROM `{chunk_type}` WHERE @rid IN :rids;"
+    queries["rows"] = (
+        f"SELECT @rid AS rid, {HIT_COLUMNS}, {', '.join(likeness)}"
+        f" FROM `{chunk_type}` WHERE @rid IN :rids"
     )
     return Statement(
-        f"{' '.join(steps)} RETURN {{'rows': $found}};",
+        rows_together(queries, ["rows"]),
         {"rids": list(rids), **{f"compared{place}": rid for place, rid in enumerate(compared)}},
     )
 
 
 def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
     """One chunk with its embedding, beside the collection's record as it is now."""
-    return Statement(
-        f"""
-        LET c = SELECT FROM Collection WHERE name = :name;
-        LET e = SELECT @rid AS rid, {HIT_COLUMNS},
-                ifnull(embedding, spareEmbedding) AS embedding FROM `{chunk_type}`
-            WHERE chunkId = :chunkId;
-        RETURN {{'collection': $c, 'chunk': $e}};
-        """,
-        {"name": name, "chunkId": chunk_id},
-    )
+    columns = f"@rid AS rid, {HIT_COLUMNS}, ifnull(embedding, spareEmbedding) AS embedding"
+    queries = {
+        "collection": _COLLECTION,
+        "chunk": f"SELECT {columns} FROM `{chunk_type}` WHERE chunkId = :chunkId",
+    }
+    return Statement(rows_together(queries, queries), {"name": name, "chunkId": chunk_id})
 
 
 def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:

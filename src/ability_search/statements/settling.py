@@ -26,10 +26,10 @@ COMMIT = f"""
 """Ends a transaction on chunks of ``:type``, with what :func:`commit_params` binds."""
 
 NOTES = (
-    "LET unindexed = SELECT at FROM Unindexed"
-    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1;"
+    "SELECT at FROM Unindexed"
+    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1"
 )
-"""Makes ``$unindexed`` a row if what is searched next of ``:type`` may be incomplete."""
+"""A row if what is searched next of ``:type`` may be incomplete."""
 
 
 def commit_params(*written: object) -> dict[str, Any]:
