@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -115,8 +116,15 @@ class Network:
 
     async def drop_database(self) -> None:
         """Take the database away under everybody."""
-        opened = self.engine._running_engine().open.pop(self.settings.database.name)
-        await asyncio.to_thread(opened.java.drop)
+
+        def drop() -> None:
+            # What the worker looks after is not to meet the engine while it drops a database.
+            with self.engine._opening:
+                opened = self.engine._running_engine().open.pop(self.settings.database.name)
+                time.sleep(0.5)
+                opened.java.drop()
+
+        await asyncio.to_thread(drop)
 
     async def call(self, tool: str, /, **tool_input: Any) -> Any:
         """Call a tool that must succeed."""
