@@ -108,7 +108,7 @@ class Embedding(Group):
         le=1000,
     )
     breaker_reset: float = setting(
-        30.0, about="Pause until such a request is tried again.", unit="seconds", gt=0, le=3600
+        5.0, about="Pause until such a request is tried again.", unit="seconds", gt=0, le=3600
     )
 
 
