@@ -107,6 +107,13 @@ async def rest_of(child: asyncio.subprocess.Process) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
+def test_only_the_notice_of_the_module_is_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError), jvm._without_notice():
+        os.write(2, b"WARNING: Using incubator modules: x\nnot enough memory\n")
+        raise RuntimeError
+    assert capfd.readouterr().err == "not enough memory\n"
+
+
 def test_the_heap_follows_the_memory_within_bounds() -> None:
     assert jvm.default_heap_mb(512 * MIB) == 256
     assert jvm.default_heap_mb(4096 * MIB) == 1024
@@ -322,7 +329,7 @@ async def test_a_database_held_by_another_process_is_named(tmp_path: Path) -> No
     finally:
         child.terminate()
         out, err = await rest_of(child)
-    assert child.returncode == 0, err
+    assert (child.returncode, err) == (0, "")
     assert out.strip() == "closed"
     assert not (tmp_path / "log").exists()
     async with EmbeddedDatabases(tmp_path / "data", heap_mb=512) as second:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jpype
@@ -21,6 +25,10 @@ MIB = 1024 * 1024
 _SMALLEST_HEAP = 256
 _LARGEST_HEAP = 2048
 _HEAP_SHARE = 0.25
+
+_STDERR = 2
+_NOTICE = b"WARNING: Using incubator modules"
+"""The engine asks for that module, the machine cannot be told that it is meant so."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -51,13 +59,15 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
             heap = heap_mb or default_heap_mb()
             logging_configuration = Path(__file__).with_name("engine-logging.properties")
             try:
-                start_jvm(
-                    heap_size=f"{heap}m",
-                    jvm_args=[
-                        "-Xrs",
-                        f"-Djava.util.logging.config.file={logging_configuration}",
-                    ],
-                )
+                with _without_notice():
+                    start_jvm(
+                        heap_size=f"{heap}m",
+                        jvm_args=[
+                            "-Xrs",
+                            f"-Djava.util.logging.config.file={logging_configuration}",
+                            "-Darcadedb.installCustomFormatter=false",
+                        ],
+                    )
             except ArcadeDBError as exc:
                 raise DatabaseError(
                     f"the Java machine did not start with a heap of {heap} MiB: {exc}"
@@ -69,6 +79,24 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
             jpype.JClass("java.lang.Thread").detach()
             log.info("engine %s started, heap %d MiB", _engine_version(), heap)
         check_version(_engine_version())
+
+
+@contextmanager
+def _without_notice() -> Iterator[None]:
+    """Keep the notice of the module for vectors off standard error; all else comes afterwards."""
+    sys.stderr.flush()
+    real = os.dup(_STDERR)
+    with tempfile.TemporaryFile() as told:
+        os.dup2(told.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(real, _STDERR)
+            os.close(real)
+            told.seek(0)
+            for line in told:
+                if not line.startswith(_NOTICE):
+                    os.write(_STDERR, line)
 
 
 def heap_bytes() -> tuple[int, int]:
