@@ -117,14 +117,10 @@ class Catalogue:
             DatabaseUnavailable: as from ``ask``.
         """
         name = collection.name
-        amended = False
         for _ in range(_MOVES):
             try:
-                rows, answer = await ask(collection)
-            except StatementRefused as exc:
-                if not amended and await self.amend(exc):
-                    amended = True
-                    continue
+                rows, answer = await self.amended(partial(ask, collection))
+            except StatementRefused:
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
@@ -226,19 +222,24 @@ class Catalogue:
             await self._create_schema()
             return await _insisting(run, "conflict")
 
-    async def amend(self, refusal: StatementRefused) -> bool:
-        """Create, once, what a database of an earlier version of this ability lacks.
+    async def amended(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Run statements, once more where a type is missing.
 
-        Returns:
-            Whether that may be why a statement was refused, so that it is worth repeating once.
+        What a database of an earlier version of this ability lacks is there then.
+
+        Raises:
+            StatementRefused: as from ``run``, the second time at the latest.
         """
-        if refusal.reason != "missing_type":
-            return False
+        try:
+            return await run()
+        except StatementRefused as exc:
+            if exc.reason != "missing_type":
+                raise
         async with self._amending:
             if not self._amended:
                 await self._create_schema()
                 self._amended = True
-        return True
+        return await run()
 
     async def _create_schema(self) -> None:
         schema = partial(self._store.write, *statements.schema())

@@ -7,6 +7,7 @@ import base64
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tenacity import (
@@ -188,18 +189,11 @@ class Storage:
         await self._run(statements.stage_rows(token, part))
         return token
 
-    async def _transact(
-        self, statement: statements.Statement, *, amended: bool = False
-    ) -> dict[str, Any] | None:
-        """Replace sources; ``None`` if nothing was done because the generation is gone.
-
-        ``amended`` is set when it is tried again after what was missing was created.
-        """
+    async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
+        """Replace sources; ``None`` if nothing was done because the generation is gone."""
         try:
-            answer: dict[str, Any] = await self._run(statement)
-        except StatementRefused as exc:
-            if not amended and await self._catalogue.amend(exc):
-                return await self._transact(statement, amended=True)
+            answer: dict[str, Any] = await self._catalogue.amended(partial(self._run, statement))
+        except StatementRefused:
             if await self._is_on(statement.params["type"]):
                 raise
             return None

@@ -89,19 +89,7 @@ class Jobs:
         if job.record is None:
             return None
         record = new_record(job.collection)
-        answer = await self._catalogue.write(
-            statements.claim_job(
-                job.key,
-                owner=self._worker,
-                seen=job.record,
-                record=record,
-                lease=self._lease,
-                noted={"lost": job.losses, "lostAt": job.done},
-            )
-        )
-        if not answer["claimed"]:
-            return None
-        return replace(
+        claimed = replace(
             job,
             owner=self._worker,
             record=record,
@@ -109,6 +97,17 @@ class Jobs:
             lost=job.losses,
             lost_at=job.done,
         )
+        answer = await self._catalogue.write(
+            statements.claim_job(
+                job.key,
+                owner=self._worker,
+                seen=job.record,
+                record=record,
+                lease=self._lease,
+                noted={"lost": claimed.lost, "lostAt": claimed.lost_at},
+            )
+        )
+        return claimed if answer["claimed"] else None
 
     async def renew(self, job: Job, progress: Progress) -> bool:
         """Stay with a job; false if it is not this worker's any more."""

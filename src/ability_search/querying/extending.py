@@ -13,7 +13,7 @@ from ability_search import statements
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context
-from ability_search.querying.candidates import By, Pool, Search, candidate_of
+from ability_search.querying.candidates import By, Plan, Pool, Search, candidate_of
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.steps import Look, Reach
 from ability_search.statements import Predicate, Shown
@@ -73,7 +73,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
     pool.candidates = chunks
     aspects.sort(key=lambda item: (min(item.ranks.values()), item.chunk_id))
     sources = list(dict.fromkeys(item.columns["aspectOf"] for item in aspects))
-    shown, by = _compared(pool, context)
+    shown, by = _compared(context.plan)
     try:
         found = await reach.store.read(
             *statements.best_chunks(
@@ -108,9 +108,8 @@ def _note(aspect: Candidate, target: Candidate, *, raw: float | None) -> None:
         target.aspect_cosine = max(aspect.cosine, target.aspect_cosine or -1.0)
 
 
-def _compared(pool: Pool, context: Context) -> tuple[Shown, str]:
+def _compared(plan: Plan) -> tuple[Shown, str]:
     """What is wanted of a document's chunks, and the column by which they are compared."""
-    plan = context.plan
     shown = plan.shown(plan.vector)
     if plan.vector is not None:
         return shown, "cosine"
