@@ -265,7 +265,7 @@ class Ranking(Group):
     """How candidates are found and ordered."""
 
     candidates: int = setting(
-        50, about="Candidates that each arm contributes.", unit="chunks", ge=10, le=10_000
+        40, about="Candidates that each arm contributes.", unit="chunks", ge=10, le=10_000
     )
     ef_search: int = setting(
         100, about="Beam of the vector search; wider finds more.", unit="chunks", ge=10, le=10_000
