@@ -1,10 +1,62 @@
-"""Results that overtook the acknowledgement of their call."""
+"""Calls that the broker acknowledges before it answers them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
 from kadi.params import AbilityResponse
+
+
+class AcknowledgedCalls:
+    """Such calls by the key they were made under, and by the request id the broker gave them.
+
+    Results that overtake their acknowledgement are kept until it comes, ``max_bytes`` of them.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._unacknowledged: set[int] = set()
+        self._key_of: dict[str, int] = {}
+        self._request_of: dict[int, str] = {}
+        self._early = EarlyResults(max_bytes=max_bytes)
+
+    def __len__(self) -> int:
+        return len(self._unacknowledged) + len(self._request_of)
+
+    def start(self, key: int) -> None:
+        """Take up a call that was made."""
+        self._unacknowledged.add(key)
+
+    def acknowledge(self, key: int, request_id: str, now: float) -> AbilityResponse | None:
+        """Note the request id of a call; returns its outcome, and ends it, if that came before."""
+        outcome = self._early.take(request_id, now)
+        self._acknowledge(key)
+        if outcome is None:
+            self._key_of[request_id] = key
+            self._request_of[key] = request_id
+        return outcome
+
+    def conclude(self, outcome: AbilityResponse, now: float) -> int | None:
+        """End the call that this is the outcome of; ``None`` if it has to be acknowledged first."""
+        key = self._key_of.pop(str(outcome.request_id), None)
+        if key is not None:
+            self._request_of.pop(key, None)
+        # Only a call still to be acknowledged can claim it; without one it is a late answer.
+        elif self._unacknowledged:
+            self._early.put(outcome, now)
+        return key
+
+    def end(self, key: int) -> str | None:
+        """End a call, unless it is unknown; returns the request id if it was acknowledged."""
+        self._acknowledge(key)
+        request_id = self._request_of.pop(key, None)
+        if request_id is not None:
+            self._key_of.pop(request_id, None)
+        return request_id
+
+    def _acknowledge(self, key: int) -> None:
+        self._unacknowledged.discard(key)
+        if not self._unacknowledged:
+            self._early.clear()
 
 
 class EarlyResults:

@@ -27,6 +27,12 @@ class Hello(msgspec.Struct, rename="camel"):
 
     nonce: str
     heartbeat_interval: Any = None
+    direct_replies: Any = None
+
+    @property
+    def answers_directly(self) -> bool:
+        """Whether the broker answers calls that ask for it without acknowledging them first."""
+        return self.direct_replies is True
 
 
 class Authenticated(msgspec.Struct, rename="camel"):
@@ -70,9 +76,13 @@ class CancelParams(msgspec.Struct, rename="camel"):
         return self.reason == CALLER_LOST
 
 
-def cancellation(request_id: str) -> bytes:
-    """Tell the broker that nobody waits any more; brokers that do not know it let it pass."""
-    return notification("kadi.ability.cancel", {"requestId": request_id})
+def cancellation(**call: str | int) -> bytes:
+    """Tell the broker that nobody waits any more; brokers that do not know it let it pass.
+
+    Args:
+        call: The ``requestId`` that the broker gave it; of a direct one the ``id`` of its request.
+    """
+    return notification("kadi.ability.cancel", call)
 
 
 class DeliveryParams(msgspec.Struct, rename="camel"):

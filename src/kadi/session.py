@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kadi.correlation import EarlyResults
+from kadi.correlation import AcknowledgedCalls
 from kadi.errors import (
     METHOD_NOT_FOUND,
     SERVER_ERROR,
@@ -98,10 +98,8 @@ class Session:
         self._outgoing: deque[bytes] = deque()
         self._last_key = 0
         self._pending: dict[int, _OnAnswer] = {}
-        self._unacknowledged: set[int] = set()
-        self._key_of: dict[str, int] = {}
-        self._request_of: dict[int, str] = {}
-        self._early = EarlyResults(max_bytes=max_message_bytes)
+        self._acknowledged = AcknowledgedCalls(max_bytes=max_message_bytes)
+        self._direct_replies = False
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
         self.phase = Phase.NEW
@@ -153,8 +151,11 @@ class Session:
             params["targetAgent"] = target_agent
         if timeout is not None:
             params["timeout"] = max(1, round(timeout * 1000))
+        if self._direct_replies:
+            params["directReply"] = True
+            return self._request("kadi.ability.request", params, self._on_direct_reply)
         key = self._request("kadi.ability.request", params, self._on_acknowledged)
-        self._unacknowledged.add(key)
+        self._acknowledged.start(key)
         return key
 
     def request(self, method: str, params: Any) -> int:
@@ -173,14 +174,14 @@ class Session:
     def abandon(self, key: int) -> None:
         """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine.
 
-        Of an invocation that the broker has acknowledged, it is told, for the provider to stop.
+        Of an invocation that is direct or acknowledged the broker is told, for the provider to
+        stop.
         """
-        self._pending.pop(key, None)
-        self._acknowledge(key)
-        request_id = self._request_of.pop(key, None)
+        if self._pending.pop(key, None) == self._on_direct_reply:
+            self._send(cancellation(id=key))
+        request_id = self._acknowledged.end(key)
         if request_id is not None:
-            self._key_of.pop(request_id, None)
-            self._send(cancellation(request_id))
+            self._send(cancellation(requestId=request_id))
 
     def respond(self, id_: Raw, result: Any) -> None:
         """Answer an invocation.
@@ -313,35 +314,28 @@ class Session:
     ) -> SessionEvent:
         return Failed(key, error) if error else Answered(key, result)
 
+    def _on_direct_reply(
+        self, key: int, result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent:
+        return self._on_answer(key, result, error, now)
+
     def _on_acknowledged(
         self, key: int, result: Raw, error: RemoteError | None, now: float
     ) -> SessionEvent | None:
         request_id = None if error else acknowledged_request(result)
         if request_id is None:
-            self._acknowledge(key)
+            self._acknowledged.end(key)
             return self._on_answer(key, result, error, now)
-        outcome = self._early.take(request_id, now)
-        self._acknowledge(key)
-        if outcome is not None:
-            return self._on_answer(key, outcome.result, error_in(outcome.error), now)
-        self._key_of[request_id] = key
-        self._request_of[key] = request_id
-        return None
-
-    def _on_outcome(self, outcome: AbilityResponse, now: float) -> SessionEvent | None:
-        key = self._key_of.pop(str(outcome.request_id), None)
-        if key is None:
-            # Only a call still to be acknowledged can claim it; without one it is a late answer.
-            if self._unacknowledged:
-                self._early.put(outcome, now)
+        outcome = self._acknowledged.acknowledge(key, request_id, now)
+        if outcome is None:
             return None
-        self._request_of.pop(key, None)
         return self._on_answer(key, outcome.result, error_in(outcome.error), now)
 
-    def _acknowledge(self, key: int) -> None:
-        self._unacknowledged.discard(key)
-        if not self._unacknowledged:
-            self._early.clear()
+    def _on_outcome(self, outcome: AbilityResponse, now: float) -> SessionEvent | None:
+        key = self._acknowledged.conclude(outcome, now)
+        if key is None:
+            return None
+        return self._on_answer(key, outcome.result, error_in(outcome.error), now)
 
     # Handshake
 
@@ -355,6 +349,7 @@ class Session:
         except ProtocolError as exc:
             return self._refuse(exc)
         self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
+        self._direct_replies = hello.answers_directly
         params = {
             "publicKey": self._identity.public_key,
             "signature": self._identity.sign(hello.nonce),

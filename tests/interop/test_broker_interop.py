@@ -44,6 +44,7 @@ async def test_the_handshake_gives_the_agent_id_of_the_key(broker: Broker) -> No
     hello = await peer.request("kadi.session.hello", {"role": "agent", "version": "0.12"})
     assert isinstance(hello["nonce"], str)
     assert hello["heartbeatInterval"] == 30
+    assert hello["directReplies"] is True
     answer = await peer.authenticate(hello["nonce"], wantNewId=False)
     der = base64.b64decode(peer.public_key)
     assert len(der) == 44
@@ -265,6 +266,30 @@ async def test_a_call_that_takes_too_long_ends_with_an_error(broker: Broker) -> 
     await provider.synchronise()
     await caller.synchronise()
     assert caller.kept == []
+
+
+async def test_a_caller_that_asks_for_a_direct_reply_gets_one_frame(broker: Broker) -> None:
+    provider = await Peer.join(broker.url, tools=["echo"])
+    caller = await Peer.join(broker.url)
+    call = {"toolName": "echo", "toolInput": {"a": 1}, "directReply": True}
+    request = {"jsonrpc": "2.0", "method": "kadi.ability.request", "params": call}
+    lookalike = {"status": "pending", "requestId": "r"}
+    await caller.send({**request, "id": "first"})
+    await caller.send({**request, "id": "second"})
+    await caller.send({**request, "id": "third"})
+    asked = [await provider.asked() for _ in range(3)]
+    await caller.send({"method": "kadi.ability.cancel", "params": {"id": "third"}})
+    told = (await provider.notified("kadi.ability.cancel"))["params"]
+    assert told == {"requestId": asked[2]["params"]["requestId"]}
+    await provider.fail(asked[1], {"code": -32601, "message": "it broke"})
+    await provider.answer(asked[0], lookalike)
+    await provider.answer(asked[2], "for nobody")
+    await provider.synchronise()
+    await caller.synchronise()
+    assert caller.kept == [
+        {"jsonrpc": "2.0", "id": "second", "error": {"code": -32000, "message": "it broke"}},
+        {"jsonrpc": "2.0", "id": "first", "result": lookalike},
+    ]
 
 
 # --- discovery ---------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ async def test_a_cancelled_call_is_forgotten(broker: FakeBroker, connection: Con
     assert call.cancelled()
     assert not link._waiters
     assert not link.session._pending
-    assert not link.session._request_of
+    assert len(link.session._acknowledged) == 0
 
 
 async def test_a_message_over_the_limit_is_refused_before_it_is_sent(broker: FakeBroker) -> None:

@@ -45,11 +45,11 @@ def outcome(session: Session, request_id: Any, now: float = 0.0, **rest: Any) ->
     return give(session, {"method": "kadi.ability.response", "params": params}, now)
 
 
-def ready(**options: Any) -> Session:
+def ready(*, hello: dict[str, Any] | None = None, **options: Any) -> Session:
     session = Session(IDENTITY, **options)
     session.start()
     assert sent(session)[0]["method"] == "kadi.session.hello"
-    answer(session, 1, {"nonce": "n", "heartbeatInterval": 30})
+    answer(session, 1, {"nonce": "n", "heartbeatInterval": 30, **(hello or {})})
     sent(session)
     event = answer(session, 2, {"agentId": "a"})
     if event is None:
@@ -215,6 +215,52 @@ def test_the_broker_is_told_of_an_abandoned_call_that_it_has_acknowledged() -> N
     assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"requestId": "r"})
     session.abandon(key)
     assert not session.has_output
+
+
+LOOKALIKE = {"status": "pending", "requestId": "r"}
+
+
+@pytest.mark.parametrize("result", [LOOKALIKE, {"requestId": 1}, None, "done"])
+def test_a_direct_call_is_answered_once_whatever_the_answer_looks_like(result: Any) -> None:
+    session = ready(hello={"directReplies": True})
+    key = session.invoke("t", {"x": 1})
+    (frame,) = sent(session)
+    assert frame["params"] == {"toolName": "t", "toolInput": {"x": 1}, "directReply": True}
+    assert outcome(session, "r", result="not asked for") is None
+    event = answer(session, key, result)
+    assert isinstance(event, Answered)
+    assert (event.key, decode(event.result)) == (key, result)
+    session.abandon(key)
+    assert not session.has_output
+
+
+def test_a_direct_call_fails_with_the_error_of_its_answer() -> None:
+    session = ready(hello={"directReplies": True})
+    key = session.invoke("t", {})
+    event = give(session, {"id": key, "error": {"code": -32000, "message": "no such row"}})
+    assert isinstance(event, Failed)
+    assert (event.key, str(event.error)) == (key, "no such row")
+
+
+def test_the_broker_is_told_of_an_abandoned_direct_call_by_the_id_of_its_request() -> None:
+    session = ready(hello={"directReplies": True})
+    call, other = session.invoke("t", {}), session.request("kadi.event.publish", {})
+    sent(session)
+    for key in (call, call, other):
+        session.abandon(key)
+    (told,) = sent(session)
+    assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"id": call})
+    assert answer(session, call, 1) is None
+
+
+@pytest.mark.parametrize("announced", [None, False, "true", 1, {}])
+def test_direct_replies_that_are_not_announced_are_not_asked_for(announced: Any) -> None:
+    session = ready(hello={"directReplies": announced})
+    key = session.invoke("t", {})
+    (frame,) = sent(session)
+    assert "directReply" not in frame["params"]
+    assert answer(session, key, LOOKALIKE) is None
+    assert isinstance(outcome(session, "r", result=1), Answered)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +459,7 @@ METHODS = st.sampled_from(
 )
 FIELDS = [
     *("requestId", "result", "error", "toolName", "toolInput", "timeout"),
-    *("channel", "data", "networkId", "nonce", "agentId"),
+    *("channel", "data", "networkId", "nonce", "agentId", "directReplies"),
 ]
 PARAMS = JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON))
 FRAMES = st.fixed_dictionaries(
@@ -422,7 +468,11 @@ FRAMES = st.fixed_dictionaries(
         "id": st.integers(0, 6) | JSON,
         "method": METHODS | JSON,
         "params": PARAMS,
-        "result": JSON | st.fixed_dictionaries({"requestId": st.integers(0, 3), "nonce": JSON}),
+        "result": JSON
+        | st.fixed_dictionaries(
+            {"requestId": st.integers(0, 3), "nonce": JSON | st.text()},
+            optional={"directReplies": st.booleans()},
+        ),
         "error": JSON,
         "jsonrpc": JSON,
     },

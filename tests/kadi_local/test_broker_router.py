@@ -38,7 +38,7 @@ class Desk:
         frame = {"id": self.serial, "method": method, "params": params, **members}
         self.router.receive(session, json.dumps(frame), self.now)
         answers = [answer for answer in read(session) if answer.get("id") == frame["id"]]
-        return answers[0].get("result", answers[0].get("error"))
+        return answers[0].get("result", answers[0].get("error")) if answers else None
 
     def join(self, identity: Identity | None = None, **register: Any) -> Session:
         session = self.connect()
@@ -60,6 +60,12 @@ class Desk:
         assert answer["status"] == "pending", answer
         request_id: str = answer["requestId"]
         return request_id
+
+    def call_directly(self, session: Session, tool: str = "echo", **params: Any) -> str:
+        """As :meth:`call`, to be answered under the id ``d``."""
+        params = {"toolName": tool, "directReply": True, **params}
+        assert self.send(session, "kadi.ability.request", params, id="d") is None
+        return next(reversed(session.calling))
 
     def answer(self, provider: Session, id_: str, **members: Any) -> None:
         self.router.receive(provider, json.dumps({"id": id_, **members}), self.now)
@@ -246,6 +252,75 @@ def test_a_call_goes_to_the_provider_and_its_answer_back_untouched() -> None:
     assert (desk.stat("calls_completed"), desk.stat("outstanding_calls")) == (1, 0)
     (counts,) = desk.router.calls_by_tool().values()
     assert (counts.started, counts.completed, counts.failed) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("id_", ["7", '"d"', "1.50"])
+@pytest.mark.parametrize(
+    "answer", ['"result":{"status":"pending","requestId":"x"}', '"result":null', '"result":[1.0]']
+)
+def test_a_direct_call_is_answered_under_the_id_of_its_request(id_: str, answer: str) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    frame = (
+        f'{{"method":"kadi.ability.request","id":{id_},'
+        '"params":{"toolName":"echo","toolInput":{"a":1},"directReply":true}}'
+    )
+    assert desk.router.receive(caller, frame, desk.now) == {provider}
+    (request_id,) = caller.calling
+    asked = only(provider)
+    assert asked["id"] == request_id
+    assert asked["params"].keys() == {"toolName", "toolInput", "requestId", "timeout"}
+    ready = desk.router.receive(provider, f'{{"id":"{request_id}",{answer}}}', desk.now)
+    assert ready == {caller}
+    assert caller.outbox.pop() == f'{{"jsonrpc":"2.0","id":{id_},{answer}}}'.encode()
+    assert read(caller) == []
+    assert (desk.stat("calls_completed"), desk.stat("outstanding_calls")) == (1, 0)
+
+
+ENDS = {
+    "failed": lambda desk, provider, id_: desk.answer(provider, id_, error={"message": "broken"}),
+    "timed out": lambda desk, provider, id_: desk.advance(300),
+    "provider lost": lambda desk, provider, id_: desk.router.disconnect(provider),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_a_direct_call_fails_as_any_other(end: Any) -> None:
+    def ended(start: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]]:
+        desk = Desk(silence=1000)
+        provider, caller = desk.join(tools=["echo"]), desk.join()
+        request_id = start(desk, caller)
+        read(provider)
+        end(desk, provider, request_id)
+        told = only(caller)
+        desk.answer(provider, request_id, result="late")
+        assert read(caller) == []
+        return told, [frame["method"] for frame in read(provider)], desk.router.stats()
+
+    pending, *rest = ended(Desk.call)
+    direct, *direct_rest = ended(Desk.call_directly)
+    error = {"code": -32000, "message": pending["params"]["error"]}
+    assert direct == {"jsonrpc": "2.0", "id": "d", "error": error}
+    assert direct_rest == rest
+
+
+def test_an_answer_is_direct_only_if_that_was_asked_for_and_can_be_given() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for value in (False, None, 1, "true", {}):
+        request_id = desk.call(caller, directReply=value)
+        desk.answer(provider, request_id, result=value)
+        assert only(caller) == ending(request_id, result=value)
+    params = {"toolName": "echo", "directReply": True}
+    frame = {"method": "kadi.ability.request", "params": params}
+    desk.router.receive(caller, json.dumps(frame), desk.now)
+    (request_id,) = caller.calling
+    desk.answer(provider, request_id, result=1)
+    assert only(caller) == ending(request_id, result=1)
+    error = desk.send(caller, "kadi.ability.request", params, id="x" * 300)
+    assert (error["code"], "id has more than 256" in error["message"]) == (-32602, True)
+    listed = desk.send(caller, "kadi.ability.request", {**params, "toolName": "kadi.ability.list"})
+    assert [tool["name"] for tool in listed["tools"]] == ["echo"]
 
 
 def test_calls_are_counted_by_tool_up_to_a_bound_of_tools() -> None:
@@ -498,6 +573,26 @@ def test_the_caller_may_cancel() -> None:
     assert desk.stat("calls_cancelled") == 1
 
 
+def test_a_direct_call_is_cancelled_by_the_id_of_its_request() -> None:
+    desk = Desk()
+    provider, caller, stranger = desk.join(tools=["echo"]), desk.join(), desk.join()
+    kept, request_id = desk.call(caller), desk.call_directly(caller)
+    read(provider)
+    method = "kadi.ability.cancel"
+    assert desk.send(stranger, method, {"id": "d"}) == {"status": "unknown", "id": "d"}
+    assert desk.send(caller, method, {"id": 1}) == {"status": "unknown", "id": 1}
+    assert desk.send(caller, method, {"requestId": "no", "id": "d"})["status"] == "unknown"
+    assert desk.send(caller, method, {"id": "d"}) == {"status": "cancelled", "id": "d"}
+    assert only(provider) == cancellation(request_id)
+    desk.answer(provider, request_id, result="late")
+    assert read(caller) == []
+    assert desk.send(caller, method, {"id": "d"})["status"] == "unknown"
+    assert list(caller.calling) == [kept]
+    assert desk.stat("calls_cancelled") == 1
+    for params in ({}, {"id": None}, {"requestId": None}):
+        assert "requestId" in desk.send(caller, method, params)["message"]
+
+
 def test_a_frame_that_outgrows_the_limit_on_the_way_is_not_sent() -> None:
     desk = Desk(max_message_bytes=2000)
     provider, caller = desk.join(tools=["echo"]), desk.join()
@@ -511,6 +606,9 @@ def test_a_frame_that_outgrows_the_limit_on_the_way_is_not_sent() -> None:
     error = only(caller)["params"]["error"]
     assert "'echo'" in error
     assert "2000 allowed" in error
+    desk.answer(provider, desk.call_directly(caller), result="y" * 1990)
+    answer = only(caller)
+    assert (answer["id"], "2000 allowed" in answer["error"]["message"]) == ("d", True)
     error = desk.send(provider, "kadi.event.publish", {"channel": "c", "data": "y" * 1900})
     assert error == {"status": "published"}
     desk.send(caller, "kadi.event.subscribe", {"channels": ["c"]})
@@ -784,6 +882,7 @@ MEMBERS = [
     "role", "networks", "publicKey", "signature", "nonce", "tools", "toolName", "name", "toolInput",
     "arguments", "targetAgent", "timeout", "requestId", "channels", "channel", "networkId", "data",
     "tool", "includeProviders", "_kadi", "requireProvider", "code", "message", "inputSchema",
+    "directReply", "id",
 ]  # fmt: skip
 leaves = st.one_of(
     st.none(),
@@ -807,6 +906,7 @@ calls = st.fixed_dictionaries(
         "toolInput": values,
         "timeout": st.sampled_from([1, 6000, 1e9]),
         "targetAgent": leaves,
+        "directReply": st.booleans(),
     },
 )
 frames = st.one_of(

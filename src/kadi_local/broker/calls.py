@@ -9,7 +9,17 @@ from typing import Any
 
 from kadi.context import LOG_FIELD, usable_id
 from kadi.errors import ProtocolError
-from kadi.messages import NULL, Frame, Raw, decode, error_text, notification
+from kadi.messages import (
+    ABSENT,
+    NULL,
+    Frame,
+    Raw,
+    decode,
+    error_response,
+    error_text,
+    notification,
+    response,
+)
 from kadi.messages import request as request_frame
 from kadi.params import CALLER_LOST
 from kadi_local.broker.deadlines import Deadlines
@@ -38,6 +48,20 @@ class Call:
     provider: Session
     started: float
     timeout: float
+    direct: Raw
+    """The id of the request, if the answer is to be the answer to it; else absent."""
+
+    def completed(self, result: Raw) -> bytes:
+        """The frame that ends it well for its caller."""
+        if len(self.direct):
+            return response(self.direct, result)
+        return notification("kadi.ability.response", {"requestId": self.id, "result": result})
+
+    def failed(self, text: str) -> bytes:
+        """The frame that ends it with an error for its caller."""
+        if len(self.direct):
+            return error_response(self.direct, text)
+        return notification("kadi.ability.response", {"requestId": self.id, "error": text})
 
 
 @dataclass(slots=True)
@@ -73,8 +97,13 @@ class Calls:
         self.discarded = 0
         """Answers that came when nobody waited any more."""
 
-    def start(self, caller: Session, params: AbilityRequest, now: float) -> dict[str, Any]:
-        """Pass a call on to a provider; the answer follows as a notification.
+    def start(
+        self, caller: Session, params: AbilityRequest, now: float, *, direct: Raw = ABSENT
+    ) -> Call:
+        """Pass a call on to a provider.
+
+        The answer follows as a notification, or as the answer to the request with the id
+        ``direct``.
 
         Raises:
             Refused: if the request is invalid, nobody offers the tool, or there is no room.
@@ -84,6 +113,8 @@ class Calls:
                 f"too many outstanding calls: {self._limits.outstanding} are allowed a session,"
                 " wait for some of the answers"
             )
+        if len(direct) > self._limits.name_length:
+            raise invalid("id", f"has more than {self._limits.name_length} characters")
         timeout = self._timeout(params.timeout)
         tool_input = params.input
         hints = routing_hints(tool_input)
@@ -102,13 +133,22 @@ class Calls:
         )
         provider = self._choose(params.tool, candidates, len(frame))
         follows = usable_id(_text_of(hints.call_id)) or id_
-        call = Call(id_, params.tool, follows, caller, provider, now, timeout)
+        call = Call(
+            id_,
+            params.tool,
+            follows,
+            caller,
+            provider,
+            now,
+            timeout,
+            direct.copy(),  # the frame it points into may be large
+        )
         caller.calling[id_] = provider.serving[id_] = call
         provider.last_routed = serial
         self._counts(call).started += 1
         self._deadlines.set(call, now + timeout)
         provider.send(frame)
-        return {"status": "pending", "requestId": id_}
+        return call
 
     def answer(self, provider: Session, frame: Frame, now: float) -> None:
         """Pass a provider's answer back; one that nobody waits for is discarded."""
@@ -128,12 +168,12 @@ class Calls:
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
         """Give up a call of ``caller``; its provider is told, and no answer follows."""
-        call = caller.calling.get(params.request_id)
+        call, named = self._called(caller, params)
         if call is None:
-            return {"status": "unknown", "requestId": params.request_id}
+            return {"status": "unknown", **named}
         self._abandon(call)
         self._counts(call).cancelled += 1
-        return {"status": "cancelled", "requestId": call.id}
+        return {"status": "cancelled", **named}
 
     def remove(self, session: Session) -> None:
         """End every call a vanished session took part in."""
@@ -210,6 +250,16 @@ class Calls:
             raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
         return min(ready, key=lambda session: (len(session.serving), session.last_routed))
 
+    @staticmethod
+    def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
+        """A call of ``caller``, if there is such a one, and how it was named."""
+        if params.request_id is not None:
+            return caller.calling.get(params.request_id), {"requestId": params.request_id}
+        if not present(params.id):
+            raise invalid("requestId", "is missing: name the call to cancel")
+        direct = (call for call in caller.calling.values() if call.direct == params.id)
+        return next(direct, None), {"id": params.id}
+
     def _forget(self, call: Call) -> None:
         del call.caller.calling[call.id]
         del call.provider.serving[call.id]
@@ -221,7 +271,7 @@ class Calls:
         call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
 
     def _reply(self, call: Call, result: Raw) -> None:
-        frame = notification("kadi.ability.response", {"requestId": call.id, "result": result})
+        frame = call.completed(result)
         if len(frame) > self._limits.max_message_bytes:
             self._reply_error(
                 call,
@@ -233,9 +283,7 @@ class Calls:
 
     @staticmethod
     def _reply_error(call: Call, text: str) -> None:
-        call.caller.send(
-            notification("kadi.ability.response", {"requestId": call.id, "error": text})
-        )
+        call.caller.send(call.failed(text))
 
 
 def _following(call: Call) -> dict[str, str]:

@@ -35,6 +35,7 @@ def hello(session: Session, params: Hello, limits: Limits, now: float) -> dict[s
         "nonce": session.nonce,
         "requiredSteps": ["kadi.session.authenticate"],
         "heartbeatInterval": round(limits.heartbeat) or 1,
+        "directReplies": True,
     }
 
 

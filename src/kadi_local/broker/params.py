@@ -72,6 +72,12 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
     arguments: Raw = ABSENT
     target_agent: str | None = None
     timeout: float | None = None
+    direct_reply: Any = None
+
+    @property
+    def wants_direct_reply(self) -> bool:
+        """Whether the answer to the request is to be that of the tool, without ``pending``."""
+        return self.direct_reply is True
 
     @property
     def tool(self) -> str:
@@ -101,9 +107,10 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
 
 
 class Cancel(msgspec.Struct, rename="camel"):
-    """``kadi.ability.cancel``."""
+    """``kadi.ability.cancel``; a direct call is named by the ``id`` of its request."""
 
-    request_id: str
+    request_id: str | None = None
+    id: Raw = ABSENT
 
 
 class Discovery(msgspec.Struct, rename="camel"):

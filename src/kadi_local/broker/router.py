@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kadi.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from kadi.messages import Frame, Raw, decode_frame, error_response, response
+from kadi.messages import Frame, decode_frame, error_response, response
 from kadi_local.broker import handshake
 from kadi_local.broker.calls import FATES, CallCounts, Calls
 from kadi_local.broker.deadlines import Deadlines
@@ -39,7 +39,8 @@ from kadi_local.broker.session import Changes, CloseCode, Refused, Session
 
 log = logging.getLogger(__name__)
 
-_Method = Callable[[Session, Raw, float], Any]
+_Method = Callable[[Session, Frame, float], Any]
+"""Its result is the answer; ``None`` if that comes later."""
 _DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
 _ID_BYTES = 6
 
@@ -164,7 +165,7 @@ class Router:
 
     def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
         try:
-            result = self._handler(session, method)(session, frame.params, now)
+            result = self._handler(session, method)(session, frame, now)
         except Refused as exc:
             self._counts["refused"] += 1
             log.debug("session %s: %s refused: %s", session.id, method, exc)
@@ -173,7 +174,7 @@ class Router:
             if exc.close is not None:
                 session.close(exc.close, "refused")
         else:
-            if frame.has_id:
+            if frame.has_id and result is not None:
                 session.send(response(frame.id, result))
             if method == "kadi.session.goodbye":
                 session.close(CloseCode.NORMAL, "goodbye")
@@ -192,46 +193,50 @@ class Router:
             raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
         return handler
 
-    def _hello(self, session: Session, params: Raw, now: float) -> Any:
-        return handshake.hello(session, read(Hello, params), self.limits, now)
+    def _hello(self, session: Session, frame: Frame, now: float) -> Any:
+        return handshake.hello(session, read(Hello, frame.params), self.limits, now)
 
-    def _authenticate(self, session: Session, params: Raw, now: float) -> Any:
-        result = handshake.authenticate(session, read(Authenticate, params), now)
+    def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
+        result = handshake.authenticate(session, read(Authenticate, frame.params), now)
         self._liveness.set(session, self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
         return result
 
-    def _ping(self, _session: Session, _params: Raw, _now: float) -> Any:
+    def _ping(self, _session: Session, _frame: Frame, _now: float) -> Any:
         return "pong"
 
-    def _goodbye(self, _session: Session, _params: Raw, _now: float) -> Any:
+    def _goodbye(self, _session: Session, _frame: Frame, _now: float) -> Any:
         return {"status": "goodbye"}
 
-    def _register(self, session: Session, params: Raw, _now: float) -> Any:
-        result = self._registry.register(session, read(Register, params))
+    def _register(self, session: Session, frame: Frame, _now: float) -> Any:
+        result = self._registry.register(session, read(Register, frame.params))
         log.info("session %s registered %d tools", session.id, len(session.tools))
         return result
 
-    def _request(self, session: Session, params: Raw, now: float) -> Any:
-        call = read(AbilityRequest, params)
-        if call.tool in _DISCOVERY:
-            return self._discover(session, call.input, now)
-        return self._calls.start(session, call, now)
+    def _request(self, session: Session, frame: Frame, now: float) -> Any:
+        params = read(AbilityRequest, frame.params)
+        if params.tool in _DISCOVERY:
+            return self._registry.describe(session, read(Discovery, params.input))
+        if params.wants_direct_reply and frame.has_id:
+            self._calls.start(session, params, now, direct=frame.id)
+            return None
+        call = self._calls.start(session, params, now)
+        return {"status": "pending", "requestId": call.id}
 
-    def _cancel(self, session: Session, params: Raw, _now: float) -> Any:
-        return self._calls.cancel(session, read(Cancel, params))
+    def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._calls.cancel(session, read(Cancel, frame.params))
 
-    def _discover(self, session: Session, params: Raw, _now: float) -> Any:
-        return self._registry.describe(session, read(Discovery, params))
+    def _discover(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._registry.describe(session, read(Discovery, frame.params))
 
-    def _subscribe(self, session: Session, params: Raw, _now: float) -> Any:
-        return self._events.subscribe(session, read(Subscription, params))
+    def _subscribe(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.subscribe(session, read(Subscription, frame.params))
 
-    def _unsubscribe(self, session: Session, params: Raw, _now: float) -> Any:
-        return self._events.unsubscribe(session, read(Subscription, params))
+    def _unsubscribe(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.unsubscribe(session, read(Subscription, frame.params))
 
-    def _publish(self, session: Session, params: Raw, _now: float) -> Any:
-        return self._events.publish(session, read(Publication, params), self._wall_clock())
+    def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.publish(session, read(Publication, frame.params), self._wall_clock())
 
     def _alive_until(self, session: Session) -> float:
         if session.agent_id is None:
