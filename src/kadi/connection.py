@@ -248,12 +248,13 @@ class Connection:
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            async with asyncio.timeout_at(deadline) as limit:
-                link = self._uplink.link or await self._uplink.next_link()
-                return await link.answer_to(send(link.session, max(0.001, deadline - clock())))
+            link = self._uplink.link
+            if link is None:
+                async with asyncio.timeout_at(deadline):
+                    link = await self._uplink.next_link()
+            key = send(link.session, max(0.001, deadline - clock()))
+            return await link.answer_to(key, deadline)
         except TimeoutError as exc:
-            if not limit.expired():
-                raise
             raise CallTimeout(what, timeout) from exc
 
     async def _request(self, method: str, params: Any, timeout: float) -> Raw:
@@ -341,7 +342,7 @@ class Connection:
             link.session.post(
                 "kadi.event.unsubscribe", channels_params(unwanted, subscription.network)
             )
-            link.flush_soon()
+            link.flush()
 
     # What the uplink tells
 

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from kadi.errors import SERVER_ERROR, FrameTooLarge, KadiError, NotConnected
 from kadi.messages import Raw
 from kadi.session import Session
-from kadi.session_events import Answered, Failed, Ready, SessionEvent
+from kadi.session_events import Answered, Failed, Ready, Refused, SessionEvent
+from kadi.sockets import ClientSocket
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +23,11 @@ class Link:
     """Moves frames between a session and its socket, and wakes whoever waits for an answer.
 
     Frames leave in the order the session queued them: taking the next one and writing it happen
-    without a suspension between, whichever task does it.
+    without a suspension between, whoever does it.
     """
 
     def __init__(
-        self, socket: ClientConnection, session: Session, on_lost: Callable[[Link], None]
+        self, socket: ClientSocket, session: Session, on_lost: Callable[[Link], None]
     ) -> None:
         self.session = session
         self._socket = socket
@@ -35,22 +35,26 @@ class Link:
         self._waiters: dict[int, asyncio.Future[Raw]] = {}
         self._output = asyncio.Event()
         self._ready = asyncio.Event()
+        self._refused: KadiError | None = None
         self._lost: str | None = None
 
     async def run(self, handle: Callable[[SessionEvent], None]) -> None:
         """Shake hands and read until the connection ends; everybody who waits is woken then.
 
-        ``handle`` gets every event but the answers; what it raises ends the link.
+        ``handle`` gets every event but the answers and the refusal. It must not raise.
 
         Raises:
             NotConnected: when the connection ends, whoever ended it.
+            KadiError: if the handshake fails.
         """
         tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._beat())]
         try:
             self.session.start()
-            self._output.set()
+            self.flush()
             await self._read(handle)
         except ConnectionClosed as exc:
+            if self._refused is not None:
+                raise self._refused from exc
             self.lose(f"the connection to the broker was lost: {exc}")
             raise NotConnected(self._lost) from exc
         finally:
@@ -66,50 +70,50 @@ class Link:
         self._lost = reason
         self._on_lost(self)
         for waiter in self._waiters.values():
-            if not waiter.done():
-                waiter.set_exception(NotConnected(reason))
-                waiter.exception()  # marks it as seen: its waiter may be on the way out already
+            _fail(waiter, NotConnected(reason))
 
-    async def answer_to(self, key: int) -> Raw:
+    async def answer_to(self, key: int, deadline: float) -> Raw:
         """Send what is queued and wait for the answer to the request numbered ``key``.
 
-        Cancelling this forgets the request.
+        Cancelling this forgets the request, and so does the deadline, on the clock of the loop.
 
         Raises:
             NotConnected: if the session is lost first.
             RemoteError: if the answer is an error.
+            TimeoutError: if there is none in time.
         """
-        waiter: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:
+            raise NotConnected(self._lost)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Raw] = loop.create_future()
         self._waiters[key] = waiter
+        self.flush()
+        timer = loop.call_at(deadline, _fail, waiter, TimeoutError())
         try:
-            await self.flush()
             return await waiter
         finally:
-            del self._waiters[key]
-            if not waiter.done() or waiter.cancelled():
+            timer.cancel()
+            if self._waiters.pop(key, None) is not None:
                 self.session.abandon(key)
-                self.flush_soon()
+                self.flush()
 
-    async def flush(self) -> None:
-        """Put on the wire what the session has queued; waits while the broker is slow to read.
+    def flush(self) -> None:
+        """Send what the session has queued, as far as the broker keeps up; the rest follows."""
+        self._socket.send_at_once(self.session.next_to_send)
+        if self.session.has_output:
+            self._output.set()
+
+    async def drain(self) -> None:
+        """Send what the session has queued; waits while the broker is slow to read.
 
         Raises:
             NotConnected: if the session is lost.
         """
-        if self._lost is not None:
-            raise NotConnected(self._lost)
+        self.flush()
         try:
-            while (frame := self.session.next_to_send()) is not None:
-                await self._socket.send(frame, text=True)
+            await self._socket.send_all(self.session.next_to_send)
         except ConnectionClosed as exc:
             raise NotConnected(f"the connection to the broker was lost: {exc}") from exc
-        finally:
-            self.flush_soon()
-
-    def flush_soon(self) -> None:
-        """Have sent what the session has queued, without waiting."""
-        if self.session.has_output:
-            self._output.set()
 
     # What a provider needs of its caller
 
@@ -117,18 +121,18 @@ class Link:
         """Send the result of an invocation; does nothing on a lost session."""
         self.session.respond(id_, result)
         with contextlib.suppress(NotConnected):
-            await self.flush()
+            await self.drain()
 
     def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
         """Send the error of an invocation, without waiting."""
         self.session.fail(id_, message, code=code)
-        self.flush_soon()
+        self.flush()
 
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event without waiting for it to be confirmed; never raises."""
         try:
             self.session.post("kadi.event.publish", {"channel": channel, "data": data})
-            await self.flush()
+            await self.drain()
         except NotConnected:
             return
         except (FrameTooLarge, TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -139,35 +143,37 @@ class Link:
         self.session.goodbye()
         with contextlib.suppress(KadiError, TimeoutError):
             async with asyncio.timeout(timeout):
-                await self.flush()
+                await self.drain()
 
     async def _read(self, handle: Callable[[SessionEvent], None]) -> None:
         clock = asyncio.get_running_loop().time
-        while True:
-            event = self.session.receive(await self._socket.recv(decode=False), clock())
-            match event:
-                case None:
-                    pass
-                case Answered(key, result):
-                    self._settle(key, result, None)
-                case Failed(key, error):
-                    self._settle(key, None, error)
-                case Ready():
-                    self._ready.set()
-                    handle(event)
-                case _:
-                    handle(event)
-            self.flush_soon()
 
-    def _settle(self, key: int, result: Raw | None, error: KadiError | None) -> None:
-        waiter = self._waiters.get(key)
-        if waiter is None or waiter.done():
-            return
-        if error is not None:
-            waiter.set_exception(error)
-            waiter.exception()
-        elif result is not None:
-            waiter.set_result(result)
+        def take(message: bytes) -> None:
+            event = self.session.receive(message, clock())
+            if event is not None:
+                self._act(event, handle)
+            self.flush()
+
+        await self._socket.deliver(take)
+
+    def _act(self, event: SessionEvent, handle: Callable[[SessionEvent], None]) -> None:
+        match event:
+            case Answered(key, result):
+                waiter = self._waiters.pop(key, None)
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(result)
+            case Failed(key, error):
+                waiter = self._waiters.pop(key, None)
+                if waiter is not None:
+                    _fail(waiter, error)
+            case Refused(reason):
+                self._refused = reason
+                self._socket.transport.abort()
+            case Ready():
+                self._ready.set()
+                handle(event)
+            case _:
+                handle(event)
 
     async def _write(self) -> None:
         """Send what was queued by somebody who cannot wait for the socket."""
@@ -175,13 +181,19 @@ class Link:
             while True:
                 await self._output.wait()
                 self._output.clear()
-                await self.flush()
+                await self.drain()
 
     async def _beat(self) -> None:
         clock = asyncio.get_running_loop().time
         await self._ready.wait()
         while self.session.tick(clock()):
-            self.flush_soon()
+            self.flush()
             await asyncio.sleep(max(0.0, self.session.next_beat - clock()))
         self.lose("the broker has fallen silent")
         self._socket.transport.abort()
+
+
+def _fail(waiter: asyncio.Future[Raw], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+        waiter.exception()  # marks it as seen: whoever waits may be on the way out already

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import connect
@@ -16,7 +16,8 @@ from kadi.backoff import Backoff
 from kadi.errors import AuthenticationError, KadiError, NotConnected
 from kadi.link import Link
 from kadi.session import Phase, Session
-from kadi.session_events import Ready, Refused, SessionEvent
+from kadi.session_events import Ready, SessionEvent
+from kadi.sockets import WRITE_BUFFER, ClientSocket
 
 logger = logging.getLogger(__name__)
 
@@ -164,24 +165,23 @@ class Uplink:
         async with asyncio.timeout(self._open_timeout) as opening:
             socket = await connect(
                 self._url,
+                create_connection=ClientSocket,
                 compression=None,
                 max_size=self._max_message_bytes,
                 open_timeout=None,
                 ping_interval=None,  # the session has its own liveness
                 close_timeout=CLOSE_SECONDS,
+                write_limit=WRITE_BUFFER,
                 proxy=None if is_loopback(self._host) else True,
             )
-            link = Link(socket, self._new_session(), self._give_up)
+            link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
 
             def handle(event: SessionEvent) -> None:
-                match event:
-                    case Ready():
-                        opening.reschedule(None)
-                        self._take_up(link)
-                    case Refused(error):
-                        raise error
-                    case _:
-                        self._observer.received(event, link)
+                if isinstance(event, Ready):
+                    opening.reschedule(None)
+                    self._take_up(link)
+                else:
+                    self._observer.received(event, link)
 
             try:
                 await link.run(handle)

@@ -410,6 +410,15 @@ async def test_a_binary_frame_is_read_as_text(broker: Broker) -> None:
     assert (await peer.expect(lambda frame: frame["id"] == "b"))["result"] == "pong"
 
 
+async def test_a_message_may_come_in_fragments(broker: Broker) -> None:
+    peer = await Peer.join(broker.url)
+    parts = ["", '{"id": "f", "met', "", 'hod": "kadi.session.ping"}', ""]
+    for _ in range(2):
+        await peer.socket.send(parts)
+        assert (await peer.expect(lambda frame: frame["id"] == "f"))["result"] == "pong"
+        await peer.synchronise()
+
+
 async def test_an_oversize_message_costs_its_sender_the_session_and_nobody_else() -> None:
     async with running(max_message_bytes=100_000) as broker:
         provider = await Peer.join(broker.url, tools=["echo"])

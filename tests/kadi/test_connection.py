@@ -229,6 +229,14 @@ async def test_a_direct_result_is_final(broker: FakeBroker, connection: Connecti
         assert await call == {"n": 1}
 
 
+async def test_an_answer_may_come_in_fragments(broker: FakeBroker, connection: Connection) -> None:
+    peer = await broker.peer()
+    async with running(connection.invoke("t", {})) as call:
+        key = (await peer.expect(REQUEST))["id"]
+        await peer.socket.send(['{"result": {"n', '": 1}, ', f'"id": {key}}}'])
+        assert await call == {"n": 1}
+
+
 async def test_json_is_passed_through_unread(broker: FakeBroker, connection: Connection) -> None:
     peer = await broker.peer()
     async with running(connection.invoke_raw("t", Raw(b'{"x":1.50}'))) as call:

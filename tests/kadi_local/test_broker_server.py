@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.interop.kadi_peer import PATIENCE, Peer
 from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
 
 from kadi_local.broker import Broker, Limits, serve_broker
 
@@ -47,6 +48,27 @@ async def test_browsers_are_refused_unless_their_origin_is_allowed() -> None:
         assert refused.value.response.status_code == 403
         await (await Peer.open(broker.url, origin="http://localhost:3000")).log_in()
         await (await Peer.open(broker.url)).log_in()
+
+
+async def test_what_comes_with_the_handshake_is_not_lost(broker: Broker) -> None:
+    address = broker.url.removeprefix("ws://").removesuffix("/kadi")
+    host, port = address.split(":")
+    upgrade = (
+        f"GET /kadi HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    pings = [
+        Frame(Opcode.TEXT, b'{"id":%d,"method":"kadi.session.ping"}' % id_).serialize(mask=True)
+        for id_ in range(3)
+    ]
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with asyncio.timeout(PATIENCE):
+        writer.write(upgrade.encode() + b"".join(pings))
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        for id_ in range(3):
+            assert b'"id":%d,"result":"pong"' % id_ in await reader.readuntil(b"}")
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_nothing_is_compressed(broker: Broker) -> None:

@@ -9,15 +9,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import urlsplit
 
-from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Origin
 
 from kadi.addresses import is_loopback
 from kadi.messages import encode
+from kadi.sockets import WRITE_BUFFER, ServerSocket
 from kadi_local.broker.calls import CallCounts
 from kadi_local.broker.limits import Limits
 from kadi_local.broker.router import Router
@@ -29,16 +31,13 @@ DEFAULT_PORT = 8080
 SOCKET_PATHS = ("/kadi", "/")
 HEALTH_PATH = "/health"
 
-WRITE_BUFFER = 64 * 1024
-"""Bytes handed to a socket that it has not taken yet, above which its peer counts as slow."""
-
 
 class _Peer:
     """A connection and its way out."""
 
     __slots__ = ("awake", "connection", "cut", "session")
 
-    def __init__(self, connection: ServerConnection, session: Session) -> None:
+    def __init__(self, connection: ServerSocket, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.awake = asyncio.Event()
@@ -50,12 +49,7 @@ class _Peer:
         Most frames go this way, which spares them a switch of tasks.
         """
         outbox = self.session.outbox
-        transport = self.connection.transport
-        while transport.get_write_buffer_size() < WRITE_BUFFER:
-            frame = outbox.pop()
-            if frame is None:
-                break
-            broadcast((self.connection,), frame, text=True)
+        self.connection.send_at_once(outbox.pop)
         if outbox or self.session.closing is not None:
             self.awake.set()
 
@@ -65,8 +59,7 @@ class _Peer:
         with contextlib.suppress(ConnectionClosed):
             while True:
                 self.awake.clear()
-                while (frame := session.outbox.pop()) is not None:
-                    await self.connection.send(frame, text=True)
+                await self.connection.send_all(session.outbox.pop)
                 if session.closing is not None:
                     await self.connection.close(session.closing.code, session.closing.reason)
                     return
@@ -98,6 +91,7 @@ class Broker:
             self._serve_connection,
             host,
             port,
+            create_connection=ServerSocket,
             origins=[None, *map(Origin, origins)],
             compression=None,
             process_request=self._process_request,
@@ -128,15 +122,16 @@ class Broker:
         log.info("broker at %s is closed", self.url)
 
     async def _serve_connection(self, connection: ServerConnection) -> None:
-        session = self._router.connect(self._loop.time())
-        peer = self._peers[session] = _Peer(connection, session)
+        clock, socket = self._loop.time, cast(ServerSocket, connection)
+        session = self._router.connect(clock())
+        peer = self._peers[session] = _Peer(socket, session)
         log.info("session %s connected", session.id)
         self._arm()
         writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
         try:
-            while True:
-                message = await connection.recv()
-                self._apply(self._router.receive(session, message, self._loop.time()))
+            await socket.deliver(
+                lambda message: self._apply(self._router.receive(session, message, clock()))
+            )
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
