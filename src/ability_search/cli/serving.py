@@ -27,6 +27,11 @@ from ability_search.stack.stopping import stop_signals, stop_with_parent
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part
 
+if sys.platform == "win32":
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
+
 log = logging.getLogger(__name__)
 
 Opener = Callable[[Settings, Meter], AbstractAsyncContextManager["Part"]]
@@ -61,7 +66,9 @@ def serve(part: PartName, open_part: Opener, *, supervised: bool) -> None:
     try:
         settings = prepare(part, join=part != "broker")
         with traced(settings, part):
-            asyncio.run(run_until_stopped(_run(part, settings, open_part, supervised), supervised))
+            work = run_until_stopped(_run(part, settings, open_part, supervised), supervised)
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(work)
     except Exception as exc:
         if not supervised:
             raise
