@@ -232,7 +232,7 @@ def test_a_call_goes_to_the_provider_and_its_answer_back_untouched() -> None:
         '"toolInput":{"big": 12345678901234567890123, "e":1.50e+2, "u":"\\u00e9"},'
         '"timeout":1500.9}}'
     )
-    desk.router.receive(caller, frame, desk.now)
+    assert list(desk.router.receive(caller, frame, desk.now)) == [provider, caller]
     pending = only(caller)
     assert pending["id"] == "x"
     request_id = pending["result"]["requestId"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Any
 
@@ -90,11 +91,12 @@ class Router:
         self._liveness.set(session, self._alive_until(session))
         return session
 
-    def receive(self, session: Session, data: str | bytes, now: float) -> set[Session]:
+    def receive(self, session: Session, data: str | bytes, now: float) -> AbstractSet[Session]:
         """Take in one message of ``session``; one that comes while it is closing is ignored.
 
         Returns:
-            The sessions that have something to send, or are to be closed after sending it.
+            The sessions that have something to send, or are to be closed after sending it, in the
+            order in which they came to it: the provider of a call before its caller.
         """
         session.last_seen = now
         if session.closing is None:
@@ -110,12 +112,12 @@ class Router:
                     self._perform(session, frame, frame.method, now)
         return self._settle()
 
-    def disconnect(self, session: Session) -> set[Session]:
+    def disconnect(self, session: Session) -> AbstractSet[Session]:
         """Forget a session whose connection is gone; returns as :meth:`receive` does."""
         self._remove(session)
         return self._settle() - {session}
 
-    def tick(self, now: float) -> set[Session]:
+    def tick(self, now: float) -> AbstractSet[Session]:
         """Do what is due by now; returns as :meth:`receive` does."""
         self._calls.expire(now)
         for session in self._liveness.due(now):
@@ -243,7 +245,7 @@ class Router:
             return session.opened + self.limits.nonce_lifetime
         return session.last_seen + self.limits.silence
 
-    def _settle(self) -> set[Session]:
+    def _settle(self) -> AbstractSet[Session]:
         """Clean up after sessions that began to close, which may close others in turn."""
         ended = self._changes.ended
         while ended:
@@ -251,8 +253,8 @@ class Router:
             if session.closing is not None and session.closing.code is CloseCode.TRY_AGAIN_LATER:
                 self._counts["overflows"] += 1
             self._remove(session)
-        ready, self._changes.ready = self._changes.ready, set()
-        return ready
+        ready, self._changes.ready = self._changes.ready, {}
+        return ready.keys()
 
     def _remove(self, session: Session) -> None:
         if session not in self._sessions:

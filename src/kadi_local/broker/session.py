@@ -48,8 +48,8 @@ class Closing:
 class Changes:
     """What one step of the core left for the edge to do, and the core to clean up."""
 
-    ready: set[Session] = field(default_factory=set)
-    """Sessions with something to send, or to be closed."""
+    ready: dict[Session, None] = field(default_factory=dict)
+    """Sessions with something to send, or to be closed, in the order in which they came to it."""
 
     ended: list[Session] = field(default_factory=list)
     """Sessions that began closing and are still on the books."""
@@ -100,7 +100,7 @@ class Session:
         if self.closing is not None:
             return
         if self.outbox.put_reply(frame):
-            self._changes.ready.add(self)
+            self._changes.ready[self] = None
             return
         self.outbox.clear()
         self.close(CloseCode.TRY_AGAIN_LATER, "outbox is full: messages are not read fast enough")
@@ -108,13 +108,13 @@ class Session:
     def send_event(self, frame: bytes) -> None:
         """Queue a frame that may be dropped."""
         self.outbox.put_event(frame)
-        self._changes.ready.add(self)
+        self._changes.ready[self] = None
 
     def close(self, code: CloseCode, reason: str) -> None:
         """End the session once what waits has been sent; what comes later is ignored."""
         if self.closing is None:
             self.closing = Closing(code, reason)
-            self._changes.ready.add(self)
+            self._changes.ready[self] = None
             self._changes.ended.append(self)
 
     def shares_network(self, other: Session) -> bool:
