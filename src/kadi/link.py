@@ -54,7 +54,7 @@ class Link:
             await self._read(handle)
         except ConnectionClosed as exc:
             if self._refused is not None:
-                raise self._refused from exc
+                raise self._refused from None
             self.lose(f"the connection to the broker was lost: {exc}")
             raise NotConnected(self._lost) from exc
         finally:
@@ -98,30 +98,26 @@ class Link:
                 self.flush()
 
     def flush(self) -> None:
-        """Send what the session has queued, as far as the broker keeps up; the rest follows."""
+        """Send what the session has queued, as far as the broker keeps up; the rest follows.
+
+        On a connection that ends it is dropped.
+        """
         self._socket.send_at_once(self.session.next_to_send)
         if self.session.has_output:
             self._output.set()
 
     async def drain(self) -> None:
-        """Send what the session has queued; waits while the broker is slow to read.
-
-        Raises:
-            NotConnected: if the session is lost.
-        """
+        """Send what the session has queued; waits while the broker is slow to read."""
         self.flush()
-        try:
+        with contextlib.suppress(ConnectionClosed):
             await self._socket.send_all(self.session.next_to_send)
-        except ConnectionClosed as exc:
-            raise NotConnected(f"the connection to the broker was lost: {exc}") from exc
 
     # What a provider needs of its caller
 
     async def respond(self, id_: Raw, result: Any) -> None:
         """Send the result of an invocation; does nothing on a lost session."""
         self.session.respond(id_, result)
-        with contextlib.suppress(NotConnected):
-            await self.drain()
+        await self.drain()
 
     def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
         """Send the error of an invocation, without waiting."""
@@ -133,15 +129,13 @@ class Link:
         try:
             self.session.post("kadi.event.publish", {"channel": channel, "data": data})
             await self.drain()
-        except NotConnected:
-            return
         except (FrameTooLarge, TypeError, ValueError, OverflowError, RecursionError) as exc:
             logger.warning("event on %s not published: %s", channel, type(exc).__name__)
 
     async def goodbye(self, timeout: float) -> None:
         """Announce the orderly close that is about to follow."""
         self.session.goodbye()
-        with contextlib.suppress(KadiError, TimeoutError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.drain()
 
@@ -177,11 +171,10 @@ class Link:
 
     async def _write(self) -> None:
         """Send what was queued by somebody who cannot wait for the socket."""
-        with contextlib.suppress(NotConnected):
-            while True:
-                await self._output.wait()
-                self._output.clear()
-                await self.drain()
+        while True:
+            await self._output.wait()
+            self._output.clear()
+            await self.drain()
 
     async def _beat(self) -> None:
         clock = asyncio.get_running_loop().time

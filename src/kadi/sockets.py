@@ -30,6 +30,7 @@ class _Socket(Connection):
         """
         for message in self._arrived:
             take(message)
+        self._arrived.clear()
         self._take = take
         try:
             while True:

@@ -746,6 +746,7 @@ async def test_running_handlers_finish_before_the_goodbye(broker: FakeBroker) ->
     async with asyncio.timeout(PATIENCE):
         await started.wait()
     async with running(connection.close()) as closing:
+        await asyncio.sleep(0)
         await peer.call("b", "slow", {})
         refusal = await peer.expect("")
         assert (refusal["id"], refusal["error"]["message"]) == (
