@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -26,6 +27,7 @@ from kadi_local.database.warmup import warm_vector_indexes
 pytestmark = pytest.mark.engine
 
 MIB = 1024 * 1024
+TASKS = Path("/proc/self/task")
 INSERT = "INSERT INTO T CONTENT :rows RETURN @rid"
 
 CHILD = """
@@ -107,6 +109,19 @@ async def rest_of(child: asyncio.subprocess.Process) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
+def full_collections() -> int:
+    """How often the Java machine has stopped everything to collect all of its heap."""
+    management = jpype.JClass("java.lang.management.ManagementFactory")
+    beans = management.getGarbageCollectorMXBeans()
+    return sum(int(bean.getCollectionCount()) for bean in beans if "Old" in str(bean.getName()))
+
+
+def compiling_threads() -> list[int]:
+    """The threads of this process that compile what runs often."""
+    names = {int(task.name): (task / "comm").read_text() for task in TASKS.iterdir()}
+    return [thread for thread, name in names.items() if name.startswith("C2 Compiler")]
+
+
 def test_only_the_notice_of_the_module_is_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError), jvm._without_notice():
         os.write(2, b"WARNING: Using incubator modules: x\nnot enough memory\n")
@@ -130,6 +145,37 @@ def test_a_recent_engine_is_accepted(version: str) -> None:
 def test_an_old_engine_is_refused_with_the_remedy(version: str) -> None:
     with pytest.raises(DatabaseError, match=rf"{version} is too old.*pip install"):
         jvm.check_version(version)
+
+
+def test_large_pages_are_asked_for_where_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tmp_path / "enabled"
+    monkeypatch.setattr(jvm, "_LARGE_PAGES", kernel)
+    assert not jvm._large_pages()
+    kernel.write_text("always [madvise] never\n")
+    assert jvm._large_pages() == ["-XX:+UseTransparentHugePages"]
+    kernel.write_text("always madvise [never]\n")
+    assert not jvm._large_pages()
+
+
+@pytest.mark.usefixtures("databases")
+async def test_collections_of_python_bring_about_none_of_java() -> None:
+    before = full_collections()
+    kept = []
+    for _ in range(4):
+        kept.append([bytes(60_000) for _ in range(500)])
+        gc.collect()
+    assert full_collections() == before
+
+
+@pytest.mark.skipif(not TASKS.is_dir(), reason="threads are no files here")
+@pytest.mark.usefixtures("databases")
+async def test_compiling_gives_way_to_answering() -> None:
+    compilers = compiling_threads()
+    nicer = min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
+    assert compilers
+    assert {os.getpriority(os.PRIO_PROCESS, each) for each in compilers} == {nicer}
 
 
 async def test_only_plain_vectors_become_float_arrays(databases: EmbeddedDatabases) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import jpype
@@ -26,10 +27,18 @@ _SMALLEST_HEAP = 256
 _LARGEST_HEAP = 2048
 _HEAP_SHARE = 0.25
 
+_BRIDGE = "_jpype"
+_TASKS = Path("/proc/self/task")
+_COMPILERS = "C1 Compiler", "C2 Compiler"
+_NICER = 10
+"""A tenth of the share of others where all want the processors: code that is not compiled costs
+several times as much, so that what compiles must not starve."""
+
 _STDERR = 2
 _NOTICE = b"WARNING: Using incubator modules"
 """The engine asks for that module, the machine cannot be told that it is meant so."""
 
+_LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 log = logging.getLogger(__name__)
@@ -66,6 +75,7 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
                             "-Xrs",
                             f"-Djava.util.logging.config.file={logging_configuration}",
                             "-Darcadedb.installCustomFormatter=false",
+                            *_large_pages(),
                         ],
                     )
             except ArcadeDBError as exc:
@@ -77,6 +87,8 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
             # The end of the process waits for the thread that started the machine, unless it is a
             # daemon of it, as which it is attached again by its next call.
             jpype.JClass("java.lang.Thread").detach()
+            _separate_collectors()
+            _yield_when_compiling()
             log.info("engine %s started, heap %d MiB", _engine_version(), heap)
         check_version(_engine_version())
 
@@ -97,6 +109,39 @@ def _without_notice() -> Iterator[None]:
             for line in told:
                 if not line.startswith(_NOTICE):
                     os.write(_STDERR, line)
+
+
+def _large_pages() -> list[str]:
+    """Large pages for the heap where the system has them (Linux).
+
+    A search looks at vectors all over the heap, and much of its time is the finding of their pages.
+    """
+    with suppress(OSError):
+        if "[never]" not in _LARGE_PAGES.read_text(encoding="ascii"):
+            return ["-XX:+UseTransparentHugePages"]
+    return []
+
+
+def _separate_collectors() -> None:
+    """Let the collectors of Java and of Python each work when it has to itself.
+
+    The bridge runs a full one of Python after each of Java, and a full one of Java after one of
+    Python while memory grows; each stops all calls, for a tenth of a second or more. That is for
+    objects that hold each other across the border; here only values go to Java.
+    """
+    gc.callbacks[:] = [each for each in gc.callbacks if each.__module__ != _BRIDGE]
+
+
+def _yield_when_compiling() -> None:
+    """Let the threads that compile give way to those that answer; on Linux.
+
+    Threads that the machine adds later inherit it.
+    """
+    niceness = os.getpriority(os.PRIO_PROCESS, 0) + _NICER
+    for task in _TASKS.glob("*"):
+        with suppress(OSError):
+            if (task / "comm").read_text(encoding="utf-8").startswith(_COMPILERS):
+                os.setpriority(os.PRIO_PROCESS, int(task.name), niceness)
 
 
 def heap_bytes() -> tuple[int, int]:
