@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ability_search.statements.core import Predicate, Statement, rows_together
@@ -66,11 +66,13 @@ class Shown:
     """Vectors by the column that holds a chunk's cosine to them, ``None`` without an embedding."""
     dots: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)
     """Ids and weights of terms by the column that holds a chunk's dot product with them."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
 
     def value(self, column: str) -> str:
         """What stands in this column."""
         if column in self.cosines:
-            return f"vectorCosineSimilarity(embedding, :{column}_v)"
+            return f"vectorCosineSimilarity(embedding, :{self.shared.get(column, f'{column}_v')})"
         if column in self.dots:
             return (
                 "vectorSparseDot(`vector.sparseCreate`(terms, weights),"
@@ -91,7 +93,9 @@ class Shown:
     @property
     def params(self) -> dict[str, Any]:
         """What the columns bind."""
-        bound: dict[str, Any] = {f"{name}_v": list(by) for name, by in self.cosines.items()}
+        bound: dict[str, Any] = {
+            f"{name}_v": list(by) for name, by in self.cosines.items() if name not in self.shared
+        }
         for name, (ids, weights) in self.dots.items():
             bound |= {f"{name}_di": list(ids), f"{name}_dw": list(weights)}
         return bound
@@ -126,6 +130,7 @@ def candidates(
     queries = {"collection": _COLLECTION, "unindexed": NOTES}
     answer = ["collection", "unindexed"]
     narrower: dict[str, str] = {}
+    shown = _sharing(shown, arms)
     params: dict[str, Any] = {"name": name, "type": chunk_type, **shown.params}
     allowed = _allowed(arms, chunk_type)
     for (searched, text), rids in allowed.items():
@@ -151,6 +156,17 @@ def candidates(
             answer.append(f"first_{arm.name}")
     queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
     return Statement(_text(queries, narrower, [*answer, "later"]), params)
+
+
+def _sharing(shown: Shown, arms: Sequence[Arm]) -> Shown:
+    """Vectors that arms bind are not sent twice."""
+    shared = {
+        column: f"{arm.name}_v"
+        for column, vector in shown.cosines.items()
+        for arm in arms
+        if isinstance(arm, VectorArm) and arm.vector is vector
+    }
+    return replace(shown, shared=shared)
 
 
 def _text(queries: Mapping[str, str], narrower: Mapping[str, str], answer: Sequence[str]) -> str:
