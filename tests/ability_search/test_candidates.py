@@ -37,9 +37,11 @@ class Fake:
         self.refused = refused
         self.record = record
         self.scripts: list[str] = []
+        self.params: list[Mapping[str, Any]] = []
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         self.scripts.append(script)
+        self.params.append(params)
         if any(text in script for text in self.refused):
             raise StatementRefused("other", "no")
         records = [to_record(self.record)] if self.record else []
@@ -90,6 +92,13 @@ async def test_both_arms_take_one_statement() -> None:
     assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
     assert pool.failed == {}
     assert len(store.scripts) == 1
+
+
+async def test_a_vector_is_sent_once_for_whatever_it_is_compared_with() -> None:
+    store, wanted = Fake(), plan()
+    await find(store, wanted)
+    (params,) = store.params
+    assert [name for name, value in params.items() if value == wanted.vector] == ["semantic_v"]
 
 
 @pytest.mark.parametrize(
