@@ -18,7 +18,9 @@ DEFAULT_LANGUAGE: Final = "english"
 UNSTEMMED: Final = "none"
 """The language that stems nothing; right for Chinese, Japanese, Korean, Thai and for code."""
 
-_CACHED_TERMS = 1 << 17
+_CACHED_TERMS = _CACHED_WORDS = 1 << 16
+_CACHED_LENGTH = 64
+"""Characters; what is longer is seldom seen again."""
 _LATIN_END = 0x250
 _STOP_WORDS = {
     "english": """
@@ -78,6 +80,7 @@ class Analyzer:
         self._stemmer = None if name == UNSTEMMED else snowballstemmer.stemmer(name)
         self._stemming = Lock()  # a Snowball stemmer keeps the word it works on
         self._term = lru_cache(maxsize=_CACHED_TERMS)(self._normalized)
+        self._cached = lru_cache(maxsize=_CACHED_WORDS)(self._of_word)
         self._stop_terms = frozenset(self.terms(_STOP_WORDS.get(name, "")))
         self._stop_pieces = frozenset(_STOP_PIECES.split())
 
@@ -86,7 +89,11 @@ class Analyzer:
 
         A whole comes before its parts. Text without words, numbers or symbols gives none.
         """
-        return [self._term(piece) for piece, _, _ in pieces(text)]
+        found: list[str] = []
+        # Space parts pieces, whatever they are: what stands between is the same in every text.
+        for word in text.split():
+            found += self._cached(word) if len(word) <= _CACHED_LENGTH else self._of_word(word)
+        return found
 
     def query_terms(self, text: str) -> list[str]:
         """Return the terms of a query: :meth:`terms` without stop words.
@@ -116,6 +123,9 @@ class Analyzer:
         term_of = self._term
         for piece, start, end in pieces(text):
             yield term_of(piece), start, end
+
+    def _of_word(self, word: str) -> tuple[str, ...]:
+        return tuple([self._term(piece) for piece, _, _ in pieces(word)])
 
     def _normalized(self, piece: str) -> str:
         if piece.isascii():
