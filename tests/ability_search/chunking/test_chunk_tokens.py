@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from ability_search.chunking import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.errors import ConfigurationError
@@ -22,6 +24,7 @@ MINIFIED = (
     "!function(e,t){for(var n=0,r=e.length;n<r;n++){var i=e[n];i.addEventListener('click',function"
     "(o){o.preventDefault(),t.getElementById(i.dataset.target).classList.toggle('open')})}}(a,b);"
 )
+AWKWARD = "a \t\u3000\x1c\x00é\u0301ß,[SEP]字が🇩\ud800"
 RANDOM = random.Random(7)
 SAMPLES = {
     "english": PROSE * 6,
@@ -92,6 +95,26 @@ def test_sums_rise_from_zero_to_the_count(counter: TokenCounter, text: str) -> N
     assert sums[0] == 0
     assert sums[-1] == counter.count(text)
     assert np.all(np.diff(sums) >= 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(alphabet=AWKWARD, max_size=40))
+def test_word_by_word_the_tokens_are_those_of_the_whole_text(
+    wordpiece: TokenizerTokens, wordpiece_path: Path, text: str
+) -> None:
+    whole = Tokenizer.from_file(str(wordpiece_path))
+    whole.no_truncation()
+    whole.no_padding()
+    read = text.replace("\ud800", "\ufffd")
+    starts = [start for start, _ in whole.encode(read, add_special_tokens=False).offsets]
+    places = np.arange(len(text) + 1)
+    assert wordpiece.cumulative(text).tolist() == np.searchsorted(starts, places).tolist()
+
+
+def test_a_tokenizer_whose_tokens_hold_spaces_reads_the_whole_text(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    Tokenizer(WordLevel({"a b": 0, "?": 1}, unk_token="?")).save(str(path))
+    assert TokenizerTokens(path).count("a b") == 1
 
 
 def test_differences_of_sums_are_counts_between_words(counter: TokenCounter) -> None:
