@@ -97,7 +97,13 @@ class Stages:
     def fail(self, document: Document, error: SearchError) -> None:
         self.failed[document.source] = error
 
-    async def run(self, *texts: str, group_chunks: int = 10, group_bytes: int = 10**9) -> None:
+    async def run(
+        self,
+        *texts: str,
+        batch_texts: int = 4,
+        group_chunks: int = 10,
+        group_bytes: int = 10**9,
+    ) -> None:
         pipeline = Pipeline(
             prepare=self.prepare,
             reuse=self.reuse,
@@ -106,7 +112,7 @@ class Stages:
             fail=self.fail,
             size=lambda prepared: 100 * len(prepared.passages),
             abreast=2,
-            batch_texts=4,
+            batch_texts=batch_texts,
             embedders=2,
             group_chunks=group_chunks,
             group_bytes=group_bytes,
@@ -136,6 +142,22 @@ async def test_groups_are_closed_by_chunks_and_by_bytes() -> None:
     by_bytes = Stages()
     await by_bytes.run(*["a b c"] * 20, group_bytes=300)
     assert {len(group) for group in by_bytes.groups} == {1}
+
+
+async def test_many_documents_begin_and_end_with_small_batches() -> None:
+    stages = Stages()
+    await stages.run(*(f"a{n}" for n in range(300)), batch_texts=64, group_chunks=500)
+    sizes = [len(batch) for batch in stages.embedded]
+    assert sizes == [8, 16, 32, 64, 64, 58, 29, 14, 15]
+    assert [len(texts) for texts in stages.looked_up] == [24, 64, 64, 64, 64, 20]
+    assert len(stages.stored) == 300
+
+
+async def test_few_documents_are_one_batch() -> None:
+    stages = Stages()
+    await stages.run(*(f"a{n}" for n in range(60)), batch_texts=64)
+    assert [len(batch) for batch in stages.embedded] == [60]
+    assert [len(texts) for texts in stages.looked_up] == [60]
 
 
 async def test_what_is_under_way_is_bounded_whatever_the_number_of_documents() -> None:

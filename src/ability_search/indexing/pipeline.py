@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from ability_search.indexing.preparing import Prepared
 
 _LOOKED_UP = 64
 """Passages whose vectors are looked for at a time."""
+_FEW = 8
+"""Passages of the first batch of many documents, and the least of the last one."""
 _LINGER = 1.0
 """Seconds that finished documents wait for others to share their transaction."""
 
@@ -54,6 +56,10 @@ Fail = Callable[[Document, SearchError], None]
 class Pipeline:
     """Takes documents in and stores them, a bounded number at a time.
 
+    Of many documents the first batches are small, each twice as large as the one before, and the
+    last ones again, each half of what is left: the embedder has something to do soon, and little
+    is left to store when it ends. Few documents go in one batch, which suits one that is far away.
+
     Args:
         prepare: Cuts a document. A :class:`SearchError` fails the document.
         reuse: Finds the vectors of those texts that were embedded before. It must not raise.
@@ -85,19 +91,23 @@ class Pipeline:
     _batches: asyncio.Queue[list[Slot] | None] = field(init=False)
     _finished: asyncio.Queue[Prepared | None] = field(init=False)
     _broken: EmbeddingUnavailable | None = field(init=False, default=None)
+    _gradual: bool = field(init=False, default=False)
+    _ending: bool = field(init=False, default=False)
+    """Whether all that is left has been handed to the embedder, or nearly so."""
 
     def __post_init__(self) -> None:
         self._cut = asyncio.Queue(self.embedders)
         self._batches = asyncio.Queue(self.embedders)
         self._finished = asyncio.Queue(self.group_chunks)
 
-    async def run(self, tasks: Iterable[Task]) -> None:
+    async def run(self, tasks: Sequence[Task]) -> None:
         """Store all documents; those that were finished are stored whatever happens to others.
 
         Raises:
             EmbeddingUnavailable: if the embedder gave out; what was embedded by then is stored.
             DatabaseUnavailable: if storing failed.
         """
+        self._gradual = len(tasks) > self.batch_texts
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._prepare_all(tasks))
@@ -109,16 +119,18 @@ class Pipeline:
         if self._broken:
             raise self._broken
 
-    async def _prepare_all(self, tasks: Iterable[Task]) -> None:
+    async def _prepare_all(self, tasks: Sequence[Task]) -> None:
         batch: list[Slot] = []
+        # At first no more than the first two batches take.
+        size = 3 * _FEW if self._gradual else _LOOKED_UP
         waiting = iter(tasks)
         while not self._broken and (some := list(islice(waiting, self.abreast))):
             for prepared in filter(None, await asyncio.gather(*map(self._prepared, some))):
                 for slot in _slots(prepared):
                     batch.append(slot)
-                    if len(batch) == _LOOKED_UP:
+                    if len(batch) == size:
                         await self._cut.put(batch)
-                        batch = []
+                        batch, size = [], _LOOKED_UP
         if batch:
             await self._cut.put(batch)
         await self._cut.put(None)
@@ -131,8 +143,9 @@ class Pipeline:
             return None
 
     async def _reuse_all(self) -> None:
-        """Fill in the vectors that there are, and hand on the other passages in full batches."""
-        batch: list[Slot] = []
+        """Fill in the vectors that there are, and hand on the other passages in batches."""
+        left: list[Slot] = []
+        size = min(_FEW, self.batch_texts) if self._gradual else self.batch_texts
         while (slots := await self._cut.get()) is not None:
             known = await self.reuse([slot.text for slot in slots])
             for slot in slots:
@@ -141,12 +154,18 @@ class Pipeline:
                     self.reused += 1
                     await self._arrived(slot, vector)
                     continue
-                batch.append(slot)
-                if len(batch) == self.batch_texts:
-                    await self._batches.put(batch)
-                    batch = []
-        if batch:
-            await self._batches.put(batch)
+                left.append(slot)
+                # One full batch is kept, for the last ones to be made of.
+                kept = size if self._gradual and size == self.batch_texts else 0
+                if len(left) == size + kept:
+                    await self._batches.put(left[:size])
+                    left, size = left[size:], min(2 * size, self.batch_texts)
+        self._ending = True
+        while left:
+            share = len(left) // 2 if self._gradual and len(left) > 2 * _FEW else len(left)
+            size = min(share, self.batch_texts)
+            await self._batches.put(left[:size])
+            left = left[size:]
         for _ in range(self.embedders):
             await self._batches.put(None)
 
@@ -209,7 +228,7 @@ class Pipeline:
             group.append(first)
             chunks, size = first.chunks, self.size(first)
             try:
-                async with asyncio.timeout(_LINGER):
+                async with asyncio.timeout(0 if self._ending else _LINGER):
                     while chunks < self.group_chunks and size < self.group_bytes:
                         following = await self._finished.get()
                         if following is None:
