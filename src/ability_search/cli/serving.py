@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -101,6 +102,8 @@ async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = 
 
 async def _run(name: PartName, settings: Settings, open_part: Opener, supervised: bool) -> None:
     async with metered(settings, name) as metering, open_part(settings, metering.meter) as part:
+        # What is there now stays. Full collections, which went through it, took 50 to 75 ms.
+        gc.freeze()
         if supervised:
             _announce({"ready": {**part.details, **metering.details}})
         log.info("ready: %s", part.details.get("address", ""))
