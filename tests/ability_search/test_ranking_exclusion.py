@@ -5,12 +5,12 @@ from ability_search.ranking.exclusion import demoted
 
 def test_what_is_closer_to_the_excluded_or_has_its_words_sinks() -> None:
     scores = demoted(
-        np.array([0.5, 0.5, 0.5, 0.5]),
-        cosines=np.array([0.6, 0.4, 0.6, 0.1]),
-        excluded_cosines=np.array([0.5, 0.8, 0.5, 1.0]),
-        excluded_coverage=np.array([0.0, 0.0, 1.0, 1.0]),
+        np.array([0.5, 0.5, 0.5, 0.5, 0.5]),
+        cosines=np.array([0.6, 0.4, 0.6, 0.6, 0.1]),
+        excluded_cosines=np.array([0.5, 0.8, 0.5, 0.5, 1.0]),
+        excluded_coverage=np.array([0.0, 0.0, 1.0, 0.5, 1.0]),
     )
-    np.testing.assert_allclose(scores, [0.5, 0.3, 0.2, 0.0])
+    np.testing.assert_allclose(scores, [0.5, 0.3, 0.2, 0.425, 0.0])
 
 
 def test_nothing_excluded_changes_nothing() -> None:

@@ -24,9 +24,10 @@ def demoted(
 ) -> Floats:
     """Lower the scores of candidates that are about what is excluded; none falls below 0.
 
-    ``score - meaning max(0, x - s) - words c``: by how much closer a candidate is to an excluded
+    ``score - meaning max(0, x - s) - words c^2``: by how much closer a candidate is to an excluded
     phrase (``x``) than to the query (``s``), and by the share ``c`` of the phrase's words that it
-    has, weighed by how much they tell. What merely has to do with both stays where it is.
+    has, weighed by how much they tell. The square is for phrases of several words: what has half
+    of them is mostly about something else.
 
     Args:
         scores: Fused scores in [0, 1], shape (n,), as everything here.
@@ -38,4 +39,4 @@ def demoted(
         words: Weight of the coverage.
     """
     closer = np.maximum(0.0, excluded_cosines - cosines)
-    return np.asarray(np.maximum(0.0, scores - meaning * closer - words * excluded_coverage))
+    return np.asarray(np.maximum(0.0, scores - meaning * closer - words * excluded_coverage**2))
