@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from ability_search.errors import InvalidInput
 from ability_search.ranking.fusion import (
+    SIGNAL_WEIGHT_LIMIT,
     Arm,
     Fused,
     convex,
     normalized_cosine,
     peaked_share,
     reciprocal_rank,
+    signal_weight,
     unseen_score,
 )
 
@@ -165,3 +167,10 @@ def test_the_share_stays_where_nothing_can_be_told(
     share: float, cosines: list[float], slope: float
 ) -> None:
     assert peaked_share(share, cosines, slope=slope) == share
+
+
+def test_the_less_the_words_tell_the_more_a_signal_weighs() -> None:
+    assert signal_weight(0, 7) == SIGNAL_WEIGHT_LIMIT
+    assert signal_weight(7, 7) == pytest.approx(0.4)
+    assert signal_weight(28, 7) == pytest.approx(1 / 7)
+    assert signal_weight(28, 7) == pytest.approx(signal_weight(56, 14))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.ranking.temporal import TIME_WEIGHT_LIMIT, proximity, time_weight
+from ability_search.ranking.temporal import proximity
 from ability_search.understanding.periods import Period
 
 MARCH = Period(100, 130)
@@ -42,10 +42,3 @@ spans = st.tuples(st.integers(-4000, 4000), st.integers(0, 800)).map(lambda p: P
 @given(spans, spans)
 def test_proximity_is_a_share(chunk: Period, asked: Period) -> None:
     assert 0 <= proximity([chunk], asked) <= 1
-
-
-def test_the_less_the_words_tell_the_more_the_time_weighs() -> None:
-    assert time_weight(0, 7) == TIME_WEIGHT_LIMIT
-    assert time_weight(7, 7) == pytest.approx(0.4)
-    assert time_weight(28, 7) == pytest.approx(1 / 7)
-    assert time_weight(28, 7) == pytest.approx(time_weight(56, 14))

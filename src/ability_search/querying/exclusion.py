@@ -25,18 +25,29 @@ def products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, Quer
     return {_words(column): weigh(phrase) for column, phrase in phrases(query).items()}
 
 
+def closeness(candidates: Sequence[Candidate], context: Context) -> tuple[Floats, Floats]:
+    """How close candidates are to what is excluded, of several phrases to the closest.
+
+    Returns:
+        Their cosines and the shares of its words that they have, in [0, 1], shape (n,) both; 0
+        where neither is known.
+    """
+    columns = phrases(context.query)
+    cosines = np.max([_cosines(candidates, column) for column in columns], axis=0)
+    coverage = np.max([_coverage(candidates, column, context) for column in columns], axis=0)
+    return cosines, coverage
+
+
 def push_down(candidates: Sequence[Candidate], context: Context) -> None:
     """Lower the scores of candidates by :func:`ability_search.ranking.exclusion.demoted`.
 
     What is closer to an excluded phrase is measured by cosines where there are any; without an
     embedder words alone tell.
     """
-    columns = phrases(context.query)
-    if not columns or not candidates:
+    if not context.query.excluded or not candidates:
         return
     cosines = normalized_cosine([item.cosine or 0.0 for item in candidates])
-    excluded = np.max([_cosines(candidates, column) for column in columns], axis=0)
-    coverage = np.max([_coverage(candidates, column, context) for column in columns], axis=0)
+    excluded, coverage = closeness(candidates, context)
     scores = demoted(
         np.array([item.score for item in candidates]),
         cosines=cosines,

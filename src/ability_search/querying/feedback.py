@@ -23,17 +23,20 @@ LEARNED = 3
 """First hits that are learned from."""
 
 
-def wanted(pool: Pool, context: Context) -> bool:
-    """Whether both arms were searched, and combined as they are by default.
+def possible(pool: Pool, context: Context) -> bool:
+    """Whether candidates may teach the query: both arms were searched, and combined as by default.
 
-    Where a query excludes something or dates count, its first hits by words and meaning alone may
-    be just what it does not want, and are not learned from.
+    Where dates count, the first hits by words and meaning alone may be just what is not wanted.
     """
     query, plan = context.query, context.plan
     both = plan.vector is not None and plan.terms is not None and not pool.failed
     default = query.fusion is None and query.options.soft_feedback
-    plain = not query.excluded and context.time is None
-    return both and context.ranking.feedback > 0 and default and plain
+    return both and context.ranking.feedback > 0 and default and context.time is None
+
+
+def wanted(pool: Pool, context: Context) -> bool:
+    """Whether the first hits are learned from; if the query excludes something, others are."""
+    return possible(pool, context) and not context.query.excluded
 
 
 async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
@@ -50,33 +53,40 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
     teachers = [item for item in first if item.semantic is not None][:LEARNED]
     if not teachers:
         return
+    await read_compared(store, pool, first, teachers)
+    _score_anew(first, teachers, pool, context)
+    put_behind(rest, first)
+
+
+async def read_compared(
+    store: Store, pool: Pool, items: Sequence[Candidate], teachers: Sequence[Candidate]
+) -> None:
+    """Read the rows of candidates, and how alike they are to some of them."""
     answer = await store.read(
         *statements.hit_rows(
             pool.collection.type,
-            [item.rid for item in first],
+            [item.rid for item in items],
             compared=[item.rid for item in teachers],
         )
     )
     rows = {row["rid"]: row for row in answer["rows"]}
-    for item in first:
+    for item in items:
         item.row = rows.get(item.rid)
-    _score_anew(first, teachers, pool, context)
-    put_behind(rest, first)
 
 
 def _score_anew(
     first: Sequence[Candidate], teachers: Sequence[Candidate], pool: Pool, context: Context
 ) -> None:
-    likeness = {item.chunk_id: _likeness(item, len(teachers)) for item in first}
-    if any(not likeness[item.chunk_id] for item in teachers):
+    alike = {item.chunk_id: likeness(item, len(teachers)) for item in first}
+    if any(not alike[item.chunk_id] for item in teachers):
         return  # one of them was replaced in between
     taught = {item.chunk_id for item in teachers}
-    others = [item for item in first if likeness[item.chunk_id] and item.chunk_id not in taught]
+    others = [item for item in first if alike[item.chunk_id] and item.chunk_id not in taught]
     learners = [*teachers, *others]
     cosines = [item.semantic or 0.0 for item in learners]
     moved = rocchio_cosines(
         cosines,
-        [likeness[item.chunk_id] for item in learners],
+        [alike[item.chunk_id] for item in learners],
         feedback_weights([item.score for item in teachers]),
         beta=context.ranking.feedback,
     )
@@ -86,7 +96,7 @@ def _score_anew(
         adjust(item, "feedback", min(1.0, max(0.0, item.score + gain)), cosine=cosine)
 
 
-def _likeness(item: Candidate, count: int) -> list[float]:
+def likeness(item: Candidate, count: int) -> list[float]:
     """The cosines of a candidate to the hits that are learned from; none if one is not known."""
     row = item.row or {}
     found = [row.get(f"like{place}") for place in range(count)]

@@ -16,7 +16,7 @@ from ability_search.errors import (
     ModelMismatch,
     NotFound,
 )
-from ability_search.querying import expanding, feedback, rewording
+from ability_search.querying import expanding, feedback, rewording, siblings
 from ability_search.querying.adjusting import Context
 from ability_search.querying.answers import (
     Found,
@@ -263,6 +263,9 @@ class Querying:
         if scored and feedback.wanted(pool, context):
             with clock.step("feedback"):
                 await feedback.learn(self._store, pool, scored[0], context)
+        if scored and siblings.wanted(pool, context):
+            with clock.step(siblings.NAME):
+                await siblings.learn(self._store, pool, scored[0], context)
         with clock.step("ranking"):
             found = above(ordered(scored, context), query.min_score, mode=searched)
         if query.explain:

@@ -9,7 +9,8 @@ from ability_search.querying.adjusting import Adjustment, Context, TimeSignal, b
 from ability_search.querying.candidates import Plan, Pool, Search
 from ability_search.querying.model import Candidate, Query
 from ability_search.ranking.bm25 import QueryTerms
-from ability_search.ranking.temporal import TIME_TERMS, proximity, time_weight
+from ability_search.ranking.fusion import SIGNAL_TERMS, signal_weight
+from ability_search.ranking.temporal import proximity
 from ability_search.statements import Predicate
 from ability_search.understanding import Period, buckets_of_query, day_of, from_numbers
 
@@ -19,7 +20,7 @@ EVENT = "event"
 DATED: Final = 30
 """Chunks of the time asked for that join the candidates."""
 DATE_TERMS: Final = 0.3
-"""As :data:`TIME_TERMS`, where any date may be the answer."""
+"""As :data:`SIGNAL_TERMS`, where any date may be the answer."""
 SHORT_DAYS: Final = 40
 """A period that is shorter is a date: up to a month, and what is around a day."""
 EVENT_COSINE: Final = 0.3
@@ -60,8 +61,8 @@ def time_signal(pool: Pool, plan: Plan, query: Query) -> TimeSignal | None:
         return None
     weight = query.options.temporal.weight
     if weight is None:
-        terms = DATE_TERMS if period is None else TIME_TERMS
-        weight = time_weight(plan.informative, 1.0, terms=terms)
+        terms = DATE_TERMS if period is None else SIGNAL_TERMS
+        weight = signal_weight(plan.informative, 1.0, terms=terms)
     return TimeSignal(weight, period)
 
 

@@ -13,6 +13,36 @@ MEANING_WEIGHT: Final = 0.5
 WORDS_WEIGHT: Final = 0.3
 
 
+def aboutness(excluded_cosines: Floats, excluded_coverage: Floats) -> Floats:
+    """Return how much candidates are about what is excluded, 0 to 1.
+
+    The mean of ``x`` and ``c^2`` of :func:`demoted`, weighted as there.
+
+    Args:
+        excluded_cosines: ``x``, in [0, 1], shape (n,).
+        excluded_coverage: ``c``, in [0, 1], shape (n,).
+    """
+    weighted = MEANING_WEIGHT * excluded_cosines + WORDS_WEIGHT * excluded_coverage**2
+    return np.asarray(weighted / (MEANING_WEIGHT + WORDS_WEIGHT))
+
+
+def kinship(likeness: Floats, about: Floats, *, example: float) -> Floats:
+    """Return how much candidates are like an example of what is excluded, and something else.
+
+    ``max(0, l) max(0, 1 - a / a_1)``: 0 for the example itself, and for what is about the
+    excluded as much as that.
+
+    Args:
+        likeness: Cosines to the example, ``l``, shape (n,).
+        about: The :func:`aboutness` of the candidates, ``a``, shape (n,).
+        example: That of the example, ``a_1``, > 0.
+
+    Returns:
+        Shape (n,), in [0, 1].
+    """
+    return np.asarray(np.clip(likeness, 0.0, 1.0) * np.maximum(0.0, 1.0 - about / example))
+
+
 def demoted(
     scores: Floats,
     *,

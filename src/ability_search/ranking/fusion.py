@@ -24,6 +24,9 @@ from ability_search.errors import InvalidInput
 Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
+SIGNAL_TERMS: Final = 2 / 3
+"""How much a further signal weighs, in words that hardly any chunk has."""
+SIGNAL_WEIGHT_LIMIT: Final = 0.5
 _FIRST: Final = 10
 """Hits of the semantic arm that tell how peaked it is."""
 
@@ -128,6 +131,21 @@ def peaked_share(
         return share
     change = np.clip(slope * ((best - first.mean()) / best - usual), -reach, reach)
     return float(np.clip(share + change, 0.0, 1.0))
+
+
+def signal_weight(information: float, rarest: float, *, terms: float = SIGNAL_TERMS) -> float:
+    """Return the weight of a signal beside what the arms say, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
+
+    The words of a query and the signal share by what they tell: ``terms / (terms + n)``, where
+    the words carry the information of ``n`` of the rarest ones. The score is ``(1 - w) fused +
+    w signal``.
+
+    Args:
+        information: Of the query's topic, see :mod:`.bm25`.
+        rarest: Inverse document frequency of a term in a single chunk, > 0.
+        terms: Of how many rarest terms the signal has the information, > 0.
+    """
+    return min(SIGNAL_WEIGHT_LIMIT, terms / (terms + information / rarest))
 
 
 def convex(arms: Sequence[Arm]) -> Fused:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import erf, pi, sqrt
-from typing import Final
 
 from ability_search.understanding.periods import NEAR_DAYS, Period
-
-TIME_TERMS: Final = 2 / 3
-"""How much a period in a query weighs, in words that hardly any chunk has."""
-TIME_WEIGHT_LIMIT: Final = 0.5
 
 
 def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_DAYS) -> float:
@@ -26,21 +21,6 @@ def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_D
         sigma: Days, > 0.
     """
     return max((_mean(period, asked, sigma) for period in periods), default=0.0)
-
-
-def time_weight(information: float, rarest: float, *, terms: float = TIME_TERMS) -> float:
-    """Return the weight of :func:`proximity` in a score, 0 to :data:`TIME_WEIGHT_LIMIT`.
-
-    The words of a query and its period share by what they tell: ``terms / (terms + n)``, where
-    the words carry the information of ``n`` of the rarest ones. The score is ``(1 - w) fused +
-    w proximity``.
-
-    Args:
-        information: Of the query's terms without those of time, see :mod:`.bm25`.
-        rarest: Inverse document frequency of a term in a single chunk, > 0.
-        terms: Of how many rarest terms the period has the information.
-    """
-    return min(TIME_WEIGHT_LIMIT, terms / (terms + information / rarest))
 
 
 def _mean(period: Period, asked: Period, sigma: float) -> float:

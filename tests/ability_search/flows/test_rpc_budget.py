@@ -48,7 +48,11 @@ async def maintained(network: Network) -> None:
     ],
 )
 async def test_a_query(warm: Network, mode: str, hops: list[str]) -> None:
-    for options in ({}, {"filter": {"source": "d1"}, "explain": True, "highlights": True}):
+    for options in (
+        {},
+        {"filter": {"source": "d1"}, "explain": True, "highlights": True},
+        {"exclude": ["number 3"]},
+    ):
         await warm.call("search-query", collection="docs", query="words", mode=mode, **options)
         assert warm.hops() == hops
 
