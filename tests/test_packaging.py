@@ -340,12 +340,15 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
     assert "set -euo pipefail" in text
     assert subprocess.run(["bash", "-n", script], timeout=30).returncode == 0
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
+        "make .venv/.dev .venv/.site",
+        "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
         "make test",
         "make demo",
-        "make contract",
-        "make site",
+        "make .venv/.contract",
+        'make --jobs 2 --output-sync=target "${checks[@]}"',
     ]
-    assert "make inspector" in text
+    assert "checks=(contract site)" in text
+    assert "checks+=(inspector)" in text
 
 
 def test_the_console_is_in_the_wheel_and_in_the_images() -> None:

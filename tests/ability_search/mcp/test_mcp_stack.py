@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
+from tests.java_machine import SHORT_LIVED
 
 from ability_search.stack.directory import read_running, released
 
@@ -27,7 +28,12 @@ def assistant(home: Path) -> Client:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "ability_search", *configured["args"]],
-        env={**configured["env"], "HOME": str(home), "SEARCH_DATA_DIR": str(home / "data")},
+        env={
+            **SHORT_LIVED,
+            **configured["env"],
+            "HOME": str(home),
+            "SEARCH_DATA_DIR": str(home / "data"),
+        },
         cwd=home,
     )
     return Client(server, mode="legacy", read_timeout_seconds=SECONDS)
