@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import HealthCheck, settings
 from tests.java_machine import SHORT_LIVED
 
 for name, value in SHORT_LIVED.items():
     os.environ.setdefault(name, value)
+
+# How long an example takes tells of the machine, not of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")

@@ -105,7 +105,6 @@ globs = st.lists(
 @pytest.mark.engine
 @settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
 )
 @given(rows=rows, asked=st.lists(documents, min_size=6, max_size=10), include=globs, exclude=globs)

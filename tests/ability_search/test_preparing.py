@@ -72,7 +72,7 @@ def collection_of(recipe: Recipe) -> Collection:
 
 @pytest.mark.parametrize("counter", COUNTERS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=TEXTS, format_=FORMATS, size=st.integers(16, 60))
 def test_a_document_is_restored_from_its_rows_to_the_last_character(
     strategy: str, counter: str, text: str, format_: str | None, size: int

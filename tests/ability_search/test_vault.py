@@ -51,9 +51,7 @@ def test_what_is_set_is_got(path: Path, key_file: Path) -> None:
     assert SECRET not in repr(value)
 
 
-@hypothesis_settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_text_survives(path: Path, key_file: Path, value: str) -> None:
     store(path, key_file, value=value)

@@ -479,7 +479,7 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(FRAMES.map(json.dumps) | st.text() | st.binary() | JSON.map(json.dumps)))
 def test_no_frame_whatever_makes_the_session_raise(frames: list[str | bytes]) -> None:
     session = Session(IDENTITY, tools=[ECHO])

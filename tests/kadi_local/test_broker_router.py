@@ -936,7 +936,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(steps, st.booleans())
 def test_no_frame_whatever_makes_the_core_raise_or_send_nonsense(
     steps: list[tuple[int, str | bytes, float]], small: bool

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 
@@ -142,6 +143,7 @@ async def test_the_url_leads_to_the_broker(host: str, shown: str) -> None:
 
 
 async def test_listening_to_the_world_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
     async with serve_broker("0.0.0.0", 0, limits=LIMITS):
         pass
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -49,9 +49,7 @@ FORMATS = st.sampled_from(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS, max_tokens=st.integers(1, 60), format_name=FORMATS, data=st.data())
 def test_chunks_cover_the_text_in_order_within_the_bound(
     counter: TokenCounter,

@@ -87,7 +87,7 @@ def test_an_unknown_word_is_one_token_to_wordpiece_but_long_to_the_estimate(
     assert EstimatedTokens().count(word) == 750
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(alphabet=st.characters(exclude_categories=[]), max_size=100))
 def test_sums_rise_from_zero_to_the_count(counter: TokenCounter, text: str) -> None:
     sums = counter.cumulative(text)

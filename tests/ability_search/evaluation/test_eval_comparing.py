@@ -61,7 +61,7 @@ def test_the_same_values_give_the_same_numbers_every_time() -> None:
     assert paired(a, b) == paired(a, b)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(VALUES)
 def test_whatever_the_values_the_numbers_are_sound(pairs: list[tuple[float, float]]) -> None:
     a, b = np.array(pairs).T

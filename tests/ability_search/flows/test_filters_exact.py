@@ -236,7 +236,7 @@ def dated(condition: Any, library: Library) -> Any:
 
 
 # Without shrinking, which would take minutes: an example is three searches and three scans.
-@settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=20, derandomize=True, phases=[Phase.generate])
 @given(
     condition=filters,
     sources=st.sampled_from([None, None, ["half0/**"], ["half1/part*5/*", "**/s19??.md"]]),

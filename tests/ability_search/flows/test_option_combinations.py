@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import MODEL, Network, document, down, starting
 
@@ -321,10 +321,8 @@ def assert_all(library: Library, answer: Answer, request: Answer) -> None:
 
 @settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
 )
 @example(  # hits that are merged are missing among those that variety is picked from
     request={
