@@ -27,7 +27,7 @@ from ability_search.gateway import console, metrics, openapi
 from ability_search.gateway.following import Followed
 from ability_search.gateway.guard import Guard
 from ability_search.gateway.problems import CLIENT_CLOSED_REQUEST, GATEWAY, problem
-from ability_search.gateway.reading import fields_of, read_json
+from ability_search.gateway.reading import checked_query, fields_of, read_json
 from ability_search.gateway.shortcuts import INGEST, SEARCH, ingested, searched
 from ability_search.gateway.streaming import Streams
 from ability_search.wire.table import BY_NAME
@@ -96,15 +96,17 @@ class Routes:
 
     async def collections(self, request: Request) -> Response:
         """GET /collections."""
+        checked_query(request.query_params)
         return await self._call(request, "search-collections", {})
 
     async def collection(self, request: Request) -> Response:
         """GET /collections/{name}."""
+        query = checked_query(request.query_params, "limit", "cursor")
         wanted: dict[str, Any] = {"collection": request.path_params["name"]}
-        if "limit" in request.query_params:
-            wanted["limit"] = _number("limit", request.query_params["limit"])
-        if "cursor" in request.query_params:
-            wanted["cursor"] = request.query_params["cursor"]
+        if "limit" in query:
+            wanted["limit"] = _number("limit", query["limit"])
+        if "cursor" in query:
+            wanted["cursor"] = query["cursor"]
         return await self._call(request, "search-collection-info", wanted)
 
     async def health(self, _request: Request) -> Response:
@@ -158,6 +160,7 @@ class Routes:
         return _json(openapi.document(secured=self.settings.token is not None))
 
     async def _body(self, request: Request) -> bytes:
+        checked_query(request.query_params)
         return await read_json(request, self.settings.request_bytes)
 
     async def _call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:

@@ -253,7 +253,7 @@ def _streams() -> dict[str, Any]:
                         "description": "Server-sent events, until the caller hangs up.",
                         "content": {streaming.MEDIA_TYPE: {"schema": {"type": "string"}}},
                     },
-                    **_problems("unavailable", *_REFUSALS),
+                    **_problems("invalid_input", "unavailable", *_REFUSALS),
                 },
             }
         }

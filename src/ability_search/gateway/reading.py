@@ -1,10 +1,12 @@
-"""Bodies of requests: JSON objects, passed on as they came."""
+"""Bodies of requests, which are JSON objects and passed on as they came, and their queries."""
 
 from __future__ import annotations
 
 import asyncio
+from difflib import get_close_matches
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from ability_search.errors import DeadlineExceeded, InvalidInput, TooLarge
@@ -19,6 +21,7 @@ Fields = dict[str, Raw]
 """A JSON object whose members have not been looked into."""
 
 _FIELDS = msgspec.json.Decoder(Fields)
+_PARAMETERS = "GET /openapi.json lists those of every path; a tool takes its input in the body."
 
 
 async def read_json(request: Request, limit: int) -> bytes:
@@ -67,3 +70,17 @@ def fields_of(body: bytes) -> Fields:
         raise InvalidInput("body", "expected a JSON object") from exc
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise InvalidInput("body", "not valid JSON in UTF-8") from exc
+
+
+def checked_query(query: QueryParams, *known: str) -> QueryParams:
+    """The parameters of a query, all of which are among the ``known`` ones of its path.
+
+    Raises:
+        InvalidInput: naming one that is not, with the nearest one that is.
+    """
+    for name in query:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {nearest[0]}?" if nearest else _PARAMETERS
+            raise InvalidInput(name, "there is no such parameter", hint=hint)
+    return query

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ability_search.edges.events import CHANNELS, LAST, details
 from ability_search.edges.line import Line, Unavailable
+from ability_search.gateway.reading import checked_query
 from kadi import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
@@ -38,11 +39,16 @@ class Streams:
             subscription.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the caller hangs up; raises Unavailable if there can be none."""
+        """Send events until the caller hangs up.
+
+        Raises:
+            InvalidInput: if the query has a parameter that there is not.
+            Unavailable: if there can be no events.
+        """
         if scope["method"] == "HEAD":
             await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
             return
-        wanted = QueryParams(scope["query_string"])
+        wanted = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
         connection = await self._line.connection()
         try:
             async with connection.subscribe(*CHANNELS) as events:

@@ -79,6 +79,10 @@ async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
             (await http.get("/collections/notes?limit=many"), 400, "invalid_input"),
             (await http.get("/collections/notes?limit=0"), 400, "invalid_input"),
             (await http.get(f"/collections/notes?limit={10**30}"), 400, "invalid_input"),
+            (await http.get("/collections/notes?limt=1"), 400, "invalid_input"),
+            (await http.get("/collections?limit=1"), 400, "invalid_input"),
+            (await http.get("/events?colection=notes"), 400, "invalid_input"),
+            (await http.post("/search?tag=notes", json={"query": "x"}), 400, "invalid_input"),
             (await http.post(query, content=HUGE, headers=KIND), 413, "too_large"),
         ]
         for response, status, code in cases:
@@ -92,6 +96,8 @@ async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
         assert cases[0][0].json()["tool"] == "search-query"
         assert "collection" in cases[1][0].json()["detail"]
         assert "content" in cases[3][0].json()["detail"]
+        hints = [response.json()["hint"] for response, *_ in cases]
+        assert hints[8:11:2] == ["Did you mean limit?", "Did you mean collection?"]
 
         network.model.failure = down
         semantic = {"collection": "notes", "query": "other words", "mode": "semantic"}
