@@ -20,6 +20,7 @@ from ability_search.cli.client import (
     given,
     with_client,
 )
+from ability_search.cli.failures import NOT_FOUND
 from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
 from ability_search.cli.overview import IncludeOption, print_overview
 from ability_search.cli.progress import progress_bar
@@ -95,7 +96,7 @@ def info(
 
 def _told(job: dict[str, Any]) -> str:
     """A job in a line."""
-    told = f"{job['state']}, {job['done']:,} of {job['total']:,} sources"
+    told = f"{job['state']}, {job['done']:,} of {output.counted(job['total'], 'source')}"
     if job["stage"] not in ("", job["state"]):
         told += f", {job['stage']}"
     if job.get("error"):
@@ -116,6 +117,8 @@ def delete(
 ) -> None:
     """Delete a collection, or one source of it.
 
+    Exit code 3 means that there was no such collection, or no chunk of the source.
+
     Example:
         ability-search delete docs --source guide/old.md
         ability-search delete docs --yes
@@ -130,8 +133,13 @@ def delete(
     )
     if as_json:
         output.print_json(answer)
-        return
-    output.stdout().print(f"deleted {answer['deleted']:,} chunks")
+    elif answer["deleted"] or not source:
+        output.stdout().print(f"deleted {output.counted(answer['deleted'], 'chunk')}")
+    else:
+        told = f"{collection} has no chunks of {source}"
+        output.fail(told, f"`ability-search info {collection}` lists its sources.")
+    if source and not answer["deleted"]:
+        raise typer.Exit(NOT_FOUND)
 
 
 @command(app, "reindex")

@@ -83,8 +83,9 @@ class Run:
                 await self.migration.move(survey, each, reporting(advance))
             if not self.hidden:
                 output.stdout().print(
-                    f"moved [bold]{output.plain(each.becomes)}[/bold]: {each.chunks:,} chunks of"
-                    f" {each.sources:,} sources",
+                    f"moved [bold]{output.plain(each.becomes)}[/bold]:"
+                    f" {output.counted(each.chunks, 'chunk')} of"
+                    f" {output.counted(each.sources, 'source')}",
                     soft_wrap=True,
                 )
 
@@ -197,9 +198,9 @@ def show(run: Run, survey: Survey) -> None:
     """Print the plan."""
     where = "in place" if run.database == run.into else f"into {run.into}"
     output.stdout().print(
-        f"{survey.rows:,} chunks of the earlier ability in {output.plain(run.database)}, to be"
-        f" moved {output.plain(where)}; their embeddings are taken for those of"
-        f" {output.plain(survey.model)}",
+        f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
+        f" {output.plain(run.database)}, to be moved {output.plain(where)};"
+        f" their embeddings are taken for those of {output.plain(survey.model)}",
         soft_wrap=True,
     )
     if survey.collections:
@@ -241,7 +242,8 @@ def question(run: Run, survey: Survey) -> str:
         return "Move what is to be moved? The earlier ability must not be running."
     lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
     also = f", {lost:,} of which were not moved" if lost else ""
-    return f"Drop the {survey.rows:,} chunks in {survey.chunk_type} of {run.database}{also}?"
+    chunks = output.counted(survey.rows, "chunk")
+    return f"Drop the {chunks} in {survey.chunk_type} of {run.database}{also}?"
 
 
 def _ending(run: Run) -> str:

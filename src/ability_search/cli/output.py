@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+_UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _CONTROLS |= {ord("\t"): " ", ord("\n"): "\n", ord("\r"): ""}
 
 
@@ -57,6 +58,19 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     out = stdout()
     for name, value in shown:
         out.print(f"[bold]{plain(name):<{width}}[/bold]  {_cell(value)}", soft_wrap=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with what it counts; the plural of the noun ends in s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(count: int) -> str:
+    """A number of bytes, in the unit that leaves it at least 1."""
+    for unit, length in _UNITS:
+        if count >= length:
+            return f"{count / length:,.1f} {unit}"
+    return counted(count, "byte")
 
 
 def moment(text: str) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from ability_search.cli import output
 from ability_search.cli.checks import Check
 from ability_search.cli.client import chosen_target, new_connection
 from ability_search.cli.looking import look, metrics_client
@@ -63,7 +64,7 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
             text = f"{', '.join(missing)} not seen in {', '.join(target.networks)}"
             yield Check(part, "fail", text, _START.format(part))
         else:
-            yield Check(part, "ok", f"{len(names)} tools")
+            yield Check(part, "ok", output.counted(len(names), "tool"))
     if "arcade-query" in visible:
         yield await _database(connection, settings)
     if api or "create-embedding" in visible:
@@ -139,7 +140,7 @@ async def _search(connection: Connection) -> Check:
     if answer.get("success") is False:
         return Check("search", "fail", str(answer.get("error")), str(answer.get("hint", "")))
     count = len(answer.get("collections", ()))
-    return Check("search", "ok", f"{count} collections, {_since(started)}")
+    return Check("search", "ok", f"{output.counted(count, 'collection')}, {_since(started)}")
 
 
 async def _metrics(stack: RunningStack, settings: Settings) -> Check:
@@ -153,7 +154,8 @@ async def _metrics(stack: RunningStack, settings: Settings) -> Check:
         refused = any(each.state == "refused" for each in silent)
         remedy = "`ability-search status` shows which parts run."
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    return Check("metrics", "ok", f"of {len(looks)} parts; `ability-search top` shows them")
+    served_by = output.counted(len(looks), "part")
+    return Check("metrics", "ok", f"of {served_by}; `ability-search top` shows them")
 
 
 async def _answer(

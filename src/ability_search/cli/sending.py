@@ -69,13 +69,13 @@ class Outcome:
         told = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
         further = {
             "deduplicated": counts["deduplicated"],
-            "vectors reused": counts["reused"],
+            "vector reused" if counts["reused"] == 1 else "vectors reused": counts["reused"],
             "removed": self.removed,
             "skipped": len(self.skipped),
             "failed": len(self.failed),
         }
         told += "".join(f", {count:,} {name}" for name, count in further.items() if count)
-        return f"{told}; {counts['chunks']:,} chunks stored"
+        return f"{told}; {output.counted(counts['chunks'], 'chunk')} stored"
 
     def document(self, collection: str) -> dict[str, Any]:
         """All of it for programs."""

@@ -46,7 +46,8 @@ def top(
     Rates and latencies are those of the last ten seconds, in the first picture
     those since the start. A part that is gone is shown as gone, and comes back
     by itself. Without a terminal there is one picture; with --json one object
-    a line. It ends with Ctrl-C. Exit code 3 if no stack runs.
+    a line. It ends with Ctrl-C. Exit code 3 if no stack runs, or if in the one
+    picture all parts are gone.
 
     Example:
         ability-search top
@@ -68,7 +69,10 @@ def top(
         raise typer.Exit(NOT_FOUND)
     terminal = output.stdout().is_terminal
     if once or not (as_json or terminal):
-        _show(asyncio.run(_once(watcher)), as_json)
+        seen = asyncio.run(_once(watcher))
+        _show(seen, as_json)
+        if all(part.state == "gone" for part in seen.parts):
+            raise typer.Exit(NOT_FOUND)
     else:
         asyncio.run(run_until_stopped(_follow(watcher, interval, as_json)))
 

@@ -186,8 +186,9 @@ def _show(what: str, told: Mapping[str, Any], *, as_json: bool = False) -> None:
         output.print_json(told)
         return
     output.stdout().print(
-        f"{what} [bold]{output.plain(told['collection'])}[/bold]: {told['chunks']:,} chunks of"
-        f" {told['sources']:,} sources, {told['bytes'] / 1e6:,.1f} MB in"
+        f"{what} [bold]{output.plain(told['collection'])}[/bold]:"
+        f" {output.counted(told['chunks'], 'chunk')} of"
+        f" {output.counted(told['sources'], 'source')}, {output.size(told['bytes'])} in"
         f" {output.plain(told['directory'])}",
         soft_wrap=True,
     )

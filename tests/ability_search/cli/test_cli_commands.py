@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from ability_search.cli import output
 from ability_search.wire.results import (
     CollectionGrowth,
     CollectionInfoResult,
@@ -143,6 +145,33 @@ def test_delete_says_how_many_chunks(network, run) -> None:
     done = run("delete", "docs", "--source", "a.md", "--yes", broker=network.url)
     assert done.stdout == "deleted 1,200 chunks\n"
     assert network.inputs("search-delete") == [{"collection": "docs", "source": "a.md"}]
+    result.deleted = 1
+    assert run("delete", "docs", "--yes", broker=network.url).stdout == "deleted 1 chunk\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_deleting_a_source_that_is_not_there_finds_nothing(network, run, options) -> None:
+    network.answers["search-delete"] = lambda _: {"deleted": 0}
+    done = run("delete", "docs", "--source", "nope", "--yes", *options, broker=network.url)
+    assert done.exit_code == 3
+    assert done.stdout == ('{\n  "deleted": 0\n}\n' if options else "")
+    assert ("docs has no chunks of nope" in done.stderr) is not bool(options)
+
+
+def test_nothing_is_watched_where_nothing_listens(run) -> None:
+    with socket.socket() as taken:  # bound, and never listening
+        taken.bind(("127.0.0.1", 0))
+        done = run("top", "--once", "--json", "--url", f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert done.exit_code == 3
+    assert [part["state"] for part in json.loads(done.stdout)["parts"]] == ["gone"]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1500, "1.5 kB"), (2_340_000, "2.3 MB")],
+)
+def test_a_size_is_told_in_the_unit_that_fits(count: int, shown: str) -> None:
+    assert output.size(count) == shown
 
 
 def test_call_takes_json_a_file_or_standard_input(network, run) -> None:
