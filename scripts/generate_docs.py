@@ -16,8 +16,8 @@ from typing import Any, is_typeddict
 from typer.main import get_command
 
 from ability_search import client, errors
-from ability_search.cli import app
-from ability_search.cli.app import ORDER
+from ability_search.cli.app import COMMANDS
+from ability_search.cli.commands import app
 from ability_search.client import values
 from ability_search.configuration import settings_table
 from ability_search.metrics.table import METRICS, PARTS, PROCESS, Metric
@@ -161,7 +161,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
             yield _parameters(command)
         if examples:
             yield f"<!-- only parsed: examples of the help -->\n```sh\n{examples}\n```"
-    for name in children if path else ORDER:
+    for name in children if path else COMMANDS:
         yield from _commands(children[name], (*path, name))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typer import TyperException
 from typer.main import get_command
 
-from ability_search.cli import app
 from ability_search.cli.app import DefaultGroup
+from ability_search.cli.commands import app
 from ability_search.configuration.specs import BY_ENV
 
 PROGRAM = "ability-search"

@@ -11,10 +11,10 @@ import socket
 import sys
 from pathlib import Path
 
-from ability_search.cli import main
+from ability_search.cli import commands, main
 from ability_search.evaluation import comparing, measuring, plots
 
-LATER = (comparing, measuring, plots)
+LATER = (commands, comparing, measuring, plots)
 """What is imported only by the commands that need it."""
 
 CALLER = """\

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import typer
@@ -23,37 +24,37 @@ F = TypeVar("F", bound=Callable[..., Any])
 EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found or nothing found."
 
 
-ORDER = (
-    "up",
-    "status",
-    "down",
-    "top",
-    "doctor",
-    "index",
-    "watch",
-    "search",
-    "similar",
-    "collections",
-    "info",
-    "delete",
-    "reindex",
-    "build",
-    "export",
-    "import",
-    "backup",
-    "restore",
-    "migrate",
-    "eval",
-    "call",
-    "mcp",
-    "gateway",
-    "worker",
-    "broker",
-    "database",
-    "models",
-    "secret",
-)
-"""Commands as the help lists them."""
+COMMANDS = {
+    "up": "up",
+    "status": "up",
+    "down": "up",
+    "top": "top",
+    "doctor": "doctor",
+    "index": "indexing",
+    "watch": "watch",
+    "search": "search",
+    "similar": "search",
+    "collections": "collection",
+    "info": "collection",
+    "delete": "collection",
+    "reindex": "collection",
+    "build": "building",
+    "export": "transfer",
+    "import": "transfer",
+    "backup": "transfer",
+    "restore": "transfer",
+    "migrate": "migrate",
+    "eval": "evaluation",
+    "call": "direct",
+    "mcp": "mcp",
+    "gateway": "services",
+    "worker": "services",
+    "broker": "services",
+    "database": "services",
+    "models": "models",
+    "secret": "secret",
+}
+"""Modules of the commands, by their names, as the help lists them."""
 
 
 class Root(TyperGroup):
@@ -61,7 +62,7 @@ class Root(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of their use."""
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+        return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -139,8 +140,13 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; what nobody expected ends as an error too."""
+    """Run the command line; what nobody expected ends as an error too.
+
+    Only the module of the command that is named is imported, as most commands are short.
+    """
+    named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
+        import_module(f"ability_search.cli.{COMMANDS.get(named, 'commands')}")
         app(prog_name="ability-search")
     except Exception as exc:
         report = explain(exc)

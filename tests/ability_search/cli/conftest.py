@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ability_search.cli import app
+from ability_search.cli.commands import app
 from kadi import Connection, Tool
 from kadi_local.broker import serve_broker
 

@@ -221,7 +221,10 @@ def test_runs_without_a_mode_in_common_ask_for_one(run) -> None:
 
 
 def test_the_command_line_is_imported_without_what_eval_needs() -> None:
-    script = "import sys, ability_search.cli; print(*{name.split('.')[0] for name in sys.modules})"
+    script = (
+        "import sys, ability_search.cli.commands;"
+        " print(*{name.split('.')[0] for name in sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

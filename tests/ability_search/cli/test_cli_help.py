@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,8 @@ from tests.command_lines import problem
 from typer.testing import CliRunner
 
 import ability_search
-from ability_search.cli import app
+from ability_search.cli.app import COMMANDS as MODULES
+from ability_search.cli.commands import app
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -41,6 +44,25 @@ def test_all_commands_are_there() -> None:
         *("eval", "watch", "build", "export", "import", "backup", "restore", "gateway", "mcp"),
         *("migrate", "top"),
     }
+
+
+def test_every_command_is_in_the_module_that_is_imported_for_it() -> None:
+    found = {path[0]: command.callback.__module__ for path, command in COMMANDS.items()}
+    assert found == {name: f"ability_search.cli.{module}" for name, module in MODULES.items()}
+
+
+def test_a_command_is_imported_without_what_others_need() -> None:
+    script = (
+        "import atexit, sys; from ability_search.cli import main;"
+        " atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    shown = subprocess.check_output(
+        [sys.executable, "-c", script, "search", "--help"], text=True, timeout=60
+    )
+    assert shown.startswith("Usage: ability-search search")
+    imported = set(shown.splitlines()[-1].split())
+    assert {"typer", "ability_search.cli.search"} <= imported
+    assert not {"markdown_it", "numpy", "pathspec", "snowballstemmer"} & imported
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
