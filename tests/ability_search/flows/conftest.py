@@ -210,6 +210,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                     "BROKER_NETWORKS": "global",
                     "SEARCH_DATABASE": name,
                     "SEARCH_EMBEDDING_MODEL": MODEL,
+                    "SEARCH_EMBEDDING_ATTEMPTS": "2",
                     **environ,
                 },
                 home,
