@@ -21,14 +21,16 @@ from kadi.tools import ROUTING_KEY
 
 CALL_ID = "callId"
 TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
 REQUEST_ID = "X-Request-Id"
-_HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT}
+_HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT, TRACESTATE: TRACESTATE}
 
 LOG_FIELD = "kadi_call"
 """Attribute of a log record that names its call where the code at hand works for several."""
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _ID_BYTES = 8
 _INCIDENT_BYTES = 6
 _UNIQUE_CHARS = 8
@@ -41,6 +43,8 @@ class Context:
 
     call: str
     traceparent: str | None = None
+    tracestate: str | None = None
+    """What the tracers of others keep beside that trace; passed on as it came (W3C)."""
 
 
 _current: ContextVar[Context | None] = ContextVar("kadi_call", default=None)
@@ -78,7 +82,10 @@ def handling(told: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Contex
     parent = told.get(TRACEPARENT)
     if not isinstance(parent, str) or not _TRACEPARENT.fullmatch(parent):
         parent = None
-    context = Context(id_ or secrets.token_hex(_ID_BYTES), parent)
+    state = told.get(TRACESTATE) if parent else None
+    if not isinstance(state, str) or not _TRACESTATE.fullmatch(state):
+        state = None
+    context = Context(id_ or secrets.token_hex(_ID_BYTES), parent, state)
     token = _current.set(context)
     try:
         yield context
@@ -129,6 +136,8 @@ def _told() -> dict[str, str]:
     parent = tracing.traceparent() or (context and context.traceparent)
     if parent:
         told[TRACEPARENT] = parent
+    if context and context.tracestate:
+        told[TRACESTATE] = context.tracestate
     return told
 
 

@@ -306,3 +306,12 @@ async def test_an_answer_that_does_not_fit_into_a_message_is_too_large() -> None
         with pytest.raises(TooLarge) as raised:
             await database.read("SELECT n", {})
     assert raised.value.hint.startswith("Ask for less")
+
+
+def test_the_log_has_the_cause_of_a_refusal_and_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    assert refusal("an odd cause\nof the text").detail == "an odd cause\nof the text"
+    refusal("x" * 5000)
+    cause, cut = (record.getMessage() for record in caplog.records)
+    assert cause == "statement refused (other): an odd cause"
+    assert len(cut) < 300

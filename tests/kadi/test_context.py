@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from kadi.context import CALL_ID, TRACEPARENT, call_id, calling, carrying, handling, incident
+from kadi.context import (
+    CALL_ID,
+    TRACEPARENT,
+    TRACESTATE,
+    call_id,
+    calling,
+    carrying,
+    handling,
+    headers,
+    incident,
+)
 from kadi.messages import Raw, encode
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -45,6 +55,17 @@ def test_a_trace_that_is_none_is_left_out() -> None:
             assert context.traceparent is None, given
     with handling({TRACEPARENT: PARENT}) as context:
         assert context.traceparent == PARENT
+
+
+@pytest.mark.parametrize("state", ["", "x" * 513, "a=1\n", "a=\u00e4", 7, None])
+def test_what_others_keep_beside_a_trace_goes_on_with_it(state: Any) -> None:
+    told = {TRACEPARENT: PARENT, TRACESTATE: "vendor=a:1,other=b"}
+    with handling(told):
+        assert {name: headers()[name] for name in told} == told
+        assert carrying({"x": 1})["_kadi"].items() >= told.items()
+    for given in (told | {TRACESTATE: state}, told | {TRACEPARENT: "none"}):
+        with handling(given):
+            assert TRACESTATE not in headers()
 
 
 async def test_tasks_and_threads_belong_to_the_call_that_starts_them() -> None:

@@ -49,6 +49,8 @@ _REASONS = (
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
+_LOGGED = 200
+"""Characters of the database's words: enough for a cause, too few for the text that may follow."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
@@ -164,7 +166,7 @@ def refusal(text: str) -> StatementRefused:
     """The error for a database's own words."""
     reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
     level = logging.WARNING if reason == "other" else logging.DEBUG
-    log.log(level, "statement refused (%s): %s", reason, text[:2000])
+    log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
     return StatementRefused(reason, text)
 
 
