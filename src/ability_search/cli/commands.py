@@ -1,43 +1,10 @@
 """All commands at once: for the help, and for what looks at every one of them."""
 
-from ability_search.cli import (
-    building,
-    collection,
-    direct,
-    doctor,
-    evaluation,
-    indexing,
-    mcp,
-    migrate,
-    models,
-    search,
-    secret,
-    services,
-    top,
-    transfer,
-    up,
-    watch,
-)
-from ability_search.cli.app import app
+from importlib import import_module
 
-# Their import adds the commands.
-MODULES = (
-    up,
-    top,
-    doctor,
-    indexing,
-    watch,
-    search,
-    collection,
-    building,
-    transfer,
-    migrate,
-    evaluation,
-    direct,
-    mcp,
-    services,
-    models,
-    secret,
-)
+from ability_search.cli.app import COMMANDS, app
 
-__all__ = ["MODULES", "app"]
+for _module in dict.fromkeys(COMMANDS.values()):
+    import_module(f"ability_search.cli.{_module}")
+
+__all__ = ["app"]
