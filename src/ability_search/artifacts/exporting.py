@@ -306,18 +306,16 @@ def _slices(records: Iterable[dict[str, Any]]) -> Iterator[tuple[bool, _Slice]]:
 
 
 def _packed(records: Iterable[dict[str, Any]]) -> Iterator[_Slice]:
-    names: list[str] = []
-    held = 0
+    counts: dict[str, int] = {}
     for record in records:
         count = record["chunks"]
-        if names and held + count > _CHUNKS:
-            yield _Slice(tuple(names), 0, _CHUNKS)
-            names, held = [], 0
+        if counts and sum(counts.values()) + count > _CHUNKS:
+            yield _Slice(tuple(counts), 0, max(counts.values()))
+            counts = {}
         if count > _CHUNKS:
             for first in range(0, count, _CHUNKS):
                 yield _Slice((record["source"],), first, min(first + _CHUNKS, count))
         else:
-            names.append(record["source"])
-            held += count
-    if names:
-        yield _Slice(tuple(names), 0, _CHUNKS)
+            counts[record["source"]] = count
+    if counts:
+        yield _Slice(tuple(counts), 0, max(counts.values()))

@@ -258,7 +258,10 @@ async def test_pages_become_as_small_as_the_answers_must_be(start: Start, tmp_pa
         await fill(network, tmp_path)
         whole = await export(network, tmp_path / "whole")
         network.faults.append(narrow)
+        network.hops()
         assert (await export(network, tmp_path / "narrow")).digests == whole.digests
+        # A read that is too large is halved, and none is of what is not there.
+        assert len(network.hops()) < 2 * whole.counts.chunks + 2 * whole.counts.sources
 
 
 async def test_a_collection_that_changes_is_read_again(start: Start, tmp_path: Path) -> None:
