@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 SIZE = 2000
 BATCH = 500
-DEPTH = 50
+DEPTH = 40
 """Candidates of each arm, as the settings have it."""
 MODES = ("semantic", "keyword", "hybrid")
 
