@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.statements.core import Statement
+from ability_search.statements.core import Statement, rows_together
 
 _COLUMNS = "type, aspects, dimensions"
 
@@ -21,14 +21,14 @@ def vector_places(model: str, record: str, *, limit: int) -> Statement:
     rows ``type, aspects, dimensions``.
     """
     wanted = f"SELECT {_COLUMNS} FROM Collection WHERE model = :model AND keyed = true"
+    queries = {
+        "own": f"{wanted} AND name = :record",
+        "live": f"{wanted} AND name = :live AND name <> :record",
+        "others": f"{wanted} AND name NOT IN [:record, :live] AND chunks > 0"
+        f" ORDER BY updatedAt DESC LIMIT {limit:d}",
+    }
     return Statement(
-        f"""
-        LET own = {wanted} AND name = :record;
-        LET live = {wanted} AND name = :live AND name <> :record;
-        LET others = {wanted} AND name NOT IN [:record, :live] AND chunks > 0
-            ORDER BY updatedAt DESC LIMIT {limit:d};
-        RETURN {{'own': $own, 'live': $live, 'others': $others}};
-        """,
+        rows_together(queries, queries),
         {"model": model, "record": record, "live": record.partition("@")[0]},
     )
 
@@ -38,14 +38,15 @@ def known_vectors(chunk_types: Sequence[str], keys: Sequence[str]) -> Statement:
 
     Returns one map: ``v0``, ``v1``, ..., for each type rows ``vectorKey, vector``.
     """
-    parts = [
-        f"""
-        LET k{place} = SELECT vectorKey, min(chunkId) AS chunkId FROM `{chunk_type}`
-            WHERE vectorKey IN :keys GROUP BY vectorKey;
-        LET v{place} = SELECT vectorKey, ifnull(embedding, spareEmbedding) AS vector
-            FROM `{chunk_type}` WHERE chunkId IN $k{place}.chunkId;
-        """
-        for place, chunk_type in enumerate(chunk_types)
-    ]
-    found = ", ".join(f"'v{place}': $v{place}" for place in range(len(chunk_types)))
-    return Statement(f"{''.join(parts)} RETURN {{{found}}};", {"keys": list(keys)})
+    queries = {}
+    for place, chunk_type in enumerate(chunk_types):
+        queries[f"k{place}"] = (
+            f"SELECT vectorKey, min(chunkId) AS chunkId FROM `{chunk_type}`"
+            " WHERE vectorKey IN :keys GROUP BY vectorKey"
+        )
+        queries[f"v{place}"] = (
+            "SELECT vectorKey, ifnull(embedding, spareEmbedding) AS vector"
+            f" FROM `{chunk_type}` WHERE chunkId IN $k{place}.chunkId"
+        )
+    found = [f"v{place}" for place in range(len(chunk_types))]
+    return Statement(rows_together(queries, found), {"keys": list(keys)})
