@@ -16,6 +16,8 @@ from tests.ability_search.flows.conftest import Network, word_vector
 from ability_search.analysis import analyzer_for
 
 K1, B, K3, TITLE_WEIGHT = 1.2, 0.75, 8.0, 1.5
+DEPTH = 40
+"""Candidates of each arm, unless the settings say otherwise."""
 Scores = dict[str, float]
 """By chunkId."""
 

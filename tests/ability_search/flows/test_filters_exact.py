@@ -14,7 +14,7 @@ import pytest_asyncio
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import Network, starting
-from tests.ability_search.flows.oracle import Oracle, assert_ranked, corpus
+from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
 from tests.ability_search.flows.stored import record, rows
 
 from ability_search.filters import combine, matches, parse_filter, source_filter
@@ -23,8 +23,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 SIZE = 2000
 BATCH = 500
-DEPTH = 40
-"""Candidates of each arm, as the settings have it."""
 MODES = ("semantic", "keyword", "hybrid")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.oracle import Oracle, assert_ranked, corpus
+from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
 
 pytestmark = pytest.mark.engine
 
@@ -83,7 +84,7 @@ async def test_without_feedback_the_first_hits_stay_as_they_are_fused(start: Sta
     documents = corpus(100)
     async with start(SEARCH_FUSION_PEAK="0") as network:
         await network.call("search-index", collection="docs", documents=documents)
-        oracle = await Oracle.of(network, "docs", documents)
+        oracle = replace(await Oracle.of(network, "docs", documents), depth=DEPTH)
         for query in queries(oracle)[:2]:
             hits = await search(network, query, limit=25, prf=False)
             assert_ranked(hits, oracle.hybrid(query), count=25)
