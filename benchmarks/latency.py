@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import texts
 from benchmarks.network import Network, running
 from benchmarks.vectors import InstantEmbedder
+from benchmarks.warming import is_warming
 
 _BATCH = 500
 _SETTLE_SECONDS = 180.0
 _LOOK_SECONDS = 20.0
 """Longer than the engine waits after the last write before it begins."""
-_MOST_ROUNDS = 30
-_LAST_ROUNDS = 3
-_FALLING = 0.98
-"""One of the last rounds takes less than this share of every one before."""
 
 
 async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
@@ -80,20 +76,12 @@ async def _settled(network: Network) -> float:
 
 
 async def _warmed_up(network: Network, mode: str, queries: int) -> list[float]:
-    """Query until that gets no faster; the median of each round.
-
-    The engine compiles what it runs often: what is measured is one that has been running.
-    """
+    """Query until that gets no faster; the median of each round."""
     medians: list[float] = []
-    while len(medians) < _MOST_ROUNDS and _falling(medians):
+    while is_warming(medians):
         warming = await _rounds(network, mode, queries, 1, seed=1000 + len(medians))
         medians.append(warming["median ms"])
     return medians
-
-
-def _falling(medians: Sequence[float]) -> bool:
-    before, last = medians[:-_LAST_ROUNDS], medians[-_LAST_ROUNDS:]
-    return not before or min(last) < _FALLING * min(before)
 
 
 async def _rounds(
