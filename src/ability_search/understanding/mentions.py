@@ -172,7 +172,7 @@ def _year(match: re.Match[str], today: int) -> Mention:
 def _yearless(in_year: Callable[[int], Period], today: int, which: str | None) -> Mention:
     """The latest that has begun by today; with ``last`` ended, with ``next`` not yet begun."""
     year = date_of(today).year
-    each = [in_year(year + offset) for offset in (1, 0, -1)]
+    each = [in_year(year + offset) for offset in (1, 0, -1, -2)]
     word = (which or "").lower()
     if word in _NEXT:
         chosen = min((one for one in each if _first(one) > today), key=_first)

@@ -95,22 +95,31 @@ def _whole(group: list[Mention]) -> Period:
     """All days of joined periods; those without a year take it from the one behind, or before."""
     dated = list(group)
     for at in range(len(dated) - 2, -1, -1):
-        this, behind = dated[at], dated[at + 1].period
-        if this.in_year and behind.first is not None:
-            year = date_of(behind.first).year
-            period = this.in_year(year)
-            late = period.first is not None and period.first > behind.first
-            dated[at] = replace(this, period=this.in_year(year - 1) if late else period)
-    last, before = dated[-1], dated[-2].period if len(dated) > 1 else None
-    if last.in_year and before is not None and before.first is not None and not group[-2].in_year:
-        year = date_of(before.first).year
-        period = last.in_year(year)
-        early = period.first is not None and period.first < before.first
-        dated[-1] = replace(last, period=last.in_year(year + 1) if early else period)
+        dated[at] = _near(dated[at], dated[at + 1].period.first, step=-1)
+    if len(dated) > 1 and not group[-2].in_year:
+        dated[-1] = _near(dated[-1], dated[-2].period.first, step=1)
     whole = dated[0].period
     for mention in dated[1:]:
         whole = _hull(whole, mention.period)
     return whole
+
+
+def _near(mention: Mention, day: int | None, *, step: int) -> Mention:
+    """What was named without a year in the year of ``day``, ``step`` years on if it must be.
+
+    It must be where it would begin after that day (step -1) or before it (1). It stays as it is
+    if there is no such day.
+    """
+    if mention.in_year is None or day is None:
+        return mention
+    try:
+        year = date_of(day).year
+        period = mention.in_year(year)
+        if period.first is not None and step * (period.first - day) < 0:
+            period = mention.in_year(year + step)
+    except ValueError:
+        return mention
+    return replace(mention, period=period)
 
 
 def _surroundings(text: str, group: list[Mention]) -> tuple[int, int, str]:

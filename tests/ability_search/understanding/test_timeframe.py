@@ -101,6 +101,20 @@ def test_periods_of_queries(query: str, period: str, removed: list[str] | None) 
         assert [query[start:end] for start, end in found.spans] == removed
 
 
+@pytest.mark.parametrize("day", [date(2026, 1, 15), date(2026, 3, 25), date(2026, 11, 30)])
+def test_last_winter_has_ended(day: date) -> None:
+    found = find_timeframe("last winter", today=one_day(day.year, day.month, day.day).first or 0)
+    assert found is not None
+    expected = "2024-12-01..2025-02-28" if day.month < 3 else "2025-12-01..2026-02-28"
+    assert shown(found.period) == expected
+
+
+def test_a_year_that_does_not_exist_is_not_taken_from_a_neighbour() -> None:
+    found = find_timeframe("between March and 9999 years ago", today=WEDNESDAY)
+    assert found is not None
+    assert found.spans == ((0, 32),)
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -133,14 +147,15 @@ def test_queries_without_a_time(query: str) -> None:
 
 PARTS = """
     since before between and to until last next this week March may 12 2026 Q2 first half of year 3
-    days ago in - , older than weeks early Friday the 0 9999 hours february 29 1001-01-01
+    days ago in - , older than weeks early Friday the 0 9999 hours february 29 1001-01-01 winter
+    years
 """
 parts = st.sampled_from(PARTS.split())
 
 
 @given(
     st.lists(parts, max_size=12).map(" ".join) | st.text(),
-    st.dates(date(1990, 1, 1), date(2200, 1, 1)),
+    st.dates(),
 )
 def test_any_query_on_any_day(query: str, day: date) -> None:
     today = one_day(day.year, day.month, day.day).first or 0
