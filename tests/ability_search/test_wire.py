@@ -54,6 +54,19 @@ def test_a_weight_of_zero_is_fine_while_another_counts() -> None:
         query(fusion={"method": "convex", "weights": {"semantic": 0, "keyword": 0}})
 
 
+def test_a_query_is_asked_now_at_an_instant_or_at_the_end_of_a_day() -> None:
+    assert query().as_of is None
+    assert query(asOf="1970-01-02").as_of == 2 * 86_400_000 - 1
+    assert query(asOf="1970-01-02T01:00:00+01:00").as_of == 86_400_000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2021-02-30", "0000-01-01", "2021-03", "1616630400"])
+def test_when_a_query_is_asked_must_be_a_time(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^asOf: is not a date") as refused:
+        query(asOf=text)
+    assert refused.value.hint
+
+
 def test_bytes_are_counted_not_characters() -> None:
     most = int(LIMITS.query_bytes)
     assert query(query="x" * most).text

@@ -51,7 +51,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
         f"[bold]{output.plain(run.name)}[/bold]: {run.dataset.queries:,} queries over"
         f" {run.dataset.documents:,} documents in {run.collection['chunks']:,} chunks,"
         f" {output.plain(run.collection['model'])}; collection"
-        f" {output.plain(run.collection['name'])}",
+        f" {output.plain(run.collection['name'])}{_moments(run)}",
         soft_wrap=True,
     )
     rows = [
@@ -93,6 +93,14 @@ def _warn(run: Run) -> None:
         outcomes = (*found.queries.values(), *found.negatives.values())
         for text, count in Counter(text for each in outcomes for text in each.warnings).items():
             output.warn(f"{mode}, {count} queries: {text}")
+
+
+def _moments(run: Run) -> str:
+    """When the queries were asked, where that is said."""
+    told = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
+    if run.dataset.dated:
+        told.append(f"{run.dataset.dated:,} queries as of times of their own")
+    return f"; {', '.join(told)}" if told else ""
 
 
 def _show_negatives(mode: str, found: ModeRun) -> None:

@@ -151,4 +151,5 @@ def _description(dataset: Dataset) -> SetDescription:
         queries=len(dataset.queries),
         negatives=len(dataset.negatives),
         unjudged=dataset.unjudged,
+        dated=sum(query.as_of is not None for query in (*dataset.queries, *dataset.negatives)),
     )

@@ -23,6 +23,7 @@ from ability_search.cli.served import missing_modules
 from ability_search.errors import ConfigurationError
 from ability_search.evaluation.dataset import read_dataset
 from ability_search.evaluation.runs import Run, read_run, write_run
+from ability_search.filters import instants
 from ability_search.wire.inputs import QueryInput
 from kadi.tools import validation_text
 
@@ -30,7 +31,7 @@ INSTALL_EVAL = "pip install 'ability-search[eval]'"
 METRIC_MODULES = ("ir_measures", "pytrec_eval", "scipy")
 PLOT_MODULES = ("matplotlib",)
 
-_OURS = ("collection", "query", "mode", "limit", "offset")
+_OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
 """Fields of a query that `eval` sets itself."""
 
 
@@ -66,6 +67,12 @@ def run(
     options: Annotated[
         str, typer.Option(metavar="JSON", help="Further fields of search-query.")
     ] = "{}",
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE", help="When queries are asked that do not say so.  [default: now]"
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="What to call the run.  [default: the directory's name]")
     ] = None,
@@ -111,6 +118,7 @@ def run(
     Example:
         ability-search eval data/cranfield --output runs --plot cranfield.png
         ability-search eval data/notes --mode hybrid --options '{"fusion": {"method": "rrf"}}'
+        ability-search eval data/notes --as-of 2026-03-25 --name march --output runs
         SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
     """
     _require(plot)
@@ -122,7 +130,7 @@ def run(
         name=name or collection_name(directory),
         modes=[each.value for each in mode or Mode],
         limit=limit,
-        options={**given(model=model), **_query_fields(options)},
+        options={**given(model=model, asOf=_moment(as_of)), **_query_fields(options)},
         collection=collection,
         recipe=given(
             model=model, chunkStrategy=chunk_strategy, maxTokens=max_tokens, language=language
@@ -209,6 +217,13 @@ def _require(plot: Path | None) -> None:
 
 def _tell(file: Path) -> None:
     output.stderr().print(f"written: {output.plain(file)}", soft_wrap=True)
+
+
+def _moment(text: str | None) -> str | None:
+    """A date or an instant, refused here rather than after the indexing."""
+    if text is not None:
+        instants("--as-of", text)
+    return text
 
 
 def _query_fields(text: str) -> dict[str, Any]:

@@ -70,6 +70,10 @@ def search(
         typer.Option("--from", metavar="DAY", help="First day that hits should speak of."),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="When it is asked: date or instant.  [default: now]"),
+    ] = None,
     literal: Annotated[
         bool, typer.Option("--literal", help="Read no times or exclusions in the query.")
     ] = False,
@@ -99,6 +103,7 @@ def search(
         ability-search search "retry policy" --source 'guide/**' --json
         ability-search search "what changed in March 2026 besides the outage"
         ability-search search "retry policy" --exclude HTTP --from 2026-01-01
+        ability-search search "decisions of last week" --as-of 2026-03-25
         ability-search search "slow queries" --artifact hub/search --own own/search
     """
     said: list[str] = []
@@ -124,6 +129,7 @@ def search(
             excludeSources=exclude_source,
             exclude=exclude,
             timeRange=given(**{"from": start, "to": end}) or None,
+            asOf=as_of,
             hypotheticalAnswer=hyde,
             highlights=highlights,
             explain=explain,

@@ -30,6 +30,7 @@ class QueryOptions(TypedDict, total=False):
     understand: bool
     temporal: Mapping[str, Any]
     time_range: Mapping[str, Any]
+    as_of: str
     exclude: Sequence[str]
     decay: Mapping[str, Any]
     graph: Mapping[str, Any]

@@ -3,8 +3,12 @@
 ::
 
     corpus.jsonl                      {"_id": ..., "title": ..., "text": ..., "metadata": {...}}
-    queries.jsonl                     {"_id": ..., "text": ..., "category": ..., "negative": ...}
+    queries.jsonl                     {"_id": ..., "text": ..., "category": ..., "negative": ...,
+                                       "asOf": ...}
     qrels.tsv or qrels/test.tsv       query-id <TAB> corpus-id <TAB> score, below a header
+
+``category``, ``negative`` and ``asOf`` are extensions; the latter is the date or the instant when
+a query is asked, as ``search-query`` takes it.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ability_search.errors import InvalidInput
+from ability_search.filters import instants
 from kadi.tools import validation_text
 
 CORPUS = "corpus.jsonl"
@@ -28,6 +33,11 @@ _COLUMNS = "query-id, corpus-id, score"
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Grade of each judged document of each query; 0 is not relevant."""
+
+
+def _checked_moment(text: str) -> str:
+    instants("asOf", text)
+    return text
 
 
 class _Line(BaseModel):
@@ -50,6 +60,7 @@ class _QueryLine(_Line):
     text: str = Field(pattern=r"\S")
     category: str | None = None
     negative: bool = False
+    as_of: Annotated[str, AfterValidator(_checked_moment)] | None = Field(None, alias="asOf")
 
 
 L = TypeVar("L", bound=_Line)
@@ -64,6 +75,8 @@ class JudgedQuery:
     category: str | None = None
     negative: bool = False
     """Whether the corpus has no answer to it."""
+    as_of: str | None = None
+    """When it is asked, as ``search-query`` takes it; ``None`` leaves that to the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,7 @@ def read_dataset(directory: Path) -> Dataset:
     corpus, queries, qrels = _files(directory)
     texts = {row.id: bool(row.content.strip()) for row in _distinct(corpus, _DocumentLine)}
     asked = {
-        row.id: JudgedQuery(row.id, row.text, row.category, row.negative)
+        row.id: JudgedQuery(row.id, row.text, row.category, row.negative, row.as_of)
         for row in _distinct(queries, _QueryLine)
     }
     judgements = _read_qrels(qrels, texts, asked)
@@ -155,6 +168,8 @@ def _lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L]]:
                 yield number, kind.model_validate_json(line)
             except ValidationError as exc:
                 raise InvalidInput(f"{path}:{number}", validation_text(exc)) from exc
+            except InvalidInput as exc:
+                raise InvalidInput(f"{path}:{number}", str(exc), hint=exc.hint) from exc
 
 
 def _distinct(path: Path, kind: type[L]) -> Iterator[L]:

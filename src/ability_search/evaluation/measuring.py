@@ -27,7 +27,8 @@ class Asking:
 
     call: Call
     fields: Mapping[str, Any]
-    """What all calls of ``search-query`` have in common, the collection among it."""
+    """What all calls of ``search-query`` have in common, the collection among it; what a query
+    says itself wins."""
     limit: int
     """Documents to rank for each query."""
     chunks: int
@@ -88,9 +89,10 @@ async def ask(asking: Asking, query: JudgedQuery, mode: str) -> Outcome:
     The time is that of the last call.
     """
     wanted = min(asking.chunks, asking.most_chunks)
+    fields = asking.fields if query.as_of is None else {**asking.fields, "asOf": query.as_of}
     while True:
         started = time.perf_counter()
-        request = {**asking.fields, "query": query.text, "mode": mode, "limit": wanted}
+        request = {**fields, "query": query.text, "mode": mode, "limit": wanted}
         answer = await asking.call("search-query", request)
         milliseconds = (time.perf_counter() - started) * 1e3
         _check(answer, query)

@@ -76,6 +76,8 @@ class SetDescription(_Record):
     queries: int
     negatives: int
     unjudged: int
+    dated: int = 0
+    """Queries that say when they are asked, whatever the options say."""
 
 
 class Indexing(_Record):

@@ -34,7 +34,7 @@ class Context:
     plan: Plan
     ranking: Ranking
     now: int
-    """Epoch milliseconds."""
+    """When the query is asked, in epoch milliseconds."""
     time: TimeSignal | None = None
 
 

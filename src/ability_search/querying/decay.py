@@ -28,7 +28,7 @@ def adjust(items: Sequence[Candidate], context: Context) -> None:
     if decay is None or decay.weight == 0:
         return
     for item in items:
-        age = (context.now - item.columns.get("createdAt", context.now)) / _DAY
+        age = max(0, context.now - item.columns.get("createdAt", context.now)) / _DAY
         left = recency(age, half_life=decay.half_life_days, floor=decay.floor)
         detail = {"ageDays": age, "recency": left}
         if decay.agent is not None:

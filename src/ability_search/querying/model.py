@@ -29,6 +29,8 @@ class Query:
     hypothetical_answer: str | None = None
     fusion: FusionChoice | None = None
     options: Options = NONE
+    as_of: int | None = None
+    """When it is asked, in epoch milliseconds; ``None`` is now."""
     intent: Intent | None = None
     """What the text and the options mean, once that is known."""
     wording: tuple[str, ...] = ()

@@ -89,7 +89,7 @@ class Querying:
             DatabaseUnavailable: if the database does not answer.
         """
         clock = Timings()
-        query = understood(query, now=self._now())
+        query = understood(query, now=self._moment(query))
         warnings: list[str] = []
         if query.options.query_expansion is not None:
             with clock.step(rewording.STAGE):
@@ -299,7 +299,11 @@ class Querying:
 
     def _context(self, pool: Pool, plan: Plan, query: Query) -> Context:
         time = time_signal(pool, plan, query)
-        return Context(query, plan, self._settings.ranking, self._now(), time)
+        return Context(query, plan, self._settings.ranking, self._moment(query), time)
+
+    def _moment(self, query: Query) -> int:
+        """When a query is asked, in epoch milliseconds."""
+        return self._now() if query.as_of is None else query.as_of
 
     async def _rerank(
         self, lists: Sequence[Listed], query: Query, answer: QueryAnswer, clock: Timings

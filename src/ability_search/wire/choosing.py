@@ -76,6 +76,15 @@ def options(value: inputs.QueryInput) -> Options:
     )
 
 
+def as_of(value: str | None) -> int | None:
+    """When a query is asked, in epoch milliseconds: the last of a date; ``None`` is now.
+
+    Raises:
+        InvalidInput: if it is neither a date nor an instant.
+    """
+    return None if value is None else instants("asOf", value)[1] - 1
+
+
 def field_name(name: str) -> str:
     """A field of a chunk by its full name: what is not a chunk's own is in its metadata."""
     return name if name in _OWN_FIELDS or name.startswith(_METADATA) else f"{_METADATA}{name}"

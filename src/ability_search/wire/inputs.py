@@ -248,6 +248,14 @@ class QueryInput(Input):
         " without any date count half by when they were indexed.",
         examples=[{"from": "2026-01-01", "to": "2026-03-31"}],
     )
+    as_of: NonBlank | None = Field(
+        None,
+        max_length=64,
+        description="When the question is asked: YYYY-MM-DD, the end of that day in UTC, or an"
+        " instant (RFC 3339). Times in the query and ages of decay count from then. Documents that"
+        " were indexed later are not left out (filter by createdAt for that). Left out: now.",
+        examples=["2026-03-25", "2026-03-25T09:30:00+01:00"],
+    )
     exclude: list[Annotated[NonBlank, Field(max_length=1024)]] = Field(
         default_factory=list,
         max_length=16,

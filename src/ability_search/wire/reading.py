@@ -76,7 +76,7 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
 
     Raises:
         TooLarge: if the query is too long, or too many results are wanted.
-        InvalidInput: if the filter or a glob is wrong.
+        InvalidInput: if the filter, a glob or an option is wrong.
     """
     for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
         if text is not None and _bytes(text) > limits.query_bytes:
@@ -95,6 +95,7 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
         hypothetical_answer=value.hypothetical_answer,
         fusion=choosing.fusion(value.fusion),
         options=choosing.options(value),
+        as_of=choosing.as_of(value.as_of),
         highlights=value.highlights,
         explain=value.explain,
     )

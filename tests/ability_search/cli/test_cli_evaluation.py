@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.evaluation.sets import CORPUS, mode_run, run_of, write_set
+from tests.ability_search.evaluation.sets import CORPUS, QUERIES, mode_run, run_of, write_set
 from typer.testing import Result
 
 from ability_search.evaluation.runs import read_run, write_run
@@ -80,6 +80,24 @@ def test_options_reach_every_query(tools, run, directory) -> None:
         assert query == {**common, "fusion": {"method": "rrf"}, "minScore": 0.1}
 
 
+def test_queries_are_asked_as_of_the_option_or_of_their_own_time(tools, run, directory) -> None:
+    own = [{**QUERIES[0], "asOf": "2025-01-02T03:04:05Z"}, *QUERIES[1:]]
+    write_set(directory, CORPUS, own)
+    options = ["--mode", "keyword", "--as-of", "2026-03-25"]
+    done = run("eval", str(directory), *options, "--output", "then.json", broker=tools.url)
+    assert done.exit_code == 0, done.stderr
+    asked = {query["query"]: query["asOf"] for query in tools.inputs("search-query")}
+    assert asked.pop(QUERIES[0]["text"]) == "2025-01-02T03:04:05Z"
+    assert list(asked.values()) == ["2026-03-25"] * 2
+    assert done.stdout.count("; as of 2026-03-25, 1 queries as of times of their own") == 1
+    written = read_run(Path("then.json"))
+    assert (written.options, written.dataset.dated) == ({"asOf": "2026-03-25"}, 1)
+    assert "as of" not in evaluate(run, tools, directory, "--mode", "keyword").stdout
+    later, now = tools.inputs("search-index")[0], tools.inputs("search-query")[-1]
+    assert later["collection"] == now["collection"]
+    assert "asOf" not in now
+
+
 def test_what_is_indexed_is_kept_and_fresh_begins_anew(tools, run, directory) -> None:
     evaluate(run, tools, directory)
     evaluate(run, tools, directory)
@@ -141,6 +159,8 @@ def test_warnings_of_the_tool_are_counted(tools, run, directory) -> None:
         (["--options", "[]"], "expected a JSON object"),
         (["--options", '{"nope": 1}'], "nope"),
         (["--options", '{"limit": 5}'], "limit: not to be set"),
+        (["--options", '{"asOf": "2026-03-25"}'], "asOf: not to be set"),
+        (["--as-of", "last year"], "--as-of: is not a date or an instant"),
         (["--mode", "psychic"], "psychic"),
         (["--plot", "a.txt"], "must end in"),
         (["--fresh", "--collection", "docs"], "would delete"),

@@ -85,12 +85,15 @@ def test_times_and_exclusions_can_be_said_and_left_unread(network, run) -> None:
     network.answers["search-query"] = lambda _: answer(hit())
     options = ["--exclude", "x", "--exclude", "y", "--from", "2026-01-01", "--to", "2026-02-01"]
     assert run("search", "q", *options, "--literal", broker=network.url).exit_code == 0
-    assert run("search", "q", "--to", "2026-02-01", broker=network.url).exit_code == 0
+    asked = ["--to", "2026-02-01", "--as-of", "2026-03-25"]
+    assert run("search", "q", *asked, broker=network.url).exit_code == 0
     both, one = network.inputs("search-query")
     assert both["exclude"] == ["x", "y"]
     assert both["timeRange"] == {"from": "2026-01-01", "to": "2026-02-01"}
     assert both["understand"] is False
     assert one["timeRange"] == {"to": "2026-02-01"}
+    assert one["asOf"] == "2026-03-25"
+    assert "asOf" not in both
     assert "understand" not in one
 
 

@@ -56,6 +56,14 @@ def test_numbers_as_ids_blank_lines_and_missing_fields_are_taken(tmp_path: Path)
     assert (dataset.sources, dataset.qrels) == ({"7"}, {"1": {"7": 1}})
 
 
+def test_a_query_may_say_when_it_is_asked(tmp_path: Path) -> None:
+    own = [{**QUERIES[0], "asOf": "2026-03-25"}, *QUERIES[1:]]
+    first, dated = read_dataset(write_set(tmp_path)), read_dataset(write_set(tmp_path, CORPUS, own))
+    assert [query.as_of for query in dated.queries] == ["2026-03-25", None]
+    assert dated.corpus_digest == first.corpus_digest
+    assert dated.digest != first.digest
+
+
 def test_the_digest_of_the_corpus_follows_it_alone(tmp_path: Path) -> None:
     first = read_dataset(write_set(tmp_path))
     judged_anew = read_dataset(write_set(tmp_path, qrels=[*QRELS, ("q1", "d2", 1)]))
@@ -84,6 +92,11 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:1: "),
         ("queries.jsonl", "", r"queries\.jsonl: is empty"),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl:1: text"),
+        (
+            "queries.jsonl",
+            '\n{"_id": "q1", "text": "t", "asOf": "March"}\n',
+            r"queries\.jsonl:2: asOf: is not a date or an instant",
+        ),
         ("qrels.tsv", "", r"qrels\.tsv:1: expected a header"),
         ("qrels.tsv", "q1\td1\t1\n", r"qrels\.tsv:1: expected a header"),
         ("qrels.tsv", "q\tc\ts\n\nq1\td1\n", r"qrels\.tsv:3: expected query-id, corpus-id, score"),

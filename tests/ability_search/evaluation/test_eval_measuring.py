@@ -80,6 +80,14 @@ async def test_a_query_carries_the_fields_and_the_mode() -> None:
     assert (outcome.documents, outcome.scores) == (["a", "b", "c"], [1.0, 0.99, 0.98])
 
 
+async def test_a_query_is_asked_at_its_own_time_before_that_of_all() -> None:
+    tool = Tool(hits("a"))
+    common = asking(tool.call, fields={"collection": "c", "asOf": "2026-03-25"})
+    for query in (QUERY, JudgedQuery("q", "text", as_of="2025-01-01")):
+        await ask(common, query, "keyword")
+    assert [asked["asOf"] for asked in tool.asked] == ["2026-03-25", "2025-01-01"]
+
+
 async def test_more_chunks_are_asked_for_until_they_fill_the_documents() -> None:
     tool = Tool(hits(*"aaaaaaaabbbbc", *"ddd"))
     outcome = await ask(asking(tool.call), QUERY, "hybrid")

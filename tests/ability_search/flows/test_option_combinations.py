@@ -60,6 +60,9 @@ POOLS: Mapping[str, st.SearchStrategy[Any]] = {
     "agentId": st.sampled_from(["ann", "bob"]),
     "from": st.sampled_from(["2024-01-01", "2024-03-01T10:00:00Z", "2025-06-30", "yesterday"]),
     "to": st.sampled_from(["2024-12-31", "2026-11-01", "1999-01-01"]),
+    "asOf": st.sampled_from(
+        ["2025-04-30T23:30:00-02:00", "2024-03-31", "0001-01-01", "9999-12-31", "yesterday"]
+    ),
     "exclude": st.lists(st.sampled_from(["dogs", "winter", "cats"]), max_size=2),
     "kinds": st.lists(st.sampled_from(["references", "derives_from"]), min_size=1, max_size=2),
     "fields": st.lists(

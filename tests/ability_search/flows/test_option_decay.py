@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -68,6 +69,25 @@ async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> Non
             {f"d{n}": plain[f"d{n}"] * (1 + factor) / 2 for n, factor in enumerate(factors)},
             rel=1e-4,
         )
+
+
+async def test_ages_are_those_when_the_question_is_asked(library: Network) -> None:
+    (stored,) = await rows(library, "SELECT createdAt FROM Chunk WHERE source = 'd2'")
+    option = {"halfLifeDays": 90, "floor": 0.2}
+    plain = scores_of(await hits_of(library))
+    asked = datetime.fromtimestamp(stored["createdAt"] / 1000 - 100 * 86_400, UTC)
+    hits = await hits_of(library, decay=option, asOf=asked.isoformat(), explain=True)
+    ages = [max(0, age - 100) for age in AGES]
+    told = {hit["source"]: hit["explain"]["decay"]["ageDays"] for hit in hits}
+    assert told == pytest.approx({f"d{n}": age for n, age in enumerate(ages)}, abs=0.01)
+    assert scores_of(hits) == pytest.approx(
+        {f"d{n}": plain[f"d{n}"] * max(0.2, 2 ** (-age / 90)) for n, age in enumerate(ages)},
+        rel=1e-4,
+    )
+    await hits_of(library, limit=1, decay={"agentId": "reader"}, asOf="2001-02-03")
+    await used(library, "reader", 1)
+    (use,) = await rows(library, "SELECT lastAt FROM Usage")
+    assert use["lastAt"] >= stored["createdAt"], "use is counted when it happens"
 
 
 async def test_without_weight_nothing_changes(library: Network) -> None:

@@ -153,6 +153,39 @@ async def test_a_range_wins_over_the_query_and_needs_no_understanding(network: N
         assert sources(answer)[0] == "release-2019-07"
 
 
+async def test_times_count_from_when_the_question_is_asked(network: Network) -> None:
+    for mode in ("hybrid", "semantic", "keyword"):
+        answer = await ask(network, f"{TOPIC} last month", mode=mode, asOf="2021-04-20")
+        assert answer["understood"] == {"from": "2021-03-01", "to": "2021-03-31"}
+        assert sources(answer)[0] == MARCH
+        assert "dated" in answer["results"][0]["matchedVia"]
+
+
+async def test_the_day_of_asking_is_that_in_utc(network: Network) -> None:
+    days = {
+        "2021-03-12": "2021-03-12",
+        "2021-03-12T23:30:00": "2021-03-12",
+        "2021-03-12T23:30:00-02:00": "2021-03-13",
+        "0001-01-01": "0001-01-01",
+        "9999-12-31": "9999-12-31",
+    }
+    for asked, day in days.items():
+        for collection in ("docs", "*"):
+            answer = await network.call(
+                "search-query", collection=collection, query=f"{TOPIC} today", asOf=asked
+            )
+            assert answer["understood"] == {"from": day, "to": day}
+
+
+async def test_when_it_is_asked_changes_nothing_else(network: Network) -> None:
+    for question in (TOPIC, QUESTION):
+        asked = await ask(network, question, limit=20, asOf="2020-06-01", explain=True)
+        plain = await ask(network, question, limit=20, explain=True)
+        assert asked["results"] == plain["results"]
+    answer = await ask(network, f"{TOPIC} last month", asOf="2021-04-20", understand=False)
+    assert "understood" not in answer
+
+
 async def test_an_end_of_a_range_may_be_open(network: Network) -> None:
     strong = {"weight": 0.9}
     late = await ask(network, TOPIC, timeRange={"from": "2022-06-01"}, temporal=strong, limit=7)
@@ -269,6 +302,14 @@ async def test_the_topic_is_embedded_and_searched_for(network: Network) -> None:
     marked = {mark["text"] for mark in answer["results"][0]["highlights"]}
     assert {"release", "parser"} <= marked
     assert "March" not in marked
+
+
+async def test_a_time_of_asking_that_is_none_is_refused(network: Network) -> None:
+    for wrong in ("next week", "2021-02-30", " ", 20210412, "2021-04-12T25:00:00Z"):
+        answer = await network.refused("search-query", collection="docs", query="x", asOf=wrong)
+        assert answer["code"] == "invalid_input"
+        assert answer["error"].startswith("asOf: "), answer
+        assert answer["hint"]
 
 
 @pytest.mark.parametrize(
