@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -8,6 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from tests.interop.kadi_peer import PATIENCE, Peer
+from uvloop import new_event_loop
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 
@@ -70,6 +72,26 @@ async def test_what_comes_with_the_handshake_is_not_lost(broker: Broker) -> None
             assert b'"id":%d,"result":"pong"' % id_ in await reader.readuntil(b"}")
         writer.close()
         await writer.wait_closed()
+
+
+def test_calls_that_end_at_once_harm_no_connection() -> None:
+    request = {"method": "kadi.ability.request", "params": {"toolName": "echo", "timeout": 0.1}}
+    calls = b"".join(
+        Frame(Opcode.TEXT, json.dumps({"id": id_, **request}).encode()).serialize(mask=True)
+        for id_ in ("a", "b")
+    )
+
+    async def two_at_once() -> None:
+        async with serve_broker(port=0, limits=LIMITS) as broker:
+            await Peer.join(broker.url, tools=["echo"])
+            caller = await Peer.join(broker.url)
+            caller.socket.transport.write(calls)
+            for _ in range(2):
+                ended = await caller.notified("kadi.ability.response")
+                assert "no answer" in ended["params"]["error"]
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:  # as the command has it
+        runner.run(two_at_once())
 
 
 async def test_nothing_is_compressed(broker: Broker) -> None:

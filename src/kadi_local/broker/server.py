@@ -74,7 +74,8 @@ class Broker:
         self._router = Router(limits, wall_clock=time.time)
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: tuple[float, asyncio.Handle] | None = None
+        # With the time beside it, as a handle of uvloop does not always tell that.
         self.url = ""
         """Where clients connect to."""
 
@@ -118,7 +119,7 @@ class Broker:
                 peer.connection.transport.abort()
         await closed
         if self._timer is not None:
-            self._timer.cancel()
+            self._timer[1].cancel()
         log.info("broker at %s is closed", self.url)
 
     async def _serve_connection(self, connection: ServerConnection) -> None:
@@ -156,11 +157,11 @@ class Broker:
     def _arm(self) -> None:
         """Have the core ticked when it needs to be; an early tick does nothing."""
         at = self._router.next_tick()
-        if at is None or (self._timer is not None and self._timer.when() <= at):
+        if at is None or (self._timer is not None and self._timer[0] <= at):
             return
         if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._tick)
+            self._timer[1].cancel()
+        self._timer = at, self._loop.call_at(at, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
