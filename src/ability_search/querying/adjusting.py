@@ -69,7 +69,7 @@ def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
     item.score = score
 
 
-def put_behind(items: Sequence[Candidate], first: Sequence[Candidate]) -> None:
+def put_behind(items: Sequence[Candidate], first: Sequence[Candidate], stage: str) -> None:
     """Scale the scores of ``items`` by one factor so that all are below those of ``first``.
 
     Of a score of 0 there is no below.
@@ -78,6 +78,6 @@ def put_behind(items: Sequence[Candidate], first: Sequence[Candidate]) -> None:
         return
     best = max(item.score for item in items)
     below = math.nextafter(min(item.score for item in first), 0.0)
-    if best > below:
-        for item in items:
-            item.score = min(below, item.score * below / best)
+    for item in items:
+        score = min(below, item.score * below / best) if best > below else item.score
+        adjust(item, stage, score)

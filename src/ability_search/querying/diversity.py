@@ -61,7 +61,7 @@ async def reorder(
         adjust(item, DIVERSITY.name, pick.score, similarity=pick.similarity)
     places = {pick.place for pick in picks}
     behind = [item for place, item in enumerate(first) if place not in places] + rest
-    put_behind(behind, chosen)
+    put_behind(behind, chosen, DIVERSITY.name)
     return chosen + behind
 
 

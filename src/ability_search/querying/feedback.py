@@ -18,6 +18,7 @@ from ability_search.querying.model import Candidate
 from ability_search.ranking.feedback import feedback_weights, rocchio_cosines
 from ability_search.ranking.fusion import normalized_cosine
 
+NAME = "feedback"
 DEPTH = 20
 LEARNED = 3
 """First hits that are learned from."""
@@ -55,7 +56,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
         return
     await read_compared(store, pool, first, teachers)
     _score_anew(first, teachers, pool, context)
-    put_behind(rest, first)
+    put_behind(rest, first, NAME)
 
 
 async def read_compared(
@@ -93,7 +94,7 @@ def _score_anew(
     share = arm_weights(pool, context.plan, context.query, context.ranking)["semantic"]
     gains = share * (normalized_cosine(moved) - normalized_cosine(cosines))
     for item, gain, cosine in zip(learners, gains.tolist(), moved.tolist(), strict=True):
-        adjust(item, "feedback", min(1.0, max(0.0, item.score + gain)), cosine=cosine)
+        adjust(item, NAME, min(1.0, max(0.0, item.score + gain)), cosine=cosine)
 
 
 def likeness(item: Candidate, count: int) -> list[float]:

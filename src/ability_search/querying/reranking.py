@@ -71,8 +71,4 @@ def _score_anew(
     for item, score in zip(read, scores, strict=True):
         item.values[STAGE] = score
         adjust(item, STAGE, max(score, _LEAST))
-    rest = [item for item in every if STAGE not in item.values]
-    before = [item.score for item in rest]
-    put_behind(rest, read)
-    for item, score in zip(rest, before, strict=True):
-        item.trace[STAGE] = {"before": score, "after": item.score}
+    put_behind([item for item in every if STAGE not in item.values], read, STAGE)

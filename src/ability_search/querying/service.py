@@ -261,7 +261,7 @@ class Querying:
         with clock.step("ranking"):
             scored = blocks(pool, context.plan, query, context.ranking)
         if scored and feedback.wanted(pool, context):
-            with clock.step("feedback"):
+            with clock.step(feedback.NAME):
                 await feedback.learn(self._store, pool, scored[0], context)
         if scored and siblings.wanted(pool, context):
             with clock.step(siblings.NAME):

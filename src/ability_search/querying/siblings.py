@@ -59,7 +59,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
     weight = sure * signal_weight(context.plan.informative, 1.0)
     for item, value in zip(first, alike.tolist(), strict=True):
         blend(item, NAME, value, weight, kinship=value, share=weight)
-    put_behind(rest, first)
+    put_behind(rest, first, NAME)
 
 
 def _about(block: Sequence[Candidate], context: Context) -> dict[str, float]:

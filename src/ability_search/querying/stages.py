@@ -22,6 +22,9 @@ from ability_search.querying.model import Candidate, Mode, Query
 from ability_search.querying.rules import RULES
 from ability_search.querying.temporal import TEMPORAL
 
+DEPTH = "depth"
+"""What it is called in ``explain`` that a hit stays behind those of a shallower search."""
+
 ADJUSTMENTS: tuple[Adjustment, ...] = (LIFT, FULL_TEXT, TEMPORAL, EXCLUSION, RULES, DECAY)
 
 
@@ -40,7 +43,7 @@ def ordered(blocks: Sequence[Sequence[Candidate]], context: Context) -> list[Can
     for block in blocks:
         for stage in ADJUSTMENTS:
             stage.adjust(block, context)
-        put_behind(block, listed)
+        put_behind(block, listed, DEPTH)
         listed += sorted(block, key=lambda item: (-item.score, item.chunk_id))
     for place, item in enumerate(listed):
         item.place = place

@@ -299,19 +299,41 @@ def chunk_ids(answer: Answer) -> list[str]:
     return [id_ for hit in answer["results"] for id_ in (hit["chunkId"], *hit.get("merged", ()))]
 
 
+def assert_explained(answer: Answer) -> None:
+    """Every line begins where the one before ends, and the last one ends at the score."""
+    for hit in answer["results"]:
+        score = hit["explain"]["fusion"]["score"]
+        for line in hit["explain"].values():
+            if "after" in line:
+                assert line["before"] == score
+                score = line["after"]
+        assert score == hit["score"]
+
+
+def ids(answer: Answer) -> list[str]:
+    return [hit["chunkId"] for hit in answer["results"]]
+
+
 async def check(library: Library, request: Answer) -> Answer:
-    """Ask, ask again, and turn the page."""
+    """Ask, ask for an explanation, turn the page, and ask for both pages at once."""
     answer = await ask(library, request)
     if answer.get("success") is False:
         return answer
     assert_all(library, answer, request)
     if (request.get("decay") or {}).get("agentId"):
         return answer  # it has been shown something, which counts from now on
-    assert chunk_ids(await ask(library, request)) == chunk_ids(answer)
+    explained = {**request, "explain": True}
+    told = await ask(library, explained)
+    assert_all(library, told, explained)
+    assert_explained(told)
+    assert chunk_ids(told) == chunk_ids(answer)
     further = {**request, "offset": (request.get("offset") or 0) + request["limit"]}
     page = await ask(library, further)
     assert_all(library, page, further)
     assert not set(chunk_ids(answer)) & set(chunk_ids(page))
+    if not request.get("maxResultTokens"):
+        both = await ask(library, {**request, "limit": 2 * request["limit"]})
+        assert ids(both) == ids(answer) + ids(page)
     return answer
 
 
