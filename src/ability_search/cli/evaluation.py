@@ -149,6 +149,7 @@ def run(
             return await measured(client, dataset, wanted)
 
     found = asyncio.run(work())
+    show_run(found, as_json=as_json)
     if out:
         write_run(found, file := run_file(out, found.name))
         _tell(file)
@@ -157,7 +158,6 @@ def run(
 
         save(run_figure(found), plot)
         _tell(plot)
-    show_run(found, as_json=as_json)
 
 
 @command(group, "compare")

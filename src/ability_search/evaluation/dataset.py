@@ -13,6 +13,7 @@ a query is asked, as ``search-query`` takes it.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -46,7 +47,10 @@ class _Line(BaseModel):
 
 
 class _DocumentLine(_Line):
-    title: str | None = None
+    """As long as ``search-index`` takes it, so that nothing is refused once the work has begun."""
+
+    id: str = Field(alias="_id", min_length=1, max_length=1024)
+    title: str | None = Field(None, max_length=4096)
     text: str
     metadata: dict[str, Any] | None = None
 
@@ -122,6 +126,8 @@ def read_dataset(directory: Path) -> Dataset:
         raise InvalidInput("DIR", f"{directory} is not a directory")
     corpus, queries, qrels = _files(directory)
     texts = {row.id: bool(row.content.strip()) for row in _distinct(corpus, _DocumentLine)}
+    if not any(texts.values()):
+        raise InvalidInput(str(corpus), "no document has any text")
     asked = {
         row.id: JudgedQuery(row.id, row.text, row.category, row.negative, row.as_of)
         for row in _distinct(queries, _QueryLine)
@@ -162,6 +168,7 @@ def _lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L]]:
     """The lines that are not blank, with their numbers from 1."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            line = line.removeprefix(BOM_UTF8) if number == 1 else line
             if not line.strip():
                 continue
             try:

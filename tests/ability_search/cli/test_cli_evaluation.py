@@ -128,6 +128,13 @@ def test_a_run_is_written_with_its_configuration_and_every_ranking(tools, run, d
     assert Path("p.svg").read_text().startswith("<?xml")
 
 
+def test_a_run_that_cannot_be_written_is_shown_all_the_same(tools, run, directory) -> None:
+    Path("runs").write_text("a file")
+    done = evaluate(run, tools, directory, "--output", "runs")
+    assert isinstance(done.exception, FileExistsError)
+    assert "small-set: 2 queries over 3 documents" in done.stdout
+
+
 def test_json_is_a_summary(tools, run, directory) -> None:
     told = json.loads(evaluate(run, tools, directory, "--json").stdout)
     assert told["modes"]["hybrid"]["metrics"]["Hit@1"] == 0.5

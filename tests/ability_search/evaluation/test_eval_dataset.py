@@ -64,6 +64,15 @@ def test_a_query_may_say_when_it_is_asked(tmp_path: Path) -> None:
     assert dated.digest != first.digest
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_the_text(tmp_path: Path) -> None:
+    expected = read_dataset(write_set(tmp_path))
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
+        (tmp_path / name).write_text((tmp_path / name).read_text(), encoding="utf-8-sig")
+    dataset = read_dataset(tmp_path)
+    assert list(dataset.documents()) == list(expected.documents())
+    assert (dataset.queries, dataset.qrels) == (expected.queries, expected.qrels)
+
+
 def test_the_digest_of_the_corpus_follows_it_alone(tmp_path: Path) -> None:
     first = read_dataset(write_set(tmp_path))
     judged_anew = read_dataset(write_set(tmp_path, qrels=[*QRELS, ("q1", "d2", 1)]))
@@ -90,6 +99,17 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("corpus.jsonl", '{"_id":"a","text":"t"}\n' * 2, r"corpus\.jsonl:2: _id 'a' appears a"),
         ("corpus.jsonl", "\n", r"corpus\.jsonl: is empty"),
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:1: "),
+        ("corpus.jsonl", '{"_id": "d1", "text": " "}\n', r"corpus\.jsonl: no document has any"),
+        (
+            "corpus.jsonl",
+            '{"_id": "d1", "text": "t"}\n{"_id": "%s", "text": "t"}\n' % ("d" * 1025),
+            r"corpus\.jsonl:2: _id: .*1024",
+        ),
+        (
+            "corpus.jsonl",
+            '{"_id": "d1", "title": "%s", "text": "t"}\n' % ("t" * 4097),
+            r"corpus\.jsonl:1: title: .*4096",
+        ),
         ("queries.jsonl", "", r"queries\.jsonl: is empty"),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl:1: text"),
         (
