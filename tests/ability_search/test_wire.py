@@ -48,6 +48,23 @@ def test_every_option_is_read() -> None:
     assert read.predicate is not None
 
 
+FIELDS = inputs.QueryInput.model_json_schema()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("field", "example"),
+    [(name, each) for name, field in FIELDS.items() for each in field.get("examples", ())],
+)
+def test_an_example_of_the_schema_can_be_copied(field: str, example: Any) -> None:
+    assert query(**{field: example})
+
+
+def test_what_has_no_value_of_its_own_to_begin_with_has_an_example() -> None:
+    begun = (str, int, float, bool)
+    bare = {name for name, field in FIELDS.items() if not isinstance(field.get("default"), begun)}
+    assert {name for name in bare if not FIELDS[name].get("examples")} == set()
+
+
 def test_a_weight_of_zero_is_fine_while_another_counts() -> None:
     assert query(fusion={"method": "convex", "weights": {"semantic": 0}}).fusion.semantic == 0
     with pytest.raises(InvalidInput, match=r"fusion\.weights"):

@@ -71,10 +71,21 @@ def note_failed_arms(pool: Pool, answer: QueryAnswer) -> None:
             answer.degraded = answer.degraded or Degradation(reason, "database_unavailable", other)
 
 
-def explanation(pool: Pool, context: Context) -> dict[str, Any]:
-    """How the query was understood and the candidates were found, for ``explain``."""
+def explanation(pool: Pool, context: Context, *, below: int) -> dict[str, Any]:
+    """How the query was understood and the candidates were found, for ``explain``.
+
+    Args:
+        pool: All that was found.
+        context: What the stages know.
+        below: Candidates that ``minScore`` left out.
+    """
     query, plan, terms = context.query, context.plan, context.plan.terms
-    further = {"expandQuery": list(query.wording) or None, "prf": plan.learned}
+    floor = None if query.min_score is None else {"floor": query.min_score, "leftOut": below}
+    further = {
+        "expandQuery": list(query.wording) or None,
+        "prf": plan.learned,
+        "minScore": floor,
+    }
     found = {
         "arms": [search.name for search in plan.searches],
         "candidates": len(pool.candidates),

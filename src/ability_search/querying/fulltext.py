@@ -45,7 +45,7 @@ def full_text_terms(
     if option is None or statistics is None or not wanted(query):
         return None
     analyzer = analyzer_for(language)
-    if option.language and analyzer_for(option.language).language != analyzer.language:
+    if option.language and option.language.strip().lower() != analyzer.language:
         raise InvalidInput(
             "fullText.language",
             f"the collection is analyzed as {language!r}",

@@ -26,7 +26,9 @@ def adjust(items: Sequence[Candidate], context: Context) -> None:
     by_rule = [_boosts(rule, items) for rule in rules]
     greatest = prod((1 + rule.weight) ** _count(rule) for rule in rules)
     for item, own in zip(items, zip(*by_rule, strict=True), strict=True):
-        told = {rule.field: boost for rule, boost in zip(rules, own, strict=True)}
+        told = dict.fromkeys((rule.field for rule in rules), 1.0)
+        for rule, boost in zip(rules, own, strict=True):
+            told[rule.field] *= boost
         scale(item, RULES.name, prod(own) / greatest, boosts=told)
 
 

@@ -107,9 +107,11 @@ class Querying:
             await vectors.close()
         answer.warnings[:0] = warnings
         if query.options.max_tokens is not None:
-            answer.hits, answer.budget = await asyncio.to_thread(
-                packed, answer.hits, query.options.max_tokens, self._reach.counter
-            )
+            with clock.step("maxResultTokens"):
+                answer.hits, answer.budget = await asyncio.to_thread(
+                    packed, answer.hits, query.options.max_tokens, self._reach.counter
+                )
+        answer.timings = clock.finished()
         if query.options.decay and query.options.decay.agent:
             self._usage.count(query.options.decay.agent, answer.hits)
         return answer
@@ -155,7 +157,8 @@ class Querying:
         nearest = above(ranked(pool, context), min_score, mode="semantic")
         neighbours = [Found(pool.collection, item) for item in nearest]
         answer = QueryAnswer([], query.mode)
-        hits = await read_hits(self._store, neighbours, replace(query, limit=limit), answer)
+        page = replace(query, limit=limit)
+        hits = await read_hits(self._store, neighbours, page, answer, Timings())
         own = Hit(collection.name, source, 1.0, {"semantic": 1.0}, ("semantic",))
         return SimilarAnswer(own, hits)
 
@@ -173,10 +176,9 @@ class Querying:
             await self._rerank([listed], query, answer, clock)
             found = await self._reordered(listed)
             with clock.step("rows"):
-                answer.hits = await read_hits(self._store, found, query, answer)
+                answer.hits = await read_hits(self._store, found, query, answer, clock)
             if len(answer.hits) == len(found[query.offset : query.offset + query.limit]):
                 break
-        answer.timings = clock.finished()
         return answer
 
     async def _search_all(
@@ -204,8 +206,7 @@ class Querying:
         found.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
         clock.milliseconds = merged.timings | clock.milliseconds
         with clock.step("rows"):
-            merged.hits = await read_hits(self._store, found, query, merged)
-        merged.timings = clock.finished()
+            merged.hits = await read_hits(self._store, found, query, merged, clock)
         return merged
 
     async def _rank(self, name: str, query: Query, vectors: QueryVectors, clock: Timings) -> Listed:
@@ -267,9 +268,10 @@ class Querying:
             with clock.step(siblings.NAME):
                 await siblings.learn(self._store, pool, scored[0], context)
         with clock.step("ranking"):
-            found = above(ordered(scored, context), query.min_score, mode=searched)
+            every = ordered(scored, context)
+            found = above(every, query.min_score, mode=searched)
         if query.explain:
-            answer.explain = explanation(pool, context)
+            answer.explain = explanation(pool, context, below=len(every) - len(found))
         return Listed(answer, pool, context, found, clock)
 
     async def _candidates(

@@ -9,16 +9,23 @@ from ability_search.ports import Store
 from ability_search.querying.answers import Found, hit
 from ability_search.querying.model import Hit, Query, QueryAnswer
 from ability_search.querying.rows import read_rows
-from ability_search.querying.surroundings import read_contexts
+from ability_search.querying.surroundings import EXPAND, read_contexts
+from ability_search.querying.timings import Timings
 
 
 async def read_hits(
-    store: Store, found: Sequence[Found], query: Query, answer: QueryAnswer
+    store: Store, found: Sequence[Found], query: Query, answer: QueryAnswer, clock: Timings
 ) -> list[Hit]:
     """The page of hits that is wanted, with their texts and what is around them.
 
     A chunk that was replaced since it was found is left out.
     """
     part = found[query.offset : query.offset + query.limit]
-    await asyncio.gather(read_rows(store, part), read_contexts(store, part, query, answer))
+
+    async def surround() -> None:
+        if EXPAND.wanted(query):
+            with clock.step(EXPAND.name):
+                await read_contexts(store, part, query, answer)
+
+    await asyncio.gather(read_rows(store, part), surround())
     return [hit(each, query) for each in part if each.candidate.row is not None]

@@ -188,6 +188,7 @@ class QueryInput(Input):
         default_factory=list,
         max_length=256,
         description="Sources that must not be searched, as globs. They never leave the database.",
+        examples=[["drafts/**", "**/CHANGELOG.md"]],
     )
     min_score: float | None = Field(
         None,
@@ -198,10 +199,14 @@ class QueryInput(Input):
         examples=[0.3],
     )
     hypothetical_answer: NonBlank | None = Field(
-        None, description="An answer as you imagine it, embedded instead of the query (HyDE)."
+        None,
+        description="An answer as you imagine it, embedded instead of the query (HyDE).",
+        examples=["The archive is copied to tape every night at two."],
     )
     fusion: options.Fusion | None = Field(
-        None, description="How the arms are fused. Left out: measured."
+        None,
+        description="How the arms are fused. Left out: measured.",
+        examples=[{"method": "convex", "weights": {"semantic": 0.5, "keyword": 0.5}}],
     )
     full_text: options.FullText | None = Field(
         None,
@@ -233,6 +238,7 @@ class QueryInput(Input):
         description="Pseudo-relevance feedback: true lets the query search again with the words"
         " and vectors of its first hits, false learns nothing. Left out: a hybrid query weighs its"
         " first hits anew by what they have in common.",
+        examples=[True, {"chunks": 3, "terms": 12}],
     )
     understand: bool = Field(
         True,
@@ -240,7 +246,9 @@ class QueryInput(Input):
         " in an English query; false takes it literally.",
     )
     temporal: options.Temporal | None = Field(
-        None, description="How much dates count where the query, or timeRange, names a time."
+        None,
+        description="How much dates count where the query, or timeRange, names a time.",
+        examples=[{"weight": 0.5, "sigmaDays": 15}],
     )
     time_range: options.TimeRange | None = Field(
         None,
@@ -295,7 +303,9 @@ class QueryInput(Input):
         examples=[2000],
     )
     expand_query: options.ExpandQuery | bool = Field(
-        False, description="Ask a language model for further words."
+        False,
+        description="Ask a language model for further words.",
+        examples=[True, {"method": "stepBack"}],
     )
     highlights: bool = Field(False, description="Mark what matched in each hit.")
     explain: bool = Field(False, description="Say how each score came about.")

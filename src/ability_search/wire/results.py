@@ -168,7 +168,9 @@ class QueryResult(Result):
     degraded: Degraded | None = None
     budget: Budget | None = None
     warnings: list[str] | None = None
-    timings: dict[str, float] = Field(description="Milliseconds of each step.")
+    timings: dict[str, float] = Field(
+        description="Milliseconds of each step, several of which may run at once; total is all."
+    )
     explain: dict[str, Any] | None = None
 
 

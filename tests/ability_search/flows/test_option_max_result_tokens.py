@@ -85,6 +85,8 @@ async def test_the_first_hit_is_cut_at_a_sentence(library: Network) -> None:
     assert [mark["text"] for mark in hit["highlights"]] == ["Cats cats cats"]
     budget = answer["budget"]
     assert budget["truncated"] is True
+    timings = answer["timings"]
+    assert timings["total"] >= timings["maxResultTokens"] > 0
     assert budget["cut"][0] == {
         "chunkId": hit["chunkId"],
         "tokens": tokens(TEXTS["best"]) - tokens(hit["content"]),

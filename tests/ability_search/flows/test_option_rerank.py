@@ -79,6 +79,14 @@ async def test_rules_stack_and_explain_themselves(library: Network) -> None:
     assert hits[0]["source"] == "d1"
 
 
+async def test_rules_on_a_field_by_both_its_names_stack(library: Network) -> None:
+    rule = {"weight": 1, "rules": {"priority": "stable"}}
+    rules = {"stage": rule, "metadata.stage": rule}
+    hits = await hits_of(library, rerank=rules, explain=True)
+    told = {hit["source"]: hit["explain"]["rules"]["boosts"]["metadata.stage"] for hit in hits}
+    assert told == {"d0": 1, "d1": 4, "d2": 4, "d3": 1, "d4": 4}
+
+
 async def test_when_it_was_indexed_counts_as_it_is_shown(library: Network) -> None:
     (shown,) = {hit["createdAt"] for hit in await hits_of(library)}
     rule = {"createdAt": {"weight": 1, "rules": {"contains": shown[:10], "priority": shown}}}

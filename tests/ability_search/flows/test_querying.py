@@ -203,8 +203,18 @@ async def test_min_score_is_a_floor_on_the_cosine(library: tuple[Network, Oracle
     floor = (sorted(cosines.values())[60] + sorted(cosines.values())[61]) / 2
     expected = {id_ for id_, cosine in cosines.items() if cosine >= floor}
     for mode in ("semantic", "hybrid"):
-        hits = await search(network, query, mode=mode, limit=100, minScore=floor)
-        assert {hit["chunkId"] for hit in hits} == expected
+        answer = await network.call(
+            "search-query",
+            collection="docs",
+            query=query,
+            mode=mode,
+            limit=100,
+            minScore=floor,
+            explain=True,
+        )
+        assert {hit["chunkId"] for hit in answer["results"]} == expected
+        left_out = answer["explain"]["candidates"] - len(expected)
+        assert answer["explain"]["minScore"] == {"floor": floor, "leftOut": left_out}
 
 
 async def test_min_score_is_a_floor_on_the_keyword_score(library: tuple[Network, Oracle]) -> None:
