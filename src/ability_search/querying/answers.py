@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -38,6 +39,16 @@ class Listed:
     context: Context
     found: list[Candidate]
     clock: Timings
+
+
+def together(lists: Iterable[Sequence[Found]]) -> list[Found]:
+    """Several lists as one, best first, equal scores in the order of their chunkIds.
+
+    The order within each list stays: of hits that score 0, those of a deeper search come last.
+    """
+    return list(
+        heapq.merge(*lists, key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
+    )
 
 
 def hit(found: Found, query: Query) -> Hit:

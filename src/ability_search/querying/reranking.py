@@ -8,7 +8,7 @@ from typing import Any
 from ability_search.errors import RerankerUnavailable
 from ability_search.indexing.preparing import embedded_text
 from ability_search.querying.adjusting import adjust, put_behind
-from ability_search.querying.answers import Found, Listed
+from ability_search.querying.answers import Found, Listed, together
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.options import RerankerChoice
 from ability_search.querying.rows import read_rows
@@ -39,8 +39,7 @@ async def rerank(
         reach: The network.
         answer: Takes the warning.
     """
-    every = [Found(own.pool.collection, item) for own in lists for item in own.found]
-    every.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
+    every = together([Found(own.pool.collection, item) for item in own.found] for own in lists)
     first = every[: choice.top]
     await read_rows(reach.store, first)
     read = [each.candidate for each in first if each.candidate.row is not None]
@@ -58,7 +57,7 @@ async def rerank(
         return
     _score_anew(read, scores, [each.candidate for each in every])
     for own in lists:
-        own.found.sort(key=lambda item: (-item.score, item.chunk_id))
+        own.found.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
 
 
 def _text(row: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from ability_search.querying.answers import (
     merge,
     note_failed_arms,
     survivors,
+    together,
 )
 from ability_search.querying.candidates import Plan, Pool, find_candidates
 from ability_search.querying.extending import all_searched
@@ -202,8 +203,7 @@ class Querying:
         kept = survivors(dict(zip(lists, orders, strict=True)), merged)
         for name in kept:
             merge(merged, name, lists[name].answer)
-        found = [each for own in kept.values() for each in own]
-        found.sort(key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
+        found = together(kept.values())
         clock.milliseconds = merged.timings | clock.milliseconds
         with clock.step("rows"):
             merged.hits = await read_hits(self._store, found, query, merged, clock)

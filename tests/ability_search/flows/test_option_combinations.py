@@ -385,6 +385,27 @@ def assert_all(library: Library, answer: Answer, request: Answer) -> None:
     },
     without_model=False,
 )
+@example(  # hits of a deeper search stay behind those that score 0, in a list of lists too
+    request={
+        "collection": ["docs"],
+        "query": "cats on zebras, quantum rivers and unheardof klingon opera in space",
+        "mode": "keyword",
+        "limit": 8,
+        "exclude": ["cats"],
+    },
+    without_model=False,
+)
+@example(  # and behind what a reranker does not read
+    request={
+        "collection": "docs",
+        "query": "cats on zebras, quantum rivers and unheardof klingon opera in space",
+        "mode": "keyword",
+        "limit": 8,
+        "exclude": ["cats"],
+        "reranker": {"top": 2},
+    },
+    without_model=False,
+)
 @given(request=requests(), without_model=st.sampled_from([False] * 9 + [True]))
 async def test_any_combination(library: Library, request: Answer, without_model: bool) -> None:
     library.network.model.failure = down if without_model else None
