@@ -344,11 +344,17 @@ def assert_all(library: Library, answer: Answer, request: Answer) -> None:
     assert_shown(answer, request)
 
 
-@settings(
-    max_examples=60,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-)
+SUNKEN = {
+    "collection": ["docs"],
+    "query": "cats on zebras, quantum rivers and unheardof klingon opera in space",
+    "mode": "keyword",
+    "limit": 8,
+    "exclude": ["cats"],
+}
+"""So many hits score 0 that those of a deeper search do, too."""
+
+
+@settings(max_examples=60, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @example(  # hits that are merged are missing among those that variety is picked from
     request={
         "collection": "docs",
@@ -385,27 +391,8 @@ def assert_all(library: Library, answer: Answer, request: Answer) -> None:
     },
     without_model=False,
 )
-@example(  # hits of a deeper search stay behind those that score 0, in a list of lists too
-    request={
-        "collection": ["docs"],
-        "query": "cats on zebras, quantum rivers and unheardof klingon opera in space",
-        "mode": "keyword",
-        "limit": 8,
-        "exclude": ["cats"],
-    },
-    without_model=False,
-)
-@example(  # and behind what a reranker does not read
-    request={
-        "collection": "docs",
-        "query": "cats on zebras, quantum rivers and unheardof klingon opera in space",
-        "mode": "keyword",
-        "limit": 8,
-        "exclude": ["cats"],
-        "reranker": {"top": 2},
-    },
-    without_model=False,
-)
+@example(request=SUNKEN, without_model=False)
+@example(request=SUNKEN | {"collection": "docs", "reranker": {"top": 2}}, without_model=False)
 @given(request=requests(), without_model=st.sampled_from([False] * 9 + [True]))
 async def test_any_combination(library: Library, request: Answer, without_model: bool) -> None:
     library.network.model.failure = down if without_model else None

@@ -1,0 +1,71 @@
+"""Options in the setting that asks for nothing: the answer is the one without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.ability_search.flows.asking import MODES
+from tests.ability_search.flows.conftest import Network
+
+pytestmark = pytest.mark.engine
+
+NEUTRAL: tuple[dict[str, Any], ...] = (
+    {"filter": {}},
+    {"sources": ["**"]},
+    {"excludeSources": []},
+    {"minScore": -1},
+    {"hypotheticalAnswer": None},
+    {"fusion": None},
+    {"fullText": {"weight": 0, "fields": ["title"]}},
+    {"fullText": {"enabled": False, "language": "klingon"}},
+    {"rerank": {}},
+    {"rerank": {"title": {"weight": 0, "rules": {"contains": "c", "priority": 1, "sort": "asc"}}}},
+    {"reranker": None},
+    {"extended": []},
+    {"extended": ["documents"]},
+    {"prf": None},
+    {"understand": True},
+    {"temporal": {}},
+    {"timeRange": {"from": "2024-03-01"}, "temporal": {"weight": 0}},
+    {"exclude": []},
+    {"decay": {"weight": 0, "halfLifeDays": 0.001, "agentId": "ann"}},
+    {"decay": {"floor": 1}},
+    {"graph": None},
+    {"diversity": 1},
+    {"maxPerSource": 1000},
+    {"expand": None},
+    {"maxResultTokens": 10_000_000},
+    {"expandQuery": False},
+)
+"""Every option that may change a list of hits, in each of its settings that does not."""
+
+WITHOUT = ("timings", "budget")
+"""What an option that changes nothing may still tell."""
+
+
+async def answer(network: Network, **asked: Any) -> dict[str, Any]:
+    found = await network.call("search-query", query="cats and dogs", limit=8, **asked)
+    return {name: value for name, value in found.items() if name not in WITHOUT}
+
+
+@pytest.mark.parametrize("collection", ["docs", ["docs", "more"]])
+async def test_what_asks_for_nothing_changes_nothing(network: Network, collection: Any) -> None:
+    documents = [
+        {
+            "source": f"d{n}",
+            "title": "Cats" if n % 3 else "",
+            "content": f"cats {'and dogs ' * (n % 4)}of March 2024 number{n}",
+            "metadata": {"mixed": [n, str(n), None, True][n % 4]},
+            "links": [{"target": f"d{(n + 5) % 12}"}],
+        }
+        for n in range(12)
+    ]
+    for name in ("docs", "more"):
+        await network.call("search-index", collection=name, documents=documents)
+    for mode in MODES:
+        plain = await answer(network, collection=collection, mode=mode)
+        assert plain["count"] == 8
+        for options in NEUTRAL:
+            found = await answer(network, collection=collection, mode=mode, **options)
+            assert found == plain, (mode, options)
