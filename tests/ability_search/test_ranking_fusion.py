@@ -108,6 +108,13 @@ def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
     assert fused.found.tolist() == known
 
 
+@pytest.mark.parametrize("fuse", FUSIONS)
+def test_weights_are_relative_however_small(fuse: Fuse) -> None:
+    least = math.ulp(0.0)
+    small = fuse([arm("a", 0.9, 0.5, weight=least), arm("b", 0.1, 0.5, weight=least)])
+    assert small.scores.tolist() == fuse([arm("a", 0.9, 0.5), arm("b", 0.1, 0.5)]).scores.tolist()
+
+
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
 def test_a_weight_that_is_none_is_refused_by_name(weight: float) -> None:
     with pytest.raises(InvalidInput) as caught:

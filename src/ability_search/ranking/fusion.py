@@ -189,8 +189,11 @@ def reciprocal_rank(arms: Sequence[Arm], *, k: float = RRF_K) -> Fused:
     if not (isfinite(k) and k >= 0):
         raise InvalidInput("fusion.k", "must be a number of at least 0")
     counted = _counted(arms)
-    best = sum(arm.weight / (k + 1) for arm in counted)
-    return _fused(counted, [np.nan_to_num(arm.weight / best / (k + arm.ranks)) for arm in counted])
+    total = sum(arm.weight for arm in counted)
+    return _fused(
+        counted,
+        [np.nan_to_num(arm.weight / total * (k + 1) / (k + arm.ranks)) for arm in counted],
+    )
 
 
 def _counted(arms: Sequence[Arm]) -> list[Arm]:
