@@ -26,6 +26,7 @@ NEUTRAL: tuple[dict[str, Any], ...] = (
     {"extended": ["documents"]},
     {"prf": None},
     {"understand": True},
+    {"asOf": None},
     {"temporal": {}},
     {"timeRange": {"from": "2024-03-01"}, "temporal": {"weight": 0}},
     {"exclude": []},
