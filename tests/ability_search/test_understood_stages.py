@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ability_search.collection import Collection
 from ability_search.configuration.schema import Ranking
-from ability_search.querying import exclusion, stages, temporal
+from ability_search.querying import dating, exclusion, ordering, stages, temporal
 from ability_search.querying.adjusting import Context, TimeSignal
 from ability_search.querying.candidates import Plan, Pool, Search, pooled
 from ability_search.querying.meaning import embedded_texts, explained, told, understood
@@ -21,7 +21,7 @@ from ability_search.querying.planning import planned
 from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.statistics import TermStatistics
 from ability_search.statements import Predicate
-from ability_search.understanding import Period
+from ability_search.understanding import Period, iso_day
 from ability_search.understanding.periods import months, one_day
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
@@ -45,7 +45,7 @@ def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -
 
 
 def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, float]:
-    time = temporal.time_signal(Pool(DOCS, list(items)), plan, query)
+    time = temporal.time_signal(plan, query)
     context = Context(query, plan, Ranking(), NOW, time)
     for stage in stages.ADJUSTMENTS:
         stage.adjust(items, context)
@@ -69,16 +69,19 @@ def test_what_is_embedded_stands_under_the_column_of_its_cosine() -> None:
         "excluded0": "Redis",
         "excluded1": "disks",
         "event": "outage",
+        "beside": "what was decided on caching",
     }
-    imagined = replace(query, hypothetical_answer="an answer")
-    assert embedded_texts(imagined)["cosine"] == "an answer"
+    imagined = embedded_texts(replace(query, hypothetical_answer="an answer"))
+    assert (imagined["cosine"], imagined["beside"]) == ("an answer", "an answer")
 
 
 def test_only_what_is_needed_is_read_of_candidates() -> None:
     assert stages.columns(read("caching besides Redis")) == []
     assert stages.columns(read("caching in 2025")) == ["dates"]
     assert stages.columns(read("caching", period=MARCH)) == ["dates", "createdAt"]
+    assert stages.columns(read("latest on caching")) == ["dates", "createdAt"]
     assert stages.columns(read("caching in 2025", temporal=Temporal(weight=0.0))) == []
+    assert stages.columns(read("latest on caching", temporal=Temporal(weight=0.0))) == []
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
@@ -129,7 +132,7 @@ def test_the_more_the_words_tell_the_less_dates_count() -> None:
     query = read("caching in March 2021")
     weights = []
     for informative in (0.0, 0.5, 2.0, 10.0):
-        signal = temporal.time_signal(Pool(DOCS, []), replace(PLAN, informative=informative), query)
+        signal = temporal.time_signal(replace(PLAN, informative=informative), query)
         assert signal is not None
         weights.append(signal.weight)
     assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
@@ -162,48 +165,140 @@ def test_any_date_answers_when_one_is_asked_for() -> None:
         candidate("none"),
         plan=plan,
     ) == pytest.approx({"day": 0.625, "month": 0.625, "year": 0.375, "none": 0.375})
-    assert told(query, TimeSignal(0.25, None)) is None
+    assert told(query, TimeSignal(0.25, None, 15.0)) is None
 
 
-def event(name: str, cosine: float | None, *periods: Period, rank: int = 1) -> Candidate:
-    found = candidate(name, *periods, event=cosine)
+EVENT_PLAN = replace(PLAN, products={"eventWords": QueryTerms((1,), (2.0,), 2.0)})
+OUTAGE = one_day(2021, 3, 10)
+
+
+def event(name: str, cosine: float | None, *periods: Period, rank: int = 1, **more: Any) -> Any:
+    found = candidate(name, *periods, event=cosine, **more)
     found.ranks = {"semantic": rank}
     return found
 
 
-def test_the_closest_dated_candidate_tells_when_an_event_was() -> None:
-    query = read("what was decided before the outage")
-    outage, other = one_day(2021, 3, 10), one_day(2019, 9, 9)
-    pool = Pool(
-        DOCS,
-        [
-            event("undated", 0.9),
-            event("year", 0.8, months(2021, 1, 12)),
-            event("b", 0.7, outage),
-            event("c", 0.7, other),
-            event("deep", 0.99, other, rank=11),
-            event("unknown", None, other),
-        ],
+def dated(text: str, *items: Candidate) -> Query | None:
+    query = read(text)
+    assert dating.wanted(query)
+    return dating.dated(items, Context(query, EVENT_PLAN, Ranking(), NOW))
+
+
+@pytest.mark.parametrize(
+    "telling",
+    [
+        event("cosine", 0.7, OUTAGE),
+        event("words", 0.1, OUTAGE, eventWords=1.5),
+        event("no vector", None, OUTAGE, eventWords=2.0),
+        event("answer", 0.4, OUTAGE, score=0.9),
+    ],
+    ids=lambda item: item.chunk_id,
+)
+def test_the_dated_candidate_that_is_about_an_event_tells_when_it_was(telling: Candidate) -> None:
+    other = one_day(2019, 9, 9)
+    query = dated(
+        "what was decided on caching before the outage",
+        event("undated", 0.9),
+        event("year", 0.8, months(2021, 1, 12)),
+        telling,
+        event("less", 0.4, other),
+        event("far", 0.3, other, score=1.0),
+        event("few words", 0.1, other, score=1.0, eventWords=1.0),
+        event("deep", 0.99, other, rank=11),
+        event("unknown", None, other),
     )
-    signal = temporal.time_signal(pool, PLAN, query)
+    assert query is not None
+    assert query.topic == "what was decided on caching"
+    assert not dating.wanted(query)
+    signal = temporal.time_signal(EVENT_PLAN, query)
     assert signal is not None
-    end = (outage.first or 0) - 1
     assert signal.period is not None
-    assert signal.period.last == end
+    assert signal.period.last == (OUTAGE.first or 0) - 1
     understood_so = told(query, signal)
     assert understood_so is not None
     assert understood_so.period == signal.period
-    assert explained(query, signal)["understood"]["period"]["to"] == "2021-03-09"
+    so = explained(query, signal)["understood"]
+    assert (so["period"]["to"], so["event"]) == ("2021-03-09", "outage")
+    assert so["spans"] == [{"kind": "time", "start": 28, "end": 45}]
+
+
+def test_of_equals_the_first_by_its_id_tells() -> None:
+    items = [event("b", 0.7, OUTAGE), event("a", 0.7, one_day(2019, 9, 9))]
+    query = dated("what was decided before the outage", *items)
+    assert query == dated("what was decided before the outage", *reversed(items))
+    assert query is not None
+    assert query.intent is not None
+    assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
+
+
+def test_what_is_beside_an_event_is_neither_on_its_other_side_nor_about_it() -> None:
+    query = dated("what was decided on caching before the outage", event("it", 0.7, OUTAGE))
+    assert query is not None
+    eve, morrow = (Period(day, day) for day in ((OUTAGE.first or 0) - 1, (OUTAGE.last or 0) + 1))
+    weight = temporal.time_signal(EVENT_PLAN, query)
+    assert weight is not None
+    assert weight.weight == 0.5
+    assert scored(
+        query,
+        event("eve", 0.0, eve),
+        event("morrow", 0.0, morrow),
+        event("about", 0.9, eve, eventWords=2.0),
+        plan=EVENT_PLAN,
+    ) == pytest.approx({"eve": 0.75, "morrow": 0.25, "about": 0.75 - 0.5 * 0.4 - 0.3})
 
 
 def test_an_event_that_nobody_dates_counts_for_nothing() -> None:
-    query = read("what was decided before the outage")
-    for item in (event("far", 0.3, one_day(2021, 3, 10)), event("undated", 0.9)):
-        assert temporal.time_signal(Pool(DOCS, [item]), PLAN, query) is None
-        assert scored(query, item) == {item.chunk_id: 0.5}
+    text = "what was decided before the outage"
+    for item in (event("far", 0.3, OUTAGE), event("undated", 0.9)):
+        assert dated(text, item) is None
+        assert scored(read(text), item) == {item.chunk_id: 0.5}
+    assert dated(text) is None
     asked = read("when was it decided before the outage")
-    signal = temporal.time_signal(Pool(DOCS, [event("undated", 0.9)]), PLAN, asked)
-    assert signal == TimeSignal(0.5, None)
+    signal = temporal.time_signal(PLAN, asked)
+    assert signal is not None
+    assert (signal.weight, signal.period) == (0.5, None)
+
+
+def test_the_newest_of_what_is_as_relevant_comes_first() -> None:
+    spring, summer = one_day(2021, 3, 1), one_day(2021, 7, 1)
+    for text, best in (("latest on caching", "summer"), ("oldest on caching", "spring")):
+        query = read(text)
+        found = scored(
+            query,
+            candidate("spring", spring, createdAt=NOW),
+            candidate("summer", summer, createdAt=NOW),
+            candidate("planned", one_day(2027, 1, 1), createdAt=NOW),
+            candidate("new", createdAt=NOW),
+            candidate("old", createdAt=NOW - 9 * DAY_MS),
+            candidate("far", summer, score=0.1, createdAt=NOW),
+        )
+        assert (
+            max(found, key=lambda name: found[name] if name in ("spring", "summer") else 0) == best
+        )
+        # Those without a date are put in order by when they were stored, a plan among them.
+        assert (found["new"] > found["old"]) == (best == "summer")
+        assert found["planned"] == found["new"]
+        assert all(0 <= score <= 1 for score in found.values())
+        assert found["far"] < 0.35
+        assert explained(query, None)["understood"]["order"] in ("newest", "oldest")
+
+
+def test_what_names_no_date_and_is_of_one_day_stays_as_it_is() -> None:
+    items = [
+        candidate(name, score=score, createdAt=NOW) for name, score in (("a", 0.5), ("b", 0.4))
+    ]
+    assert scored(read("latest on caching"), *items) == pytest.approx({"a": 0.5, "b": 0.4})
+    assert items[0].trace["order"]["gain"] == pytest.approx(0)
+
+
+def test_an_order_may_be_asked_for_or_switched_off() -> None:
+    dates = [candidate("a", one_day(2020, 1, 1)), candidate("b", one_day(2021, 1, 1))]
+    asked = scored(read("caching", temporal=Temporal(order="oldest")), *dates)
+    assert asked["a"] > asked["b"]
+    for options in ({"temporal": Temporal(weight=0.0)}, {"understand": False}):
+        plain = [candidate(item.chunk_id, one_day(2020, 1, 1)) for item in dates]
+        assert set(scored(read("latest on caching", **options), *plain).values()) == {0.5}
+        assert plain[0].trace == {}
 
 
 def test_excluded_words_and_meaning_push_down() -> None:
@@ -247,7 +342,9 @@ items = st.lists(
 )
 
 
-@given(items, st.sampled_from(["caching in 2021 besides Redis", "since May 2020, not Redis"]))
+@given(
+    items, st.sampled_from(["caching in 2021 besides Redis", "latest since May 2020, not Redis"])
+)
 def test_scores_stay_within_bounds(
     found: list[tuple[float, list[tuple[int, int]], dict[str, Any]]], text: str
 ) -> None:
@@ -266,5 +363,6 @@ def test_without_either_the_stages_do_nothing() -> None:
     query = read("caching")
     item = candidate("a", MARCH, excluded0=0.9, score=0.1 + 0.2)
     temporal.count_dates([item], Context(query, PLAN, Ranking(), NOW))
+    ordering.put_in_order([item], Context(query, PLAN, Ranking(), NOW))
     exclusion.push_down([item], Context(query, PLAN, Ranking(), NOW))
     assert (item.score, item.trace) == (0.1 + 0.2, {})

@@ -20,10 +20,12 @@ class TimeSignal:
     Attributes:
         weight: Share of the score, 0 to 1.
         period: The days asked for; ``None`` where a date is asked for, and any counts.
+        sigma: Days, how fast closeness falls off beside the period; 0 where only the period counts.
     """
 
     weight: float
     period: Period | None
+    sigma: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ability_search.querying import exclusion, rewording, temporal
+from ability_search.querying import dating, exclusion, ordering, rewording, temporal
 from ability_search.querying.adjusting import TimeSignal
 from ability_search.querying.model import Query, Understood
 from ability_search.understanding import Period, iso_day, understand
@@ -20,6 +20,7 @@ def understood(query: Query, *, now: int) -> Query:
         now=now,
         exclude=options.exclude,
         period=options.period if timed else None,
+        order=options.temporal.order if timed else None,
         exclusion=options.understand,
         temporal=options.understand and timed,
     )
@@ -30,9 +31,7 @@ def embedded_texts(query: Query) -> dict[str, str]:
     """What is embedded of a query, by the column that holds a cosine to it; the query first."""
     texts = {"cosine": query.embedded_text} | rewording.embedded_wording(query)
     texts |= exclusion.phrases(query)
-    if query.intent is not None and query.intent.event is not None:
-        texts[temporal.EVENT] = query.intent.event.phrase
-    return texts
+    return texts | dating.phrases(query)
 
 
 def told(query: Query, time: TimeSignal | None) -> Understood | None:
@@ -46,7 +45,7 @@ def told(query: Query, time: TimeSignal | None) -> Understood | None:
 def explained(query: Query, time: TimeSignal | None) -> dict[str, Any]:
     """How a query was understood, for ``explain``; empty if it was taken as it stands."""
     intent = query.intent
-    if intent is None or not (intent.excluded or temporal.wanted(query)):
+    if intent is None or not (intent.excluded or temporal.wanted(query) or ordering.wanted(query)):
         return {}
     found = {
         "topic": intent.topic,
@@ -54,6 +53,7 @@ def explained(query: Query, time: TimeSignal | None) -> dict[str, Any]:
         "period": _days(time.period) if time is not None and time.period else None,
         "event": intent.event.phrase if intent.event else None,
         "asksForDate": intent.asks_for_date,
+        "order": intent.order,
         "timeWeight": time.weight if time is not None else 0.0,
         "spans": [
             {"kind": each.kind, "start": each.start, "end": each.end} for each in intent.recognized

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ability_search.highlights import Highlight
 from ability_search.querying.options import NONE, FusionChoice, Options
 from ability_search.statements import Predicate
-from ability_search.understanding import Intent, Period
+from ability_search.understanding import Event, Intent, Period
 
 Mode = Literal["semantic", "keyword", "hybrid"]
 Arm = Literal["semantic", "keyword"]
@@ -52,6 +52,11 @@ class Query:
     def excluded(self) -> tuple[str, ...]:
         """What hits should not be about."""
         return self.intent.excluded if self.intent else ()
+
+    @property
+    def event(self) -> Event | None:
+        """What took place before or after what is asked for, where no day says so."""
+        return self.intent.event if self.intent else None
 
     @property
     def embedded_text(self) -> str:

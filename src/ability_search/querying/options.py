@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ability_search.understanding import Period
+from ability_search.understanding import Order, Period
 
 Sort = Literal["asc", "desc"]
 Scalar = str | float | bool
@@ -74,6 +74,8 @@ class Temporal:
     weight: float | None = None
     """Share of the score, 0 to 1; ``None`` lets the query decide."""
     sigma_days: float = 15.0
+    order: Order | None = None
+    """Which end of time is asked for, whatever the text says."""
 
 
 @dataclass(frozen=True, slots=True)

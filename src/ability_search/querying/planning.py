@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from ability_search.analysis import analyzer_for
 from ability_search.configuration.schema import Ranking
 from ability_search.querying import (
+    dating,
     diversity,
     exclusion,
     expanding,
     extending,
     fulltext,
+    ordering,
     rewording,
     surroundings,
     temporal,
@@ -21,6 +23,8 @@ from ability_search.querying.model import Query
 from ability_search.querying.stages import columns
 from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 from ability_search.ranking.statistics import TermStatistics
+
+_SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
 
 Vectors = Mapping[str, Sequence[float]]
 """Those of a query by the column that holds a chunk's cosine to it; its own is ``cosine``."""
@@ -32,6 +36,7 @@ def needs_statistics(query: Query) -> bool:
         query.mode != "semantic"
         or bool(query.excluded)
         or temporal.wanted(query)
+        or ordering.wanted(query)
         or fulltext.wanted(query)
     )
 
@@ -76,7 +81,7 @@ def planned(
     }
     arms = {name: each for name, each in by.items() if each is not None}
     aspects = extending.aspect_searches(query, arms, depths[-1])
-    products = exclusion.products(query, weigh)
+    products = exclusion.products(query, weigh) | dating.products(query, weigh)
     if full_text := fulltext.full_text_terms(query, statistics, language=language):
         arms[fulltext.NAME] = products[fulltext.NAME] = full_text
     predicate = extending.chunk_predicate(query)
@@ -112,9 +117,7 @@ def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
 
 def _compared(vectors: Vectors) -> Vectors:
     """The vectors that candidates are compared with besides the one that is searched by."""
-    apart = {
-        name: each for name, each in vectors.items() if name not in ("cosine", rewording.VECTOR)
-    }
+    apart = {name: each for name, each in vectors.items() if name not in _SEARCHED_BY}
     return {OWN: vectors["cosine"], **apart} if rewording.VECTOR in vectors else apart
 
 

@@ -16,7 +16,7 @@ from ability_search.errors import (
     ModelMismatch,
     NotFound,
 )
-from ability_search.querying import expanding, feedback, rewording, siblings
+from ability_search.querying import beside, dating, expanding, feedback, rewording, siblings
 from ability_search.querying.adjusting import Context
 from ability_search.querying.answers import (
     Found,
@@ -289,18 +289,25 @@ class Querying:
         with clock.step("candidates"):
             plan = self._plan(collection, query, known, statistics, depth)
             pool = await find_candidates(self._store, self._catalogue, collection, plan)
-        context = self._context(pool, plan, query)
+        context = self._context(plan, query)
+        if dating.wanted(query) and not pool.failed:
+            with clock.step(dating.STAGE):
+                found = ranked(pool, context)
+                pool, plan, query = await beside.search_again(
+                    found, pool, context, known, statistics, self._reach, answer
+                )
+            context = self._context(plan, query)
         if plan.first and not pool.failed:
             with clock.step(expanding.STAGE):
                 found = ranked(pool, context)
                 pool, plan = await expanding.search_again(
                     found, pool, context, statistics, self._reach, answer
                 )
-            context = self._context(pool, plan, query)
+            context = self._context(plan, query)
         return pool, context
 
-    def _context(self, pool: Pool, plan: Plan, query: Query) -> Context:
-        time = time_signal(pool, plan, query)
+    def _context(self, plan: Plan, query: Query) -> Context:
+        time = time_signal(plan, query)
         return Context(query, plan, self._settings.ranking, self._moment(query), time)
 
     def _moment(self, query: Query) -> int:

@@ -19,13 +19,14 @@ from ability_search.querying.fulltext import FULL_TEXT
 from ability_search.querying.fusing import blocks
 from ability_search.querying.lifting import LIFT
 from ability_search.querying.model import Candidate, Mode, Query
+from ability_search.querying.ordering import ORDER
 from ability_search.querying.rules import RULES
 from ability_search.querying.temporal import TEMPORAL
 
 DEPTH = "depth"
 """What it is called in ``explain`` that a hit stays behind those of a shallower search."""
 
-ADJUSTMENTS: tuple[Adjustment, ...] = (LIFT, FULL_TEXT, TEMPORAL, EXCLUSION, RULES, DECAY)
+ADJUSTMENTS: tuple[Adjustment, ...] = (LIFT, FULL_TEXT, TEMPORAL, ORDER, EXCLUSION, RULES, DECAY)
 
 
 def columns(query: Query) -> list[str]:

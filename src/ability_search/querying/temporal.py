@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ability_search.querying.adjusting import Adjustment, Context, TimeSignal, blend
-from ability_search.querying.candidates import Plan, Pool, Search
+from ability_search.querying.candidates import Plan, Search
 from ability_search.querying.model import Candidate, Query
 from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.fusion import SIGNAL_TERMS, signal_weight
@@ -15,16 +15,12 @@ from ability_search.statements import Predicate
 from ability_search.understanding import Period, buckets_of_query, day_of, from_numbers
 
 NAME = "temporal"
-EVENT = "event"
-"""The column that holds a candidate's cosine to the event that a query names."""
 DATED: Final = 30
 """Chunks of the time asked for that join the candidates."""
 DATE_TERMS: Final = 0.3
 """As :data:`SIGNAL_TERMS`, where any date may be the answer."""
 SHORT_DAYS: Final = 40
 """A period that is shorter is a date: up to a month, and what is around a day."""
-EVENT_COSINE: Final = 0.3
-"""What is less close than that to how a query calls an event does not tell when it was."""
 CREATED_SHARE: Final = 0.5
 """What the time of indexing counts where a chunk has no date."""
 
@@ -49,21 +45,21 @@ def dated_search(query: Query, by: Sequence[float] | QueryTerms, most: int) -> S
     return Search("dated", by, min(DATED, most), Predicate(text, params))
 
 
-def time_signal(pool: Pool, plan: Plan, query: Query) -> TimeSignal | None:
-    """What dates count in a query, given what was found; ``None`` if they do not."""
+def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
+    """What dates count in a query; ``None`` if they do not."""
     intent = query.intent
     if intent is None:
         return None
     period = intent.period
-    if intent.event is not None and (happened := _happened(pool, plan)) is not None:
-        period = intent.event.period(happened)
     if period is None and not intent.asks_for_date:
         return None
     weight = query.options.temporal.weight
     if weight is None:
         terms = DATE_TERMS if period is None else SIGNAL_TERMS
         weight = signal_weight(plan.informative, 1.0, terms=terms)
-    return TimeSignal(weight, period)
+    # What is asked for lies on one side of an event, and near to it may be the wrong one.
+    sigma = 0.0 if query.event is not None else query.options.temporal.sigma_days
+    return TimeSignal(weight, period, sigma)
 
 
 def count_dates(candidates: Sequence[Candidate], context: Context) -> None:
@@ -87,37 +83,22 @@ TEMPORAL = Adjustment(NAME, _columns, count_dates)
 
 def _closeness(item: Candidate, signal: TimeSignal, query: Query) -> float:
     """0 to 1."""
-    periods = _periods(item)
+    periods = periods_of(item)
     if signal.period is None:
-        return float(any(map(_is_date, periods)))
-    sigma = query.options.temporal.sigma_days
+        return float(any(map(is_date, periods)))
     created = item.columns.get("createdAt")
     if periods or query.options.period is None or created is None:
-        return proximity(periods, signal.period, sigma=sigma)
+        return proximity(periods, signal.period, sigma=signal.sigma)
     day = day_of(created)
-    return CREATED_SHARE * proximity([Period(day, day)], signal.period, sigma=sigma)
+    return CREATED_SHARE * proximity([Period(day, day)], signal.period, sigma=signal.sigma)
 
 
-def _happened(pool: Pool, plan: Plan) -> Period | None:
-    """The date of the event: of the dated candidate that is closest to how the query calls it.
-
-    Only what a first page looks at tells, so that further pages mean the same date.
-    """
-    told = [
-        (-cosine, item.chunk_id, date)
-        for item in pool.candidates
-        if min(item.ranks.values()) <= plan.depths[0]
-        and (cosine := item.columns.get(EVENT)) is not None
-        and cosine > EVENT_COSINE
-        and (date := next(filter(_is_date, _periods(item)), None)) is not None
-    ]
-    return min(told, key=lambda each: each[:2])[2] if told else None
-
-
-def _periods(item: Candidate) -> list[Period]:
+def periods_of(item: Candidate) -> list[Period]:
+    """The periods that a candidate names, in their order."""
     return from_numbers(item.columns.get("dates") or ())
 
 
-def _is_date(period: Period) -> bool:
+def is_date(period: Period) -> bool:
+    """Whether a period is short enough to be the date of something."""
     first, last = period.first, period.last
     return first is not None and last is not None and last - first < SHORT_DAYS

@@ -4,6 +4,7 @@ from ability_search.understanding.dated import chunk_periods, from_numbers, to_n
 from ability_search.understanding.events import Event
 from ability_search.understanding.exclusion import find_exclusions
 from ability_search.understanding.intent import Intent, Recognized, understand
+from ability_search.understanding.order import Order, find_order
 from ability_search.understanding.periods import (
     Period,
     buckets,
@@ -17,6 +18,7 @@ from ability_search.understanding.timeframe import find_timeframe
 __all__ = [
     "Event",
     "Intent",
+    "Order",
     "Period",
     "Recognized",
     "buckets",
@@ -25,6 +27,7 @@ __all__ = [
     "date_of",
     "day_of",
     "find_exclusions",
+    "find_order",
     "find_timeframe",
     "from_numbers",
     "iso_day",

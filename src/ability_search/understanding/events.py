@@ -20,8 +20,8 @@ _HAPPENED = (
     r"|introduced|deployed|shipped|decided|decisions)\b"
 )
 _EVENT = re.compile(
-    rf"{_HAPPENED}.*?\s(?P<relation>before|prior\s+to|leading\s+up\s+to|after|since|following)\s+"
-    r"(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?)\s*[.?!]*\s*$",
+    rf"{_HAPPENED}.*?\s(?P<clause>(?P<relation>before|prior\s+to|leading\s+up\s+to|after|since"
+    r"|following)\s+(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?))\s*[.?!]*\s*$",
     _FLAGS,
 )
 _WHEN = re.compile(
@@ -37,9 +37,9 @@ class Event:
 
     Attributes:
         relation: Whether what is asked for lies before or after it.
-        phrase: How the query names it, ``text[start:end]``.
-        start: Offset in characters.
-        end: Offset behind its last character.
+        phrase: How the query names it.
+        start: Offset in characters of the clause that ends with it: ``before the outage``.
+        end: Offset behind the last character of both.
     """
 
     relation: Relation
@@ -66,9 +66,9 @@ def find_event(text: str) -> Event | None:
     match = _EVENT.search(masked(text))
     if match is None:
         return None
-    start, end = match.span("event")
     early = match["relation"].lower() not in {"after", "since", "following"}
-    return Event("before" if early else "after", text[start:end], start, end)
+    phrase = text[slice(*match.span("event"))]
+    return Event("before" if early else "after", phrase, *match.span("clause"))
 
 
 def asks_for_date(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from ability_search.understanding.events import Event, asks_for_date, find_event
@@ -14,6 +14,7 @@ from ability_search.understanding.exclusion import (
     has_content,
     without,
 )
+from ability_search.understanding.order import Order, find_order
 from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.timeframe import find_timeframe
 
@@ -42,8 +43,10 @@ class Intent:
             without a word of content, unless the query is.
         excluded: Phrases to push down, those of the caller last.
         period: The days asked for, if any.
-        event: What took place before or after what is asked for, if no day says so.
+        event: What took place before or after what is asked for, if no day says so. Where there
+            is a period besides, it is that beside the event.
         asks_for_date: Whether the answer is a date.
+        order: Which end of time is asked for.
         recognized: What was taken out of ``text``, in order; times stay if all else is empty.
     """
 
@@ -53,12 +56,39 @@ class Intent:
     period: Period | None = None
     event: Event | None = None
     asks_for_date: bool = False
+    order: Order | None = None
     recognized: tuple[Recognized, ...] = ()
 
     @property
     def words(self) -> str:
         """The text with its times, but without exclusions: for a search that has words alone."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
+
+    def beside(self, happened: Period) -> Intent:
+        """What is meant once the days of the event are known: its clause says when, not what.
+
+        Raises:
+            ValueError: if there is no event, or ``happened`` is open at that end.
+        """
+        if self.event is None:
+            raise ValueError("the query names no event")
+        topic, recognized = self._beside
+        return replace(self, topic=topic, period=self.event.period(happened), recognized=recognized)
+
+    @property
+    def beside_topic(self) -> str:
+        """The topic that :meth:`beside` leaves."""
+        return self._beside[0]
+
+    @property
+    def _beside(self) -> tuple[str, tuple[Recognized, ...]]:
+        if self.event is not None:
+            clause = Recognized("time", self.event.start, self.event.end)
+            recognized = tuple(sorted((*self.recognized, clause), key=lambda each: each.start))
+            topic = _outside(self.text, recognized)
+            if has_content(topic):
+                return topic, recognized
+        return self.topic, self.recognized
 
 
 def understand(
@@ -67,6 +97,7 @@ def understand(
     now: int,
     exclude: Sequence[str] = (),
     period: Period | None = None,
+    order: Order | None = None,
     exclusion: bool = True,
     temporal: bool = True,
 ) -> Intent:
@@ -77,6 +108,7 @@ def understand(
         now: Epoch milliseconds; what is said relative to now is meant in days of UTC.
         exclude: What the caller excludes, in addition to what the query says.
         period: What the caller asks for, instead of what the query says.
+        order: Likewise, which end of time.
         exclusion: Whether to look for exclusions in the text.
         temporal: Whether to look for times in the text.
     """
@@ -89,6 +121,8 @@ def understand(
     if not has_content(_outside(text, recognized)):
         recognized = _recognized(exclusions, ())
     phrases = [each.phrase for each in exclusions.excluded[:PHRASES_LIMIT]]
+    if order is None and temporal:
+        order = find_order(_marked(text, times))
     if period is None and found is not None:
         period = found.period
     undated = temporal and period is None
@@ -99,6 +133,7 @@ def understand(
         period=period,
         event=find_event(text) if undated else None,
         asks_for_date=undated and asks_for_date(text),
+        order=order,
         recognized=recognized,
     )
 

@@ -61,7 +61,7 @@ def options(value: inputs.QueryInput) -> Options:
         understand=value.understand,
         exclude=value.exclude,
         period=_period(value.time_range),
-        temporal=Temporal(value.temporal.weight, value.temporal.sigma_days)
+        temporal=Temporal(value.temporal.weight, value.temporal.sigma_days, value.temporal.order)
         if value.temporal
         else Temporal(),
         decay=_decay(value.decay),

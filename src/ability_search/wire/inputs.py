@@ -242,13 +242,14 @@ class QueryInput(Input):
     )
     understand: bool = Field(
         True,
-        description="Understand times (last March, before the outage) and exclusions (without X)"
-        " in an English query; false takes it literally.",
+        description="Understand times (last March, before the outage, latest) and exclusions"
+        " (without X) in an English query; false takes it literally.",
     )
     temporal: options.Temporal | None = Field(
         None,
-        description="How much dates count where the query, or timeRange, names a time.",
-        examples=[{"weight": 0.5, "sigmaDays": 15}],
+        description="How much dates count where the query, or timeRange, names a time; which end"
+        " of time comes first.",
+        examples=[{"weight": 0.5, "sigmaDays": 15}, {"order": "newest"}],
     )
     time_range: options.TimeRange | None = Field(
         None,

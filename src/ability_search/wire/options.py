@@ -94,7 +94,7 @@ class Feedback(Input):
 
 
 class Temporal(Input):
-    """How dates weigh where the query, or timeRange, names a time."""
+    """How dates weigh where the query, timeRange or order asks for a time."""
 
     weight: Share | None = Field(
         None,
@@ -106,6 +106,11 @@ class Temporal(Input):
         gt=0,
         le=36_500,
         description="How fast closeness falls off beside the period: the standard deviation.",
+    )
+    order: Literal["newest", "oldest"] | None = Field(
+        None,
+        description="Which of equally relevant hits come first, as 'latest X' and 'oldest X' in a"
+        " query do. Compared are the dates that texts name, else when they were stored.",
     )
 
 

@@ -28,6 +28,8 @@ NEUTRAL: tuple[dict[str, Any], ...] = (
     {"understand": True},
     {"asOf": None},
     {"temporal": {}},
+    {"temporal": {"order": None}},
+    {"temporal": {"order": "newest", "weight": 0}},
     {"timeRange": {"from": "2024-03-01"}, "temporal": {"weight": 0}},
     {"exclude": []},
     {"decay": {"weight": 0, "halfLifeDays": 0.001, "agentId": "ann"}},

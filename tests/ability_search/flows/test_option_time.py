@@ -259,8 +259,11 @@ async def test_a_date_asked_for_is_found_where_there_is_one(network: Network) ->
     assert {source: line["closeness"] for source, line in lines.items()} == {"plan": 0, "log": 1}
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 @pytest.mark.parametrize(("relation", "expected"), [("after", "late"), ("before", "early")])
-async def test_an_event_tells_its_date(network: Network, relation: str, expected: str) -> None:
+async def test_an_event_tells_its_date(
+    network: Network, relation: str, expected: str, mode: str
+) -> None:
     await network.call(
         "search-index",
         collection="ops",
@@ -274,15 +277,57 @@ async def test_an_event_tells_its_date(network: Network, relation: str, expected
         "search-query",
         collection="ops",
         query=f"what limits were raised {relation} the big outage",
+        mode=mode,
         explain=True,
     )
     assert sources(answer)[0] == expected
+    assert sources(answer)[-1] == "postmortem"
+    assert answer["results"][0]["explain"]["temporal"]["closeness"] == 1
+    assert {hit["explain"]["temporal"]["closeness"] for hit in answer["results"][1:]} == {0}
     told = answer["explain"]["understood"]
     assert told["event"] == "big outage"
+    assert answer["timings"]["event"] > 0
     ends = {"after": "from", "before": "to"}
     around = {"after": "2021-03-11", "before": "2021-03-09"}
     assert told["period"][ends[relation]] == around[relation]
     assert answer["understood"] == told["period"]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+async def test_the_newest_and_the_oldest_of_what_is_as_relevant_come_first(
+    network: Network, mode: str
+) -> None:
+    dates = ["2021-05-01", "2019-01-31", "2023-08-09", "2999-01-01", None]
+    await network.call(
+        "search-index",
+        collection="log",
+        documents=[
+            document(f"of {date}", "the parser was released", title="", metadata={"date": date})
+            for date in dates
+        ],
+    )
+
+    async def found(query: str, **options: Any) -> Any:
+        asked = {"query": query, "mode": mode, "explain": True} | options
+        return await network.call("search-query", collection="log", **asked)
+
+    # What is yet to come is as if it had no date, and what has none was stored on one day.
+    newest = sources(await found("latest release of the parser"))
+    assert set(newest[1:3]) == {"of 2999-01-01", "of None"}
+    assert newest[::3] == ["of 2023-08-09", "of 2021-05-01"]
+    assert sources(await found("earliest release of the parser"))[::4] == newest[::-4]
+    ordered = await found("release of the parser", temporal={"order": "oldest"})
+    assert sources(ordered)[0] == "of 2019-01-31"
+    assert ordered["explain"]["understood"]["order"] == "oldest"
+    assert "understood" not in ordered
+    for hit in ordered["results"]:
+        line = hit["explain"]["order"]
+        assert line["after"] == pytest.approx(line["before"] + line["share"] * line["gain"])
+    for literal in ({"temporal": {"weight": 0}}, {"understand": False}):
+        taken = await found("latest release of the parser", **literal)
+        assert not any("order" in hit["explain"] for hit in taken["results"])
+    then = await found("latest release of the parser", asOf="2021-06-01")
+    assert sources(then)[0] == "of 2021-05-01"
 
 
 async def test_without_an_embedder_words_and_dates_are_left(network: Network) -> None:

@@ -5,20 +5,30 @@ from ability_search.understanding.periods import Period
 
 
 @pytest.mark.parametrize(
-    ("query", "relation", "phrase"),
+    ("query", "relation", "clause", "phrase"),
     [
-        ("what was set up before the outage", "before", "outage"),
-        ("what changed after our move to Berlin?", "after", "move to Berlin"),
-        ("decisions since the board meeting", "after", "board meeting"),
-        ("events leading up to the merger.", "before", "merger"),
-        ("who was hired prior to that reorganisation", "before", "reorganisation"),
+        ("what was set up before the outage", "before", "before the outage", "outage"),
+        (
+            "what changed after our move to Berlin?",
+            "after",
+            "after our move to Berlin",
+            "move to Berlin",
+        ),
+        ("decisions since the board meeting", "after", "since the board meeting", "board meeting"),
+        ("events leading up to the merger.", "before", "leading up to the merger", "merger"),
+        (
+            "who was hired prior to that reorganisation",
+            "before",
+            "prior to that reorganisation",
+            "reorganisation",
+        ),
     ],
 )
-def test_events(query: str, relation: str, phrase: str) -> None:
+def test_events(query: str, relation: str, clause: str, phrase: str) -> None:
     event = find_event(query)
     assert event is not None
     assert (event.relation, event.phrase) == (relation, phrase)
-    assert query[event.start : event.end] == phrase
+    assert query[event.start : event.end] == clause
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Questions for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
+
+* ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``oldest`` and ``earliest``
+  say so wherever they stand, but for ``at the latest``, ``latest possible`` and names
+  (``image:latest``).
+* ``last`` and ``first`` say so in questions of what was: ``when did we last rotate keys``, ``who
+  was first on call``; not in those of what is: ``what is the last element``.
+
+Who asks how to do something does not ask when: ``how to find the newest file``. Nothing within
+quotation marks is read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from ability_search.understanding.quotes import masked
+
+Order = Literal["newest", "oldest"]
+
+
+def _alone(words: str) -> str:
+    """A pattern of words that are no part of a name."""
+    return rf"(?<![\w:@/.=+-])(?:{words})(?![\w:@/=+-]|\.\w)"
+
+
+def _end_of_time(words: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?<!\bat\sthe\s){_alone(words)}(?!\s+possible\b)", re.IGNORECASE | re.VERBOSE
+    )
+
+
+_NEWEST = _end_of_time(r"most\s+recent(?:ly)?|latest|newest|recent(?:ly)?")
+_OLDEST = _end_of_time("oldest|earliest")
+_WAS = re.compile(
+    rf"""
+    ^\W*(?:what|which|when|who|whose|where)\b
+    (?=.*?\b(?:was|were|did|had|has|have)\b)
+    .*?(?P<word>{_alone("last|first")})
+    (?!\s+(?:names?|mile|resort|minute|aid|class|person|principles?|elements?|items?|one)\b)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_HOW = re.compile(
+    r"\bhow\s+(?:to|do|does|can|could|should|would|is|are)\b | ^\W*(?:can|could|should|do|does)\b",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def find_order(text: str) -> Order | None:
+    """Return which end of time a query asks for; ``None`` if neither, or both."""
+    plain = masked(text)
+    if _HOW.search(plain):
+        return None
+    was = _WAS.search(plain)
+    word = was["word"].lower() if was else ""
+    newest = word == "last" or _NEWEST.search(plain) is not None
+    oldest = word == "first" or _OLDEST.search(plain) is not None
+    if newest == oldest:
+        return None
+    return "newest" if newest else "oldest"

@@ -1,0 +1,51 @@
+import pytest
+
+from ability_search.understanding.order import find_order
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        ("latest deployment of the cart service", "newest"),
+        ("What's the LATEST on BigRetail?", "newest"),
+        ("most recent incident", "newest"),
+        ("what changed recently", "newest"),
+        ("recent changes, as of the newest notes", "newest"),
+        ("what was the last incident", "newest"),
+        ("when did we last rotate the keys", "newest"),
+        ("which service had its last review, and when", "newest"),
+        ("oldest configuration still in use", "oldest"),
+        ("earliest mention of the merger", "oldest"),
+        ("who was first on call", "oldest"),
+        ("the 'oldest' joke in the newest magazine", "newest"),
+    ],
+)
+def test_an_end_of_time(query: str, order: str) -> None:
+    assert find_order(query) == order
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "deployment of the cart service",
+        "done by Friday at the latest",
+        "at the earliest convenience",
+        "latest possible start",
+        "docker pull registry/image:latest",
+        "what does latest.json hold",
+        "the non-latest one",
+        "how to find the newest file in a directory",
+        "how do I get the latest commit",
+        "can I undo the most recent change",
+        "what is the last element of a list",
+        "what was her last name",
+        "what were the first principles",
+        "the last mile",
+        "both the oldest and the newest notes",
+        '"latest news" in titles',
+        "breakfast at last",
+    ],
+)
+def test_none_or_both(query: str) -> None:
+    assert find_order(query) is None
