@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ability_search.understanding.clauses import is_instruction, is_statement
 from ability_search.understanding.periods import Period
 from ability_search.understanding.quotes import masked
 
@@ -24,9 +25,17 @@ _EVENT = re.compile(
     r"|following)\s+(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?))\s*[.?!]*\s*$",
     _FLAGS,
 )
+_DATED = (
+    r"(?:audit|birth|closing|completion|cutover|delivery|departure|deprecation|due|effective|election"
+    r"|end(?:-of-life)?|expiration|expiry|founding|freeze|hire|hiring|kickoff|launch|migration"
+    r"|publication|release|renewal|retirement|rollout|ship(?:ping)?|shutdown|signing|start|sunset"
+    r"|termination|wedding)"
+)
 _WHEN = re.compile(
-    r"\b(?:when\s+(?:was|were|did|is|are|will|has|have|had)|since\s+when|how\s+long\s+ago"
-    r"|(?:what|which)\s+(?:date|day|month|year|quarter)|dates?\s+of)\b|\bdates?\W*$",
+    r"\b(?:when\s+(?:was|were|did|will|had)|since\s+when|how\s+long\s+ago"
+    r"|when\s+(?:is|are|has|have)\s+(?:my|our|the|their|your)(?!\s+(?:best|right)\b)"
+    r"|(?:what|which)\s+(?:date|day|month|year|quarter)(?!\s+(?:format|of\s+the|picker|type))"
+    rf"|dates?\s+of(?!\s+birth\b))\b|\b{_DATED}\s+dates?\W*$",
     _FLAGS,
 )
 
@@ -74,6 +83,10 @@ def find_event(text: str) -> Event | None:
 def asks_for_date(text: str) -> bool:
     """Whether a text answers best that has a date: ``when was``, ``which year``, ``sunset date``.
 
-    ``when does`` and ``when to`` ask for a rule, not for a date.
+    ``when does`` and ``when to`` ask for a rule, not for a date; a statement and an instruction
+    (``sort by date``) ask for none.
     """
-    return _WHEN.search(masked(text)) is not None
+    plain = masked(text)
+    if is_statement(plain) or is_instruction(plain):
+        return False
+    return _WHEN.search(plain) is not None

@@ -7,16 +7,19 @@ A wrong exclusion hides what somebody looks for, so that doubt decides against i
   wherever they stand.
 * ``except``, ``excluding``, ``but not``, ``and not``, ``, not`` and ``NOT`` exclude unless the
   query asks how or why or whether: ``why does it work here but not there``.
-* ``without`` and ``with no`` describe as often as they exclude. They exclude in ``caching without
-  Redis``; not in questions, not with a verb (``run docker without sudo``), not before one
-  (``without losing data``), not what work commonly goes without (``without downtime``).
+* ``without`` and ``with no`` describe (``patients without diabetes``). They exclude only from what
+  is plainly asked for, and from what is gathered: ``everything about caching without Redis``,
+  ``recipes without nuts``; not with a verb (``run docker without sudo``), not before one (``without
+  losing data``), not what work commonly goes without (``without downtime``).
 * ``instead of``, ``rather than`` and ``no`` compare and describe. They exclude only from what is
   plainly asked for: ``show me caching notes, no Redis``.
 * ``-"a phrase"`` excludes, and ``-term`` at the end of the query: a word of three letters or an
   acronym, and only if nothing looks like a command line (``ls -la``, ``--force``, ``java -jar``).
 
-Nothing within quotation marks is a negation, and nothing that is part of a word (``non-blocking``)
-or stands with a verb (``cannot connect``, ``is not working``, ``not found``, ``no such file``).
+Only what is asked for has exclusions: none are read in a statement (``all but X are Y``), in a
+text of several sentences, or in an instruction (``remove all files except X``). Nothing within
+quotation marks is a negation, and nothing that is part of a word (``non-blocking``) or stands with
+a verb (``cannot connect``, ``is not working``, ``not found``, ``no such file``).
 """
 
 from __future__ import annotations
@@ -26,10 +29,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ability_search.understanding.clauses import (
+    asks_how,
+    has_verb,
+    is_instruction,
+    is_request,
+    is_statement,
+)
 from ability_search.understanding.quotes import masked
 
 TIME: Final = "\ue000"
 """Stands in a query for each character that says when; it ends a phrase, and is content."""
+_PHRASE_WORDS: Final = 8
+"""What is longer is no topic, but the rest of a sentence."""
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _NEGATED = r"(?:(?:is|are|was|were)(?:n't|\s+not))"
@@ -66,40 +78,11 @@ _ON_REQUEST = re.compile(
 )
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
 _MINUS_TERMS = re.compile(r"(?<=\S)(?:\s+-(?:[^\W\d_]{3,}|[A-Z]{2,}))+\s*$")
-
-_ASKS_HOW = re.compile(
-    r"""
-    \b(?:how|why)\b | \bwhat\s+(?:happens|if|would)\b
-    | ^\W*(?:can|could|should|would|will|do|does|did|is|are|was|were|has|have|am)(?:n't)?\b
-    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
-    """,
-    _FLAGS,
-)
-_HAS_VERB = re.compile(
-    r"""
-    ^\W*(?:what|which|who|where|when)\b
-    | \b(?:can|could|should|would|will|must|may|might|does|do|did|is|are|was|were|be|been|am|works?
-        |runs?|fails?|starts?|using|cannot|can't)\b
-    | \b(?:for|by|of|when|while)\s+\w+ing\b
-    | ^\W*(?:add|allow|authenticate|avoid|build|call|change|clone|commit|compile|configure|connect
-        |convert|copy|count|create|debug|delete|deploy|disable|download|edit|enable|execute|export
-        |filter|fix|force|generate|import|init|initialize|insert|install|join|kill|launch|load|log
-        |login|make|merge|migrate|mount|move|open|parse|pull|push|query|read|rebase|rebuild|reload
-        |remove|rename|render|replace|reset|resize|restart|restore|return|revert|rollback|rotate
-        |run|save|scale|send|serve|set|setup|ship|sign|sort|split|ssh|start|stop|store|switch|sync
-        |test|train|undo|uninstall|unlock|update|upgrade|upload|use|validate|verify|view|write
-        |grep|tar|zip|select|sum)\b
-    """,
-    _FLAGS,
-)
-_REQUEST = re.compile(
-    r"^\W*(?:please\s+)?(?:(?:show|give|tell|find|get|send|list|recommend|suggest)(?:\s+me)?\b"
-    r"|i\s+(?:want|need|prefer)\b(?!\s+to\b)|(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for\b)",
-    re.IGNORECASE,
-)
+_MIXED = re.compile(r"-[A-Z]+[a-z]")
+"""Like ``-Wall``: an option, seldom a word that is excluded."""
 _AUXILIARY = re.compile(
     r"\b(?:do|does|did|is|are|was|were|be|can|could|should|would|will|must|may|might|has|have|had"
-    r"|or|if|whether)\s+$",
+    r"|or|if|whether|and|with|without|using|an?|the|of)\s+$",
     re.IGNORECASE,
 )
 _GONE_WITHOUT = re.compile(
@@ -108,11 +91,17 @@ _GONE_WITHOUT = re.compile(
     r"|effect|help|conflicts?|\w+ing\s+\S.*)$",
     re.IGNORECASE,
 )
+_GATHERED = re.compile(
+    r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
+    r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes|solutions|tools|tutorials)\b",
+    re.IGNORECASE,
+)
 _NO_TOPIC = re.compile(
     r"""
     (?:it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
       |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
-      |much|many|enough|being|having|the\s+fact|(?-i:NULL|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
+      |much|many|enough|being|having|because|due|even|each|every|both|either|now|today|yet|again
+      |(?:the\s+)?(?:first|second|last|empty|current|same|others?|rest)|the\s+fact|(?-i:NULL|None|True|False|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
       |found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?
       |statements?|handlers?|keywords?)\b
     """,
@@ -121,7 +110,8 @@ _NO_TOPIC = re.compile(
 _NO_NAME = re.compile(
     r"[\w-]+(?:ing|ed|able|ible|ful|ive|ous|al|ly)\b"
     r"|(?:ready|empty|null|none|true|false|valid|public|private|safe|secure|good|bad|new|old|up|down"
-    r"|there|here|done|broken|static|local|unique|clear|shown|seen|known|met|set|sent|built|run)\b",
+    r"|there|here|done|born|broken|static|local|unique|clear|shown|seen|known|met|set|sent|built|run"
+    r"|given|taken|chosen|written|relevant)\b",
     re.IGNORECASE,
 )
 _END = re.compile(
@@ -200,6 +190,8 @@ def find_exclusions(text: str) -> Exclusions:
     query speaks of elsewhere too is not excluded.
     """
     plain = masked(text.replace("’", "'"))
+    if is_statement(plain) or is_instruction(plain):
+        return Exclusions(text)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
     for start, at, end in sorted(_stretches(plain, text)):
@@ -245,36 +237,40 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
         if text[match.start("phrase")] in '"“':
             yield match.start(), match.start("phrase"), match.end()
     tail = _MINUS_TERMS.search(plain)
-    if tail and not _is_command(plain[: tail.start()]):
+    if tail and not (_is_command(plain[: tail.start()]) or _MIXED.search(tail[0])):
         for match in re.finditer(r"-(\w+)", tail[0]):
             offset = tail.start()
             yield offset + match.start(), offset + match.start(1), offset + match.end()
 
 
 def _anywhere(plain: str, match: re.Match[str]) -> bool:
+    if match["predicate"] is None:
+        return True
     phrase = plain[match.end() : _end_of(plain, match.end())]
-    return match["predicate"] is None or not _NO_NAME.match(phrase)
+    return not (asks_how(plain[: match.start()]) or _NO_NAME.match(phrase))
 
 
 def _outside_questions(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
-    if _ASKS_HOW.search(before):
+    if asks_how(before):
         return False
-    if match["capital"] is not None:
-        return not (plain.isupper() or _AUXILIARY.search(before))
-    contrast = match["contrast"] is not None or match["comma"] is not None
+    capital = match["capital"] is not None
+    if capital and (plain.isupper() or _AUXILIARY.search(before)):
+        return False
+    contrast = capital or match["contrast"] is not None or match["comma"] is not None
     return not (contrast and _NO_NAME.match(plain, match.end()))
 
 
 def _without(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
     phrase = plain[match.end() : _end_of(plain, match.end())]
-    asked = bool(_ASKS_HOW.search(before) or _HAS_VERB.search(before))
-    return not (asked or _is_command(before) or _GONE_WITHOUT.match(phrase))
+    if asks_how(before) or has_verb(before) or _is_command(before) or _GONE_WITHOUT.match(phrase):
+        return False
+    return is_request(plain) or _GATHERED.search(before) is not None
 
 
 def _on_request(plain: str, match: re.Match[str]) -> bool:
-    return bool(_REQUEST.match(plain)) and not _ASKS_HOW.search(plain[: match.start()])
+    return is_request(plain) and not asks_how(plain[: match.start()])
 
 
 _CUES = (
@@ -313,7 +309,7 @@ def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
         opening = _OPENING.match(plain, first, last)
         at = opening.end() if opening else first
         phrase = text[at:last].strip(" \t\"“”`'.")
-        if has_content(phrase):
+        if has_content(phrase) and len(phrase.split()) <= _PHRASE_WORDS:
             yield Excluded(phrase, at, last)
 
 

@@ -18,8 +18,10 @@ from ability_search.understanding.order import Order, find_order
 from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.timeframe import find_timeframe
 
-QUERY_LIMIT: Final = 2000
-"""Characters; anything longer is a text to compare with, not a question, and is left as it is."""
+QUERY_WORDS: Final = 50
+"""Anything longer is a text to compare with, not a question, and is left as it is."""
+_LENGTH: Final = 2000
+"""Characters of as many words, however long they are."""
 PHRASES_LIMIT: Final = 16
 """Phrases of a query that are pushed down, the first ones; all are left out of its topic."""
 
@@ -112,7 +114,7 @@ def understand(
         exclusion: Whether to look for exclusions in the text.
         temporal: Whether to look for times in the text.
     """
-    readable = len(text) <= QUERY_LIMIT
+    readable = len(text) <= _LENGTH and len(text.split()) <= QUERY_WORDS
     exclusion, temporal = exclusion and readable, temporal and readable
     found = find_timeframe(text, today=day_of(now)) if temporal else None
     times = found.spans if found else ()

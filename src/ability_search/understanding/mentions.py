@@ -39,6 +39,9 @@ _COUNT = (
 _UNIT = r"(?P<unit>hour|day|week|month|quarter|year)s?\b"
 _WHICH = r"(?P<which>this|current|last|past|previous|next|coming|upcoming)"
 _AT = r"(?:in|during|since|until|till|before|after|by|of|from|to|between|and|through|or|-)"
+_AUXILIARY_MAY = (
+    r"(?<!\bin\s)(?<!\bduring\s)(?<!\bsince\s)(?-i:may)\s+(?!(?:and|in|of|on|to)\b)[^\W\d]"
+)
 _ALWAYS_MONTHS = r"(?:january|february|july|september|october|november|december)"
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 
@@ -249,7 +252,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], .
         ),
         (
             rf"\b(?P<here>(?P<fraction>(?-i:[QH])[1-4]|{ORDINAL}\s+quarter)(?P<which>)"
-            r"(?:\s+of\s+the\s+year)?)\b(?![-'])",
+            r"(?:\s+of\s+the\s+year)?)\b(?![-':]|\.\s+\w)",
             _fraction,
         ),
         (
@@ -257,7 +260,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], .
             rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w)",
             _day,
         ),
-        (rf"\b(?P<here>{_PART}{_WHICH}\s+(?P<month>{MONTH}))\b(?!-)", _month),
+        (rf"\b(?P<here>{_PART}{_WHICH}\s+(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b(?!-)", _month),
         (rf"\b(?P<here>(?P<part>{PART})[\s-]+(?P<which>)(?P<month>{MONTH}))\b(?!-)", _month),
         (
             rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))"
@@ -266,7 +269,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], .
         ),
         (
             rf"(?:(?<=\s)|(?<=^))(?:{_AT}\s+|(?<=[–-]))(?:the\s+)?"
-            rf"(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))\b(?!-\w|\s+(?:be|not|have)\b)",
+            rf"(?P<here>(?P<part>)(?P<which>)(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b"
+            r"(?!-\w|\s+(?:be|not|have)\b)",
             _month,
         ),
         (rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{_ALWAYS_MONTHS}))\b(?!-\w)", _month),

@@ -2,9 +2,10 @@
 
 ========================================  ========================================================
 ``2026-03-12``, ``2026/3/2``              also with a time behind; ``2026.03.12`` in two digits only
-``12.03.2026``                            day first
+``12.03.2026``                            day first, of the years from 1800 on
 ``03/12/2026``, ``03-12-2026``            month first unless that month does not exist
 ``12th of March 2026``, ``3-7 Mar 2026``  also ``March 12, 2026``, ``March 3-7, 2026``
+``2026 Mar 12``                           also ``2026-Mar-12``
 ``March 2026``, ``2026-03``, ``03/2026``  also ``early``, ``mid``, ``late``, ``end of``: its thirds
 ``Q1 2026``, ``H2 2025``, ``2026-W11``    also ``second quarter of 2026``
 ``spring 2026``                           northern, whole months; winter begins in December
@@ -47,8 +48,10 @@ _FORMS = {
     r"(?:[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s?Z|[+-]\d\d:?\d\d)?)?",
     "week": rf"(?<![\w-]){_YEAR}-?W\d\d(?![\w-])",
     "cjk": rf"(?<!\d){_YEAR}\s?年(?:\s?\d\d?\s?月(?:\s?\d\d?\s?[日号])?)?",
-    "day_first": rf"(?<![\w./-])\d\d?\.\s?\d\d?\.\s?{_YEAR}{_END}",
+    "day_first": r"(?<![\w./-])(?<!patch\s)(?<!version\s)(?<!release\s)"
+    rf"\d\d?\.\s?\d\d?\.\s?(?:1[89]|20)\d\d{_END}",
     "month_first": rf"(?<![\w./-])\d\d?(?:/\d\d?/|-\d\d?-){_YEAR}{_END}",
+    "year_first": rf"(?<![\w./:-]){_YEAR}[\s-]+{MONTH}\.?[\s-]+{DAY}{_END}",
     "days_month": rf"(?<![\w.:/-]){DAYS}(?:\s+of)?[\s-]*{MONTH}\.?,?[\s-]*{_YEAR}{_END}",
     "month_days": rf"\b{MONTH}\.?\s*{DAYS},?\s+{_YEAR}{_END}",
     "month": rf"\b(?:{PART}[\s-]+)?{MONTH}\.?,?[\s-]+(?:of\s+)?{_YEAR}{_END}",
@@ -61,7 +64,7 @@ _FORMS = {
     "part": rf"\b{PART}[\s-]+(?:19|20)\d\d{_END}(?!{_UNITS})",
     "decade": r"(?<![\w.-])(?:1[89]|20)\d0s\b",
     "year": r"(?:\b(?:in|since|during|until|till|before|after|by|from|year)\s+"
-    rf"(?:19|20)\d\d(?:\s?[-–]\s?(?:19|20)\d\d)?{_END}(?!{_UNITS})|\((?:19|20)\d\d\))",
+    rf"(?:19|20)\d\d(?:\s?[-–]\s?(?:19|20)\d\d)?{_END}(?!{_UNITS})|(?<!\w)\((?:19|20)\d\d\))",
 }
 FLAGS: Final = re.IGNORECASE | re.ASCII
 _SCAN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()), FLAGS)
@@ -217,6 +220,11 @@ def _month_first(numbers: list[int], words: list[str]) -> Period:
     return one_day(year, day, month) if month > 12 else one_day(year, month, day)
 
 
+def _year_first(numbers: list[int], words: list[str]) -> Period:
+    year, day = numbers
+    return one_day(year, month_of(words[0]), day)
+
+
 def _days_of_month(numbers: list[int], words: list[str]) -> Period:
     *days, year = numbers
     month = next(month_of(word) for word in words if word[:3] in _MONTHS)
@@ -259,6 +267,7 @@ _READERS: dict[str, Callable[[list[int], list[str]], Period]] = {
     "cjk": _cjk,
     "day_first": _day_first,
     "month_first": _month_first,
+    "year_first": _year_first,
     "days_month": _days_of_month,
     "month_days": _days_of_month,
     "month": _month,

@@ -243,7 +243,7 @@ class QueryInput(Input):
     understand: bool = Field(
         True,
         description="Understand times (last March, before the outage, latest) and exclusions"
-        " (without X) in an English query; false takes it literally.",
+        " (besides X) in an English query; false takes it literally.",
     )
     temporal: options.Temporal | None = Field(
         None,

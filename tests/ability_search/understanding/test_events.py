@@ -71,6 +71,12 @@ def test_the_days_beside_an_event() -> None:
         ("when does the team plan sprints", False),
         ("when to use an index", False),
         ("update the date column", False),
+        ("when is the release", True),
+        ("when is it better to rent", False),
+        ("when are indexes used", False),
+        ("ls -l sort by date", False),
+        ("days between two dates", False),
+        ("The file has a release date.", False),
         ('"when was" in the logs', False),
     ],
 )

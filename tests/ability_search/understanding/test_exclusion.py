@@ -62,6 +62,13 @@ EXCLUDING = [
     ("clinical trials excluding children (phase 2)", "clinical trials (phase 2)", ["children"]),
     ("rental law except commercial leases", "rental law", ["commercial leases"]),
     ("holiday ideas, and not hotels; cheap", "holiday ideas; cheap", ["hotels"]),
+    (
+        "papers that are about turbulence excluding jets",
+        "papers that are about turbulence",
+        ["jets"],
+    ),
+    ("show me caching notes without code samples", "show me caching notes", ["code samples"]),
+    ("Apart from Nirvana, which bands were loud?", "which bands were loud?", ["Nirvana"]),
     ("recipes besides soup, soup and Soup", "recipes", ["soup"]),
 ]
 
@@ -154,6 +161,26 @@ curl -sSL
 don't panic
 that's not what I meant
 forms of flow, apart from being homogeneous
+Statins, but not fibrates, reduce mortality.
+All proteins except histones are removed
+Antibiotics other than penicillin reduce mortality
+Mice without p53 develop tumors
+patients without diabetes
+countries without rivers
+a ring without unity
+There was rain. Every day except Sunday it stopped.
+When files are merged, all but X are kept, except for Y.
+remove all files except .txt
+vim delete all lines except matches
+Unix: kill all processes but not the shell
+Return every element besides null values
+should people who are not citizens vote
+Enable -Wall -Wextra
+XOR with NOT gates
+elements except the first
+filter lists excluding None
+rates that are not given by the analysis
+everything except what the committee of the town council of Oslo decided there
 """.strip().splitlines()
 
 

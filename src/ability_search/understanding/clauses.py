@@ -1,0 +1,123 @@
+"""What sort of sentence a query is: a request, a question, a statement, an instruction. English.
+
+Without a grammar, by the words that give it away. A phrase like ``notes on caching`` is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_FLAGS = re.IGNORECASE | re.VERBOSE
+_BE_OR_DO = (
+    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|should|would|will|shall|must|might"
+    r"|may)(?:n't|not)?"
+)
+_ASKED = r"(?:what|which|who|whom|whose|where|when|why|how)"
+_STATED_WORDS: Final = 6
+"""Words of a sentence with a capital and a full stop; what has fewer may be a phrase."""
+
+_REQUEST = re.compile(
+    r"^\W*(?:please\s+)?(?:(?:show|give|tell|find|get|send|list|recommend|suggest)(?:\s+me)?\b"
+    r"|i\s+(?:want|need|prefer)\b(?!\s+to\b)|(?:i'm\s+|i\s+am\s+)?(?:looking|searching)\s+for\b)",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    rf"""
+    \?\W*$ | ^\W*{_BE_OR_DO}\b
+    | ^\W*(?:(?:about|at|by|for|from|in|of|on|to|with)\s+)?{_ASKED}\b
+    | ^\W*(?:besides|apart|aside|except|excluding|other|with)\b[^,.]{{0,80}},\s*{_ASKED}\b
+    """,
+    _FLAGS,
+)
+_CIRCUMSTANCE = re.compile(r"^\W*(?:when|where)\b.*\.\W*$", _FLAGS)
+_NEXT_SENTENCE = re.compile(r"[a-z]{3}[\"')]*[.!?][\"')]*\s+[\"'(]?[A-Z]")
+_FULL_STOP = re.compile(r"^\W*[A-Z].*[.!][\"')]*\s*$", re.DOTALL)
+_FINITE = re.compile(
+    rf"""
+    ^\W*(?:i|we|you|he|she|they|let's)\b
+    | (?<=\S\s)(?<!\bthat\s)(?<!\bwhich\s)(?<!\bwho\s)(?<!\bwhat\s)(?<!\bto\s)
+      (?<!\bwe\s)(?<!\bi\s)(?<!\byou\s)(?<!\bthey\s)
+      \b(?: {_BE_OR_DO}
+          | acts|affects|allows?|appears?|became|becomes?|believes?|consists?|contains?|contributes?
+          | depends|exists?|gave|gets|gives?|goes|got|happens?|improves?|increases|indicates?
+          | induces?|inhibits?|knew|knows|lacks?|leads|lives|looks|lowers|makes|means|occurs?
+          | prevents?|provides?|reduces?|remains?|requires?|said|says|seems?|speaks|suggests|takes
+          | thinks?|took|wants|went )\b(?!-)
+    """,
+    _FLAGS,
+)
+_ASKS_HOW = re.compile(
+    r"""
+    \b(?:how|why)\b | \bwhat\s+(?:happens|if|would)\b
+    | ^\W*(?:can|could|should|would|will|do|does|did|is|are|was|were|has|have|am)(?:n't)?\b
+    | \b(?:ways?|want|need|needs|try|trying|able|possible|like|allowed|have)\s+to\b
+    """,
+    _FLAGS,
+)
+_COMMANDS: Final = r"""
+    (?:add|allow|authenticate|avoid|build|call|change|clone|commit|compile|configure|connect
+      |convert|copy|count|create|debug|delete|deploy|disable|download|edit|enable|execute|export
+      |filter|fix|force|generate|import|init|initialize|insert|install|join|kill|launch|load|log
+      |login|make|merge|migrate|mount|move|open|parse|pull|push|query|read|rebase|rebuild|reload
+      |remove|rename|render|replace|reset|resize|restart|restore|return|revert|rollback|rotate
+      |run|save|scale|send|serve|set|setup|ship|sign|sort|split|ssh|start|stop|store|switch|sync
+      |test|train|undo|uninstall|unlock|update|upgrade|upload|use|validate|verify|view|write
+      |grep|tar|zip|select|sum)\b
+"""
+_HAS_VERB = re.compile(
+    rf"""
+    ^\W*(?:what|which|who|where|when)\b
+    | \b(?:can|could|should|would|will|must|may|might|does|do|did|is|are|was|were|be|been|am|works?
+        |runs?|fails?|starts?|using|cannot|can't)\b
+    | \b(?:for|by|of|when|while)\s+\w+ing\b
+    | ^\W*{_COMMANDS}
+    """,
+    _FLAGS,
+)
+_INSTRUCTION = re.compile(
+    rf"""
+    ^\W*(?:[\w.+#]+:?\s+)?
+    (?: (?:compute|convert|copy|decode|delete|disable|enable|encode|exclude|ignore|initialize|insert
+        |iterate|kill|match|parse|raise|remove|rename|replace|returns|select|serialize|split
+        |uninstall|validate)\b
+      | {_COMMANDS}\s+(?:an?|all|any|both|each|every|everything|my|no|only|the|this|these|your)\b )
+    """,
+    _FLAGS,
+)
+
+
+def is_request(plain: str) -> bool:
+    """Whether a text plainly asks for something: ``show me``, ``I'm looking for``."""
+    return _REQUEST.match(plain) is not None
+
+
+def asks_how(plain: str) -> bool:
+    """Whether a text asks how, why or whether, or what it takes."""
+    return _ASKS_HOW.search(plain) is not None
+
+
+def has_verb(plain: str) -> bool:
+    """Whether the beginning of a text has a verb, so that it says how something is done."""
+    return _HAS_VERB.search(plain) is not None
+
+
+def is_instruction(plain: str) -> bool:
+    """Whether a text says what to do, as a command or the description of a function does.
+
+    A word may stand before: ``vim delete all lines``, ``Unix: kill all processes``.
+    """
+    return not is_request(plain) and _INSTRUCTION.match(plain) is not None
+
+
+def is_statement(plain: str) -> bool:
+    """Whether a text says something instead of asking for it: ``X is Y``, or several sentences.
+
+    A verb within a relative clause does not make one: ``papers that are about X``.
+    """
+    if is_request(plain):
+        return False
+    if _QUESTION.search(plain):
+        return _CIRCUMSTANCE.match(plain) is not None
+    full = _FULL_STOP.match(plain) is not None and len(plain.split()) >= _STATED_WORDS
+    return full or any(found.search(plain) for found in (_NEXT_SENTENCE, _FINITE))
