@@ -291,14 +291,13 @@ class Ranking(Group):
     fusion_semantic: float = setting(0.7, about="Weight of the semantic arm.", ge=0, le=100)
     fusion_keyword: float = setting(0.3, about="Weight of the keyword arm.", ge=0, le=100)
     fusion_peak: float = setting(
-        0.8,
-        about="How much the weight of the semantic arm follows its first hit standing out; 0 keeps"
-        " it.",
-        ge=0,
-        le=10,
+        0.8, about="How far the semantic weight follows its best hit; 0 keeps it.", ge=0, le=10
     )
     feedback: float = setting(
         0.5, about="How far a hybrid query moves towards its first hits; 0 not at all.", ge=0, le=10
+    )
+    phrasing: float = setting(
+        0.4, about="How much words side by side in a hybrid query count; 0 not at all.", ge=0, le=1
     )
 
     @model_validator(mode="after")

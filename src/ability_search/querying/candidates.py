@@ -15,6 +15,7 @@ from ability_search.errors import NotFound, StatementRefused
 from ability_search.ports import Store
 from ability_search.querying.model import Candidate
 from ability_search.ranking.bm25 import QueryTerms
+from ability_search.ranking.phrasing import Phrasing
 from ability_search.statements import Arm, Predicate, Shown, TermsArm, VectorArm, aspect_type
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Plan:
     """Of so many candidates of each arm terms and embedding are read too."""
     learned: Mapping[str, Any] | None = None
     """What feedback made of the query, for ``explain``."""
+    phrasing: Phrasing | None = None
+    """The query's wording, if that counts."""
     informative: float = 0.0
     """How much the query's words tell: as so many terms that a single chunk has."""
 

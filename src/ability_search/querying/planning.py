@@ -20,8 +20,10 @@ from ability_search.querying import (
 )
 from ability_search.querying.candidates import OWN, Plan, Search
 from ability_search.querying.model import Query
+from ability_search.querying.phrasing import phrasing_of
 from ability_search.querying.stages import columns
 from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
+from ability_search.ranking.phrasing import Phrasing
 from ability_search.ranking.statistics import TermStatistics
 
 _SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
@@ -98,6 +100,7 @@ def planned(
         first=expanding.learnable(query),
         cosines=_compared(vectors or {}),
         products=products,
+        phrasing=_phrasing(query, arms, statistics, language),
         informative=_informative(topic, statistics),
     )
 
@@ -119,6 +122,14 @@ def _compared(vectors: Vectors) -> Vectors:
     """The vectors that candidates are compared with besides the one that is searched by."""
     apart = {name: each for name, each in vectors.items() if name not in _SEARCHED_BY}
     return {OWN: vectors["cosine"], **apart} if rewording.VECTOR in vectors else apart
+
+
+def _phrasing(
+    query: Query, arms: Collection[str], statistics: TermStatistics | None, language: str
+) -> Phrasing | None:
+    if statistics is None or not {"semantic", "keyword"} <= set(arms):
+        return None
+    return phrasing_of(query, statistics, language=language)
 
 
 def _informative(terms: QueryTerms | None, statistics: TermStatistics | None) -> float:

@@ -16,7 +16,15 @@ from ability_search.errors import (
     ModelMismatch,
     NotFound,
 )
-from ability_search.querying import beside, dating, expanding, feedback, rewording, siblings
+from ability_search.querying import (
+    beside,
+    dating,
+    expanding,
+    feedback,
+    phrasing,
+    rewording,
+    siblings,
+)
 from ability_search.querying.adjusting import Context
 from ability_search.querying.answers import (
     Found,
@@ -267,6 +275,9 @@ class Querying:
         if scored and siblings.wanted(pool, context):
             with clock.step(siblings.NAME):
                 await siblings.learn(self._store, pool, scored[0], context)
+        if scored and phrasing.wanted(pool, context):
+            with clock.step(phrasing.NAME):
+                await phrasing.count(self._store, pool, scored[0], context)
         with clock.step("ranking"):
             every = ordered(scored, context)
             found = above(every, query.min_score, mode=searched)

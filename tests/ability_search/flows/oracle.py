@@ -142,7 +142,8 @@ class Oracle:
     def default(self, text: str, *, meant: str | None = None) -> Scores:
         """What a hybrid query gives without further options.
 
-        The weights follow the peak of the cosines, and the first hits pull the query's vector.
+        The weights follow the peak of the cosines, the first hits pull the query's vector, and
+        pairs of its words count.
         ``meant`` is embedded in place of ``text``.
         """
         cosines, by_words = self._candidates(text, meant=meant)
@@ -165,7 +166,27 @@ class Oracle:
         }
         rest = ordered[20:]
         scale = min(1.0, min(scores.values()) / (fused[rest[0]] or 1.0)) if rest else 1.0
-        return scores | {id_: scale * fused[id_] for id_ in rest}
+        return self.phrased(text, scores | {id_: scale * fused[id_] for id_ in rest})
+
+    def phrased(self, text: str, scores: Scores) -> Scores:
+        """The scores of hybrid candidates, the first 20 raised by pairs of the query's words."""
+        words = text.split()
+        contents = [set(document["content"].split()) for document in self.documents]
+        tells = {
+            word: _information(sum(word in own for own in contents), len(contents))
+            for word in words
+        }
+        pairs = {
+            f" {one} {other} ": tells[one] + tells[other]
+            for one, other in zip(words, words[1:], strict=False)
+        }
+        texts = {self.id(d): f" {d['title']} {d['content']} " for d in self.documents}
+        raised = dict(scores)
+        for id_ in best(scores, 20):
+            known = sum(weight for pair, weight in pairs.items() if pair in texts[id_])
+            share = known / sum(pairs.values()) if pairs else 0.0
+            raised[id_] += 0.4 * share**2 * (1 - scores[id_])
+        return raised
 
     def reciprocal(
         self, text: str, *, k: float = 60, semantic: float = 0.7, keyword: float = 0.3
@@ -222,7 +243,7 @@ class Oracle:
             frequency = max(
                 sum(term in field for field in titles), sum(term in field for field in contents)
             )
-            idf = math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
+            idf = _information(frequency, count)
             weights[term] = idf * (K3 + 1) * repeated / (K3 + repeated)
         return weights
 
@@ -230,6 +251,10 @@ class Oracle:
 def best(scores: Scores, count: int | None = None) -> list[str]:
     """The first chunkIds by score, equal ones in their order."""
     return sorted(scores, key=lambda id_: (-scores[id_], id_))[:count]
+
+
+def _information(frequency: int, count: int) -> float:
+    return math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
 
 
 @cache

@@ -115,7 +115,8 @@ async def test_what_is_like_the_excluded_and_something_else_gains_as_documented(
             },
             abs=1e-4,
         )
-        assert line["siblings"]["after"] == line["exclusion"]["before"]
+        worded = line.get("phrasing", line["siblings"])
+        assert worded["after"] == line["exclusion"]["before"]
     assert lines["redis"]["siblings"]["kinship"] == 0
 
 

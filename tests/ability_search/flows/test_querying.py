@@ -87,7 +87,7 @@ async def test_without_feedback_the_first_hits_stay_as_they_are_fused(start: Sta
         oracle = replace(await Oracle.of(network, "docs", documents), depth=DEPTH)
         for query in queries(oracle)[:2]:
             hits = await search(network, query, limit=25, prf=False)
-            assert_ranked(hits, oracle.hybrid(query), count=25)
+            assert_ranked(hits, oracle.phrased(query, oracle.hybrid(query)), count=25)
     async with start(SEARCH_FUSION_PEAK="0", SEARCH_FEEDBACK="0") as network:
         await network.call("search-index", collection="docs", documents=documents)
         again = await search(network, query, limit=25)
@@ -273,7 +273,8 @@ async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
         shares = sum(arm["share"] for arm in fusion["arms"].values())
         assert math.isclose(shares, fusion["score"], abs_tol=1e-9)
         assert learned["before"] == fusion["score"]
-        assert learned["after"] == hit["score"]
+        worded = hit["explain"].get("phrasing", {"before": hit["score"], "after": hit["score"]})
+        assert (learned["after"], worded["after"]) == (worded["before"], hit["score"])
         assert fusion["arms"]["semantic"]["normalized"] == pytest.approx(
             hit["scores"]["semantic"], abs=1e-6
         )
@@ -317,3 +318,26 @@ async def test_kinds_can_be_told_apart(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=documents)
     hits = await search(network, "words", filter={"kind": "summary"})
     assert [(hit["source"], hit["kind"]) for hit in hits] == [("b", "summary")]
+
+
+async def test_who_quotes_finds_what_is_quoted(start: Start) -> None:
+    filler = " ".join(f"word{n}" for n in range(3))
+    texts = {
+        "log": f"{filler} wrap and sort dependencies",
+        "alike": "sort wrap dependencies and wrap dependencies",
+    }
+    documents = [document(source, text) for source, text in texts.items()]
+    query = "wrap and sort dependencies"
+    found = {}
+    for weight in ("0", "0.4"):
+        async with start(SEARCH_PHRASING=weight) as network:
+            await network.call("search-index", collection="docs", documents=documents)
+            for name, fusion in (("default", None), ("fusion", {"method": "convex"})):
+                options = {} if fusion is None else {"fusion": fusion}
+                hits = await search(network, query, limit=2, explain=True, **options)
+                found[weight, name] = [hit["source"] for hit in hits]
+                shares = [hit["explain"].get("phrasing", {}).get("share") for hit in hits]
+                counted = weight != "0" and fusion is None
+                assert shares == ([pytest.approx(1.0), None] if counted else [None, None])
+    assert found.pop(("0.4", "default")) == ["log", "alike"]
+    assert set(map(tuple, found.values())) == {("alike", "log")}

@@ -1,0 +1,79 @@
+"""The wording of a hybrid query: first candidates that have it as it stands gain.
+
+The texts are those of the hits, which are read anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ability_search.analysis import CONTENT, analyzer_for, term_ids
+from ability_search.ports import Store
+from ability_search.querying.adjusting import Context, adjust
+from ability_search.querying.answers import Found
+from ability_search.querying.candidates import Pool
+from ability_search.querying.feedback import DEPTH
+from ability_search.querying.model import Candidate, Query
+from ability_search.querying.rows import read_rows
+from ability_search.ranking.bm25 import inverse_document_frequency
+from ability_search.ranking.phrasing import WORDS_LIMIT, Phrasing, phrasing, raised, words_of
+from ability_search.ranking.statistics import TermStatistics
+
+NAME = "phrasing"
+
+
+def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> Phrasing | None:
+    """The pairs of words of a query's topic; ``None`` if it is not looked for by its wording.
+
+    A query that names an event asks for what was at that time, not for who speaks of the event.
+    """
+    words = words_of(query.topic)
+    event = query.intent is not None and query.intent.event is not None
+    if event or query.fusion is not None or not 2 <= len(words) <= WORDS_LIMIT:
+        return None
+    return phrasing(words, [_information(word, statistics, language) for word in words])
+
+
+def wanted(pool: Pool, context: Context) -> bool:
+    """Whether wording counts: both arms were searched, and combined as by default."""
+    return context.plan.phrasing is not None and not pool.failed and context.ranking.phrasing > 0
+
+
+async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
+    """Raise the first candidates that have pairs of the query, and read their rows.
+
+    Args:
+        store: The database.
+        pool: Where they are from.
+        block: The candidates of the first depth, scored.
+        context: What the stages know.
+    """
+    wording = context.plan.phrasing
+    assert wording is not None
+    first = sorted(block, key=lambda item: (-item.score, item.chunk_id))[:DEPTH]
+    await read_rows(store, [Found(pool.collection, item) for item in first])
+    shares = [wording.share(_text(item)) for item in first]
+    scores = raised(
+        np.array([item.score for item in first]),
+        np.array(shares),
+        weight=context.ranking.phrasing,
+    )
+    for item, share, score in zip(first, shares, scores.tolist(), strict=True):
+        if share > 0:
+            adjust(item, NAME, score, share=share)
+
+
+def _information(word: str, statistics: TermStatistics, language: str) -> float:
+    """What a word tells: of its terms the rarest counts; 0 without any."""
+    terms = analyzer_for(language).terms(word)
+    if not terms:
+        return 0.0
+    frequencies = statistics.document_frequencies(term_ids(CONTENT, tuple(terms)))
+    return float(inverse_document_frequency(frequencies, statistics.chunks).max())
+
+
+def _text(item: Candidate) -> str:
+    row = item.row or {}
+    return f"{row.get('title') or ''}\n{row.get('content') or ''}"
