@@ -257,13 +257,13 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], .
         ),
         (
             rf"(?<![\w.:/-])(?P<here>(?P<before>{MONTH})\.?\s+{DAYS}|{DAYS}(?:\s+of)?\s+"
-            rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w)",
+            rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w|\s+(?:be|not|have)\b)",
             _day,
         ),
         (rf"\b(?P<here>{_PART}{_WHICH}\s+(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b(?!-)", _month),
         (rf"\b(?P<here>(?P<part>{PART})[\s-]+(?P<which>)(?P<month>{MONTH}))\b(?!-)", _month),
         (
-            rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))"
+            rf"\b(?!may\s+or\s+may\b)(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))"
             rf"(?=(?:\s?[-–]\s?|\s+(?:to|and|or|until|through)\s+){MONTH}\b)",
             _month,
         ),

@@ -127,6 +127,8 @@ def test_a_year_that_does_not_exist_is_not_taken_from_a_neighbour() -> None:
         "march of progress",
         "it should, and may fail",
         "This may raise an error",
+        "they may or may not be there",
+        "every 16 may be better",
         "Q4: why does it follow",
         "createDiffieHellman(2048)",
         "Patch 8.1.1543 of version 7.4.2015",
