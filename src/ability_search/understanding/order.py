@@ -3,11 +3,11 @@
 * ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``oldest`` and ``earliest``
   say so wherever they stand, but for ``at the latest``, ``latest possible`` and names
   (``image:latest``).
-* ``last`` and ``first`` say so in questions of what was: ``when did we last rotate keys``, ``who
-  was first on call``; not in those of what is: ``what is the last element``.
+* ``last`` says so in questions of what was: ``when did we last rotate the keys``; not in those of
+  what is: ``what is the last element``. ``first`` does not, as in ``what was the first computer``.
 
-Who asks how to do something does not ask when: ``how to find the newest file``. Nothing within
-quotation marks is read.
+Who asks how to do something does not ask when (``how to find the newest file``), nor does who says
+something (``the latest results are poor``). Nothing within quotation marks is read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from ability_search.understanding.clauses import is_statement
 from ability_search.understanding.quotes import masked
 
 Order = Literal["newest", "oldest"]
@@ -37,13 +38,16 @@ _WAS = re.compile(
     rf"""
     ^\W*(?:what|which|when|who|whose|where)\b
     (?=.*?\b(?:was|were|did|had|has|have)\b)
-    .*?(?P<word>{_alone("last|first")})
-    (?!\s+(?:names?|mile|resort|minute|aid|class|person|principles?|elements?|items?|one)\b)
+    .*?{_alone("last")}
+    (?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one)\b)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _HOW = re.compile(
-    r"\bhow\s+(?:to|do|does|can|could|should|would|is|are)\b | ^\W*(?:can|could|should|do|does)\b",
+    r"""
+    \bhow\s+(?:to|do|does|can|could|should|would|is|are)\b
+    | ^\W*(?:does|(?:can|could|should|do)\s+(?:i|we|you\s+have\s+to|one))\b
+    """,
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -51,12 +55,10 @@ _HOW = re.compile(
 def find_order(text: str) -> Order | None:
     """Return which end of time a query asks for; ``None`` if neither, or both."""
     plain = masked(text)
-    if _HOW.search(plain):
+    if _HOW.search(plain) or is_statement(plain):
         return None
-    was = _WAS.search(plain)
-    word = was["word"].lower() if was else ""
-    newest = word == "last" or _NEWEST.search(plain) is not None
-    oldest = word == "first" or _OLDEST.search(plain) is not None
+    newest = any(pattern.search(plain) for pattern in (_NEWEST, _WAS))
+    oldest = _OLDEST.search(plain) is not None
     if newest == oldest:
         return None
     return "newest" if newest else "oldest"
