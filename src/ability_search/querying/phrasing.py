@@ -33,7 +33,7 @@ def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> P
     event = query.intent is not None and query.intent.event is not None
     if event or query.fusion is not None or not 2 <= len(words) <= WORDS_LIMIT:
         return None
-    return phrasing(words, [_information(word, statistics, language) for word in words])
+    return phrasing(words, _informations(words, statistics, language))
 
 
 def wanted(pool: Pool, context: Context) -> bool:
@@ -65,13 +65,14 @@ async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: C
             adjust(item, NAME, score, share=share)
 
 
-def _information(word: str, statistics: TermStatistics, language: str) -> float:
-    """What a word tells: of its terms the rarest counts; 0 without any."""
-    terms = analyzer_for(language).terms(word)
-    if not terms:
-        return 0.0
-    frequencies = statistics.document_frequencies(term_ids(CONTENT, tuple(terms)))
-    return float(inverse_document_frequency(frequencies, statistics.chunks).max())
+def _informations(words: Sequence[str], statistics: TermStatistics, language: str) -> list[float]:
+    """What each word tells: of its terms the rarest counts; 0 without any."""
+    analyzer = analyzer_for(language)
+    terms = [analyzer.terms(word) for word in words]
+    every = [term for own in terms for term in own]
+    frequencies = statistics.document_frequencies(term_ids(CONTENT, every))
+    known = iter(inverse_document_frequency(frequencies, statistics.chunks).tolist())
+    return [max((next(known) for _ in own), default=0.0) for own in terms]
 
 
 def _text(item: Candidate) -> str:

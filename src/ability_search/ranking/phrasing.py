@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 WORDS_LIMIT: Final = 32
 """A query of more words is looked for by what it says, not by how it says it."""
 _WORD = re.compile(r"\w+")
+_BREAKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Phrasing:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order, in compatibility form (NFKC) and case-folded."""
+    if text.isascii():
+        return text.lower().translate(_BREAKS).split()
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

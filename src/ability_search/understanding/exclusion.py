@@ -191,11 +191,12 @@ def find_exclusions(text: str) -> Exclusions:
     query speaks of elsewhere too is not excluded.
     """
     plain = masked(text.replace("’", "'"))
-    if is_statement(plain) or is_instruction(plain):
+    stretches = sorted(_stretches(plain, text))
+    if not stretches or is_statement(plain) or is_instruction(plain):
         return Exclusions(text)
     excluded: dict[str, Excluded] = {}
     spans: list[tuple[int, int]] = []
-    for start, at, end in sorted(_stretches(plain, text)):
+    for start, at, end in stretches:
         if spans and start < spans[-1][1]:
             continue
         parts = list(_parts(plain, text, at, end))

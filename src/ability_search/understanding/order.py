@@ -55,10 +55,8 @@ _HOW = re.compile(
 def find_order(text: str) -> Order | None:
     """Return which end of time a query asks for; ``None`` if neither, or both."""
     plain = masked(text)
-    if _HOW.search(plain) or is_statement(plain):
-        return None
     newest = any(pattern.search(plain) for pattern in (_NEWEST, _WAS))
     oldest = _OLDEST.search(plain) is not None
-    if newest == oldest:
+    if newest == oldest or _HOW.search(plain) or is_statement(plain):
         return None
     return "newest" if newest else "oldest"
