@@ -59,6 +59,13 @@ def test_ranks_are_places_and_equal_scores_keep_their_order() -> None:
     assert math.isnan(ranks[1])
 
 
+def test_an_arm_may_be_ordered_by_something_else_than_its_scores() -> None:
+    scores, order = np.array([0.9, math.nan, 0.1]), np.array([3.0, math.nan, 5.0])
+    ranks = Arm("a", scores, order=order).ranks
+    assert ranks[[0, 2]].tolist() == [2, 1]
+    assert math.isnan(ranks[1])
+
+
 @pytest.mark.parametrize("fuse", FUSIONS)
 def test_empty_arms(fuse: Fuse) -> None:
     assert fuse([arm("a"), arm("b")]).scores.tolist() == []

@@ -65,6 +65,9 @@ class Plan:
     products: Mapping[str, QueryTerms] = field(default_factory=dict)
     """Terms by the column that holds the raw score of each candidate by them, whichever arm
     found it."""
+    words: Mapping[str, QueryTerms] = field(default_factory=dict)
+    """Terms of the query one by one, by the column that holds a candidate's score by each; none
+    unless words are to be weighed against meaning."""
     first: int = 0
     """Of so many candidates of each arm terms and embedding are read too."""
     learned: Mapping[str, Any] | None = None
@@ -83,7 +86,7 @@ class Plan:
         return Shown(
             self.columns,
             {} if compared is None else {"cosine": compared, **self.cosines},
-            {name: (by.ids, by.weights) for name, by in self.products.items()},
+            {name: (by.ids, by.weights) for name, by in {**self.products, **self.words}.items()},
         )
 
     @property

@@ -13,6 +13,7 @@ from ability_search.querying.candidates import Plan, Pool
 from ability_search.querying.folding import folded
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import FusionChoice
+from ability_search.ranking.bm25 import normalized_by_term
 from ability_search.ranking.fusion import (
     Arm,
     Fused,
@@ -94,9 +95,11 @@ def _arms(
     if "keyword" in weights and plan.terms is not None:
         names = [each.name for each in plan.searches if each.by is plan.terms]
         raw = np.fmax.reduce([_raw(candidates, name, depth) for name in names])
-        scores = np.where(np.isnan(raw), np.nan, plan.terms.normalized(raw))
+        words = plan.words if len(weights) > 1 and all(weights.values()) else {}
+        by_word = [[item.columns.get(name) or 0.0 for name in words] for item in candidates]
+        scores = normalized_by_term(plan.terms, raw, list(words.values()), by_word)
         unseen = unseen_score(scores, depth)
-        arms.append(Arm("keyword", scores, weights["keyword"], unseen))
+        arms.append(Arm("keyword", scores, weights["keyword"], unseen, raw))
     return arms
 
 

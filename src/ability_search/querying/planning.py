@@ -28,6 +28,9 @@ from ability_search.ranking.statistics import TermStatistics
 
 _SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
 
+_WORDS = 8
+"""Terms of a query that are compared one by one, those that tell most."""
+
 Vectors = Mapping[str, Sequence[float]]
 """Those of a query by the column that holds a chunk's cosine to it; its own is ``cosine``."""
 
@@ -101,8 +104,25 @@ def planned(
         cosines=_compared(vectors or {}),
         products=products,
         phrasing=_phrasing(query, arms, statistics, language),
+        words=_words(query, arms, topic, language=language, ranking=ranking),
         informative=_informative(topic, statistics),
     )
+
+
+def _words(
+    query: Query,
+    arms: Collection[str],
+    topic: QueryTerms | None,
+    *,
+    language: str,
+    ranking: Ranking,
+) -> dict[str, QueryTerms]:
+    """The topic's terms one by one, where both arms are searched and their scores are added."""
+    method = query.fusion.method if query.fusion else ranking.fusion
+    if topic is None or method != "convex" or not {"semantic", "keyword"} <= set(arms):
+        return {}
+    words = topic.of_each_term(analyzer_for(language).query_terms(query.topic), most=_WORDS)
+    return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
 
 
 def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ class Arm:
             candidate.
         weight: >= 0; an arm of weight 0 is as good as absent.
         unseen: normalized score supposed of a candidate that the arm did not return.
+        order: what the arm is ordered by, where that is not the scores, shape (n,).
 
     Raises:
         InvalidInput: if the weight is negative or not a number (``fusion.weights.<name>``).
@@ -51,6 +52,7 @@ class Arm:
     scores: Floats
     weight: float = 1.0
     unseen: float = 0.0
+    order: Floats | None = None
 
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight >= 0):
@@ -64,7 +66,8 @@ class Arm:
 
         Not a number where the arm did not return the candidate.
         """
-        order = np.argsort(-self.scores, kind="stable")
+        by = self.scores if self.order is None else self.order
+        order = np.argsort(-by, kind="stable")
         ranks = np.empty(len(order))
         ranks[order] = np.arange(1.0, len(order) + 1)
         ranks[np.isnan(self.scores)] = np.nan

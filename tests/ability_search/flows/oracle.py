@@ -126,6 +126,19 @@ class Oracle:
         information = sum(weights.values())
         return {id_: 1 - math.exp(-raw / information) for id_, raw in self._bm25(weights).items()}
 
+    def by_word(self, text: str) -> Scores:
+        """Normalized to [0, 1], each of the eight words that tell most by itself."""
+        weights = self._query_weights(text)
+        words = sorted(weights, key=lambda word: -weights[word])[:8]
+        parts = [{word: weights[word]} for word in words]
+        parts.append({word: weight for word, weight in weights.items() if word not in words})
+        scores = dict.fromkeys(self._bm25(weights), 0.0)
+        for part in parts:
+            information = sum(part.values())
+            for id_, raw in self._bm25(part).items():
+                scores[id_] += information * (1 - math.exp(-raw / information))
+        return {id_: score / sum(weights.values()) for id_, score in scores.items()}
+
     def semantic(self, text: str) -> Scores:
         """Normalized to [0, 1]."""
         return {id_: min(1.0, max(0.0, cosine)) for id_, cosine in self.cosines(text).items()}
@@ -216,10 +229,10 @@ class Oracle:
         Where the keyword arm has more than its depth, what it did not return has half the score
         of the last one that it did; a chunk without the words has 0.
         """
-        cosines, by_words = self.cosines(meant or text), self.keyword(text)
-        worded = best(by_words, self.depth)
+        cosines, by_words = self.cosines(meant or text), self.by_word(text)
+        worded = best(self.keyword(text), self.depth)
         full = len(worded) == self.depth
-        unseen = by_words[worded[-1]] / 2 if worded and full else 0.0
+        unseen = min(by_words[id_] for id_ in worded) / 2 if worded and full else 0.0
         listed = dict.fromkeys(worded) | dict.fromkeys(best(cosines, self.depth))
         seen = {id_: by_words[id_] for id_ in worded}
         return {id_: cosines[id_] for id_ in listed}, {id_: seen.get(id_, unseen) for id_ in listed}
