@@ -66,8 +66,8 @@ class Plan:
     """Terms by the column that holds the raw score of each candidate by them, whichever arm
     found it."""
     words: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Terms of the query one by one, by the column that holds a candidate's score by each; none
-    unless words are to be weighed against meaning."""
+    """Terms of the query one by one, by the column that holds the score by each of what the keyword
+    arm found; none unless words are to be weighed against meaning."""
     first: int = 0
     """Of so many candidates of each arm terms and embedding are read too."""
     learned: Mapping[str, Any] | None = None
@@ -86,7 +86,7 @@ class Plan:
         return Shown(
             self.columns,
             {} if compared is None else {"cosine": compared, **self.cosines},
-            {name: (by.ids, by.weights) for name, by in {**self.products, **self.words}.items()},
+            _dots(self.products),
         )
 
     @property
@@ -211,6 +211,7 @@ def _arm(search: Search, plan: Plan, collection: Collection) -> Arm:
             search.limit,
             search.predicate,
             chunk_type=chunk_type,
+            dots=_dots(plan.words) if search.by is plan.terms else {},
         )
     exact = (
         collection.aspects_scanned(below=plan.scan_below)
@@ -226,6 +227,10 @@ def _arm(search: Search, plan: Plan, collection: Collection) -> Arm:
         search.predicate,
         chunk_type=chunk_type,
     )
+
+
+def _dots(terms: Mapping[str, QueryTerms]) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
+    return {name: (by.ids, by.weights) for name, by in terms.items()}
 
 
 def _exhausted(lists: Rows, plan: Plan) -> bool:
@@ -254,6 +259,8 @@ def pooled(lists: Rows, *, compared: Container[str] = ("semantic",)) -> list[Can
             if candidate is None or candidate.rid != rid:
                 cosine = row["score"] if name in compared else row.get("cosine")
                 candidate = pool[chunk_id] = candidate_of(row, cosine)
+            elif name not in compared:
+                candidate.columns = {**row, **candidate.columns}
             candidate.ranks[name] = rank
             candidate.values[name] = row["score"]
     return list(pool.values())

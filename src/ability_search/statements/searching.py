@@ -51,6 +51,8 @@ class TermsArm:
     predicate: Predicate | None = None
     chunk_type: str | None = None
     """Another type than the generation's chunks."""
+    dots: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)
+    """As those of :class:`Shown`, of the rows of this arm alone."""
 
 
 Arm = VectorArm | TermsArm
@@ -144,9 +146,12 @@ def candidates(
             queries[arm.name] = _vector_arm(searched, arm, shown.text(but=arm.vector), rids)
         else:
             params |= {f"{arm.name}_i": list(arm.ids), f"{arm.name}_w": list(arm.weights)}
-            queries[arm.name] = _terms_arm(searched, arm, shown.text(), *_within(rids))
+            own = Shown(dots=arm.dots)
+            params |= own.params
+            further = shown.text() + own.text()
+            queries[arm.name] = _terms_arm(searched, arm, further, *_within(rids))
             if rids:
-                narrower[arm.name] = _narrower(searched, arm, shown.text(), rids)
+                narrower[arm.name] = _narrower(searched, arm, further, rids)
         answer.append(arm.name)
         if first:
             queries[f"first_{arm.name}"] = (
