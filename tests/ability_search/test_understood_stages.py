@@ -291,6 +291,12 @@ def test_what_names_no_date_and_is_of_one_day_stays_as_it_is() -> None:
     assert items[0].trace["order"]["gain"] == pytest.approx(0)
 
 
+def test_what_was_stored_after_the_query_was_asked_is_no_newer_than_it() -> None:
+    items = [candidate(name, createdAt=NOW + days * DAY_MS) for name, days in (("a", 0), ("b", 9))]
+    found = scored(read("latest on caching"), *items)
+    assert found["b"] == found["a"]
+
+
 def test_an_order_may_be_asked_for_or_switched_off() -> None:
     dates = [candidate("a", one_day(2020, 1, 1)), candidate("b", one_day(2021, 1, 1))]
     asked = scored(read("caching", temporal=Temporal(order="oldest")), *dates)

@@ -58,7 +58,9 @@ def _gains(candidates: Sequence[Candidate], order: Order, context: Context) -> F
     relevance = np.exp((scores - scores.max()) / TAU)
     today = day_of(context.now)
     dates = [_date(item, today) for item in candidates]
-    stored = [day_of(item.columns.get("createdAt") or context.now) for item in candidates]
+    stored = [
+        min(today, day_of(item.columns.get("createdAt") or context.now)) for item in candidates
+    ]
     dated = np.array([date is not None for date in dates])
     days = np.where(dated, np.array(dates, dtype=np.float64), stored)
     gains = np.zeros(len(candidates))

@@ -18,7 +18,8 @@ REACH_DAYS: Final = 180
 _FLAGS = re.IGNORECASE
 _HAPPENED = (
     r"\b(?:was|were|had|did|happened|occurred|changed|changes|events?|incidents?|done|made|added"
-    r"|introduced|deployed|shipped|decided|decisions)\b"
+    r"|introduced|deployed|shipped|decided|decisions|who\s+(?:\w+ed|left|came)"
+    r"|(?:everything|new|news)(?=\s+(?:before|after|since)\b))\b"
 )
 _EVENT = re.compile(
     rf"{_HAPPENED}.*?\s(?P<clause>(?P<relation>before|prior\s+to|leading\s+up\s+to|after|since"
@@ -71,9 +72,13 @@ class Event:
 
 
 def find_event(text: str) -> Event | None:
-    """Return the event that a question about what happened ends with, if it names one."""
-    match = _EVENT.search(masked(text))
-    if match is None:
+    """Return the event that a question about what happened ends with, if it names one.
+
+    A statement (``the server was restarted after the outage``) asks for nothing.
+    """
+    plain = masked(text)
+    match = _EVENT.search(plain)
+    if match is None or is_statement(plain):
         return None
     early = match["relation"].lower() not in {"after", "since", "following"}
     phrase = text[slice(*match.span("event"))]

@@ -100,7 +100,7 @@ _NO_TOPIC = re.compile(
     r"""
     (?:it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
       |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
-      |much|many|enough|being|having|because|due|even|each|every|both|either|now|today|yet|again
+      |much|many|enough|least|being|having|because|due|even|each|every|both|either|now|today|yet|again
       |(?:the\s+)?(?:first|second|last|empty|current|same|others?|rest)|the\s+fact
       |(?-i:NULL|None|True|False|EXISTS|IN|LIKE|BETWEEN|FOUND|Exception)
       |found|allowed|supported|possible|sure|able|such|matter|exceptions?|clauses?|blocks?

@@ -123,17 +123,19 @@ def understand(
     if not has_content(_outside(text, recognized)):
         recognized = _recognized(exclusions, ())
     phrases = [each.phrase for each in exclusions.excluded[:PHRASES_LIMIT]]
-    if order is None and temporal:
-        order = find_order(_marked(text, times))
     if period is None and found is not None:
         period = found.period
     undated = temporal and period is None
+    event = find_event(text) if undated else None
+    if order is None and temporal:
+        clauses = [(event.start, event.end)] if event else []
+        order = find_order(_marked(text, [*times, *clauses]))
     return Intent(
         text=text,
         topic=_outside(text, recognized),
         excluded=_distinct([*phrases, *exclude]),
         period=period,
-        event=find_event(text) if undated else None,
+        event=event,
         asks_for_date=undated and asks_for_date(text),
         order=order,
         recognized=recognized,

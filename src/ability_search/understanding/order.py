@@ -1,10 +1,11 @@
 """Questions for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
 
-* ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``oldest`` and ``earliest``
-  say so wherever they stand, but for ``at the latest``, ``latest possible`` and names
+* ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``lately``, ``oldest`` and
+  ``earliest`` say so wherever they stand, but for ``at the latest``, ``latest possible`` and names
   (``image:latest``).
-* ``last`` says so in questions of what was: ``when did we last rotate the keys``; not in those of
-  what is: ``what is the last element``. ``first`` does not, as in ``what was the first computer``.
+* ``last`` says so in questions of what was: ``when did we last rotate the keys``, ``last time we
+  met``; not in those of what is: ``what is the last element``. ``first`` does not, as in ``what
+  was the first computer``.
 
 Who asks how to do something does not ask when (``how to find the newest file``), nor does who says
 something (``the latest results are poor``). Nothing within quotation marks is read.
@@ -32,7 +33,7 @@ def _end_of_time(words: str) -> re.Pattern[str]:
     )
 
 
-_NEWEST = _end_of_time(r"most\s+recent(?:ly)?|latest|newest|recent(?:ly)?")
+_NEWEST = _end_of_time(r"most\s+recent(?:ly)?|latest|newest|recent(?:ly)?|lately")
 _OLDEST = _end_of_time("oldest|earliest")
 _WAS = re.compile(
     rf"""
@@ -40,6 +41,7 @@ _WAS = re.compile(
     (?=.*?\b(?:was|were|did|had|has|have)\b)
     .*?{_alone("last")}
     (?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one)\b)
+    | ^\W*(?:who\s+last | (?:the\s+)?last\s+time\s+(?:i|we|you|they|he|she|it|our|my|the))\s
     """,
     re.IGNORECASE | re.VERBOSE,
 )

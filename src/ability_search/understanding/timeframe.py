@@ -45,6 +45,7 @@ _BEHIND = re.compile(
     r"\s+(?:onwards?|(?:and|or)\s+(?:(?P<until>earlier|older)|later|newer))\b",
     FLAGS,
 )
+_POSSESSIVE = re.compile(r"['’]s?(?=\s|$)")
 _LINK = re.compile(
     r"\s*(?:-|–|—|,?\s*\b(?:to|until|till|through|thru|and|or)\b)\s*(?:the\s+)?|\s*,\s*", FLAGS
 )
@@ -130,7 +131,8 @@ def _surroundings(text: str, group: list[Mention]) -> tuple[int, int, str]:
     if behind:
         return start, behind.end(), "until" if behind["until"] else "since"
     word = " ".join((before[1] or "").lower().split()) if before else ""
-    return start, group[-1].end, _RELATIONS.get(word, "")
+    owner = _POSSESSIVE.match(text, group[-1].end)
+    return start, owner.end() if owner else group[-1].end, _RELATIONS.get(word, "")
 
 
 def _related(period: Period, relation: str) -> Period:

@@ -14,6 +14,9 @@ from ability_search.understanding.periods import Period
             "after our move to Berlin",
             "move to Berlin",
         ),
+        ("what's new since the merger", "after", "since the merger", "merger"),
+        ("everything since our move", "after", "since our move", "move"),
+        ("who joined after the merger", "after", "after the merger", "merger"),
         ("decisions since the board meeting", "after", "since the board meeting", "board meeting"),
         ("events leading up to the merger.", "before", "leading up to the merger", "merger"),
         (
@@ -39,6 +42,9 @@ def test_events(query: str, relation: str, clause: str, phrase: str) -> None:
         "error after the upgrade",
         "what to do after an outage",
         "what was done before lunch",
+        "Mice were healthy after the treatment",
+        "The server was restarted before the outage.",
+        "new column after the first",
         'changes with "before the outage" in their title',
     ],
 )

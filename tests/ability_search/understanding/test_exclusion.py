@@ -110,6 +110,7 @@ materialized view instead of 6-table join
 Redis rather than Memcached decision
 tests pass locally but not in CI
 why use Postgres but not MySQL
+agenda items, last but not least
 try except pass python
 python except clause order
 IF NOT EXISTS create table

@@ -83,6 +83,14 @@ def test_questions_of_time_without_a_date() -> None:
     assert read("what was done in 2025 before the outage").event is None
 
 
+def test_which_of_several_events_is_meant_says_nothing_of_what_is_asked_for() -> None:
+    event = read("what was done before the last outage")
+    assert event.event is not None
+    assert (event.event.phrase, event.order) == ("last outage", None)
+    assert read("latest decisions made before the last outage").order == "newest"
+    assert read("what was the last outage").order == "newest"
+
+
 WORDS = "besides in 2025 X not last week -foo , before the outage"
 words = st.lists(st.sampled_from(WORDS.split())).map(" ".join)
 
