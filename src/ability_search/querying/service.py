@@ -52,7 +52,7 @@ from ability_search.querying.packing import packed
 from ability_search.querying.planning import Vectors, needs_statistics, planned
 from ability_search.querying.reranking import rerank
 from ability_search.querying.showing import read_hits
-from ability_search.querying.stages import above, ordered, ranked
+from ability_search.querying.stages import above, foreseen, ordered, ranked
 from ability_search.querying.steps import Reach
 from ability_search.querying.temporal import time_signal
 from ability_search.querying.timings import Timings
@@ -303,14 +303,14 @@ class Querying:
         context = self._context(plan, query)
         if dating.wanted(query) and not pool.failed:
             with clock.step(dating.STAGE):
-                found = ranked(pool, context)
+                found = foreseen(pool, context)
                 pool, plan, query = await beside.search_again(
                     found, pool, context, known, statistics, self._reach, answer
                 )
             context = self._context(plan, query)
         if plan.first and not pool.failed:
             with clock.step(expanding.STAGE):
-                found = ranked(pool, context)
+                found = foreseen(pool, context)
                 pool, plan = await expanding.search_again(
                     found, pool, context, statistics, self._reach, answer
                 )

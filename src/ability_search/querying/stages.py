@@ -56,6 +56,17 @@ def ranked(pool: Pool, context: Context) -> list[Candidate]:
     return ordered(blocks(pool, context.plan, context.query, context.ranking), context)
 
 
+def foreseen(pool: Pool, context: Context) -> list[Candidate]:
+    """As :func:`ranked`, for those who look at the first hits; ``explain`` is not told of it."""
+    told = [(item, item.trace) for item in (*pool.candidates, *pool.chunks)]
+    for item, trace in told:
+        item.trace = dict(trace)
+    found = ranked(pool, context)
+    for item, trace in told:
+        item.trace = trace
+    return found
+
+
 def above(candidates: Sequence[Candidate], floor: float | None, *, mode: Mode) -> list[Candidate]:
     """Leave out what is below ``minScore``: by its cosine, in keyword mode by its BM25.
 

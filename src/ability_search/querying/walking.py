@@ -14,7 +14,7 @@ from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import OWN, Pool, candidate_of
 from ability_search.querying.model import Candidate, Path, Query, QueryAnswer
-from ability_search.querying.stages import ranked
+from ability_search.querying.stages import foreseen
 from ability_search.querying.steps import Look, Reach
 from ability_search.ranking.graph import ORDER, strength
 
@@ -42,7 +42,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
     if plan.vector is None or "semantic" in pool.failed:
         answer.warnings.append("graph: without the query's vector no neighbour can be compared")
         return
-    starts = _first(pool, context)
+    starts = foreseen(pool, context)[:_STARTS]
     beside = {} if choice.kinds is not None else _beside(starts, choice.hops)
     links = pool.collection.links > 0
     if not starts or not (links or beside):
@@ -99,17 +99,6 @@ def paths(starts: Mapping[str, Path], found: Found) -> dict[str, Path]:
         here = {source: path for source, path in new.items() if source not in starts}
         hop += 1
     return reached
-
-
-def _first(pool: Pool, context: Context) -> list[Candidate]:
-    """The hits to begin at; what makes them the first is told when all candidates are ranked."""
-    told = [(item, item.trace) for item in (*pool.candidates, *pool.chunks)]
-    for item, trace in told:
-        item.trace = dict(trace)
-    first = ranked(pool, context)[:_STARTS]
-    for item, trace in told:
-        item.trace = trace
-    return first
 
 
 def _steps(found: Found, hop: int) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

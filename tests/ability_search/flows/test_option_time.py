@@ -293,6 +293,33 @@ async def test_an_event_tells_its_date(
     assert answer["understood"] == told["period"]
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("what limits were raised before the party", {}),
+        ("limits that were raised", {"prf": {"minSimilarity": 1.0}}),
+    ],
+)
+async def test_a_look_at_the_first_hits_that_teaches_nothing_leaves_no_line(
+    network: Network, query: str, fields: dict[str, Any]
+) -> None:
+    await network.call(
+        "search-index",
+        collection="ops",
+        documents=[document(f"of {day}", f"limits were raised 2021-02-{day}") for day in (20, 24)],
+    )
+    newest = {"explain": True, "temporal": {"order": "newest"}} | fields
+    answer = await network.call("search-query", collection="ops", query=query, **newest)
+    assert answer["timings"]["prf" if fields else "event"] > 0
+    for hit in answer["results"]:
+        assert list(hit["explain"])[-1] == "order"
+        score = hit["explain"].pop("fusion")["score"]
+        for line in hit["explain"].values():
+            assert line["before"] == score
+            score = line["after"]
+        assert score == hit["score"]
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 async def test_the_newest_and_the_oldest_of_what_is_as_relevant_come_first(
     network: Network, mode: str
