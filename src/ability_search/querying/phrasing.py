@@ -29,10 +29,9 @@ def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> P
 
     A query that names an event asks for what was at that time, not for who speaks of the event.
     """
-    words = words_of(query.topic)
-    event = query.intent is not None and query.intent.event is not None
-    if event or query.fusion is not None or not 2 <= len(words) <= WORDS_LIMIT:
+    if query.event is not None or query.fusion is not None:
         return None
+    words = words_of(query.topic)[: WORDS_LIMIT + 1]
     return phrasing(words, _informations(words, statistics, language))
 
 

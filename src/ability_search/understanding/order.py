@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from ability_search.understanding.clauses import is_statement
+from ability_search.understanding.clauses import is_instruction, is_statement
 from ability_search.understanding.quotes import masked
 
 Order = Literal["newest", "oldest"]
@@ -59,6 +59,6 @@ def find_order(text: str) -> Order | None:
     plain = masked(text)
     newest = any(pattern.search(plain) for pattern in (_NEWEST, _WAS))
     oldest = _OLDEST.search(plain) is not None
-    if newest == oldest or _HOW.search(plain) or is_statement(plain):
+    if newest == oldest or _HOW.search(plain) or is_statement(plain) or is_instruction(plain):
         return None
     return "newest" if newest else "oldest"

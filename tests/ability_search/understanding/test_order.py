@@ -44,6 +44,7 @@ def test_an_end_of_time(query: str, order: str) -> None:
         "does it run on the latest kernel",
         "what is the last element of a list",
         "the latest results are poor",
+        "install the latest version of node",
         "what was her last name",
         "last time zone in the list",
         "The last time we looked, it was broken.",
