@@ -279,7 +279,7 @@ class Querying:
             with clock.step(phrasing.NAME):
                 await phrasing.count(self._store, pool, scored[0], context)
         with clock.step("ranking"):
-            every = ordered(scored, context)
+            every = ordered(scored, context, clock if query.explain else None)
             found = above(every, query.min_score, mode=searched)
         if query.explain:
             answer.explain = explanation(pool, context, below=len(every) - len(found))

@@ -1,4 +1,4 @@
-"""The stages between candidates and hits, in the order they run. Pure.
+"""The stages between candidates and hits, in the order they run. Pure, but for the clock.
 
 1. Fusion (:mod:`ability_search.querying.fusing`): one score for each candidate, in blocks.
 2. The adjustments of :data:`ADJUSTMENTS`: each changes scores, none the order of another's list.
@@ -9,6 +9,7 @@ A stage whose option is not given leaves every score exactly as it is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ability_search.querying.adjusting import Adjustment, Context, put_behind
@@ -22,6 +23,7 @@ from ability_search.querying.model import Candidate, Mode, Query
 from ability_search.querying.ordering import ORDER
 from ability_search.querying.rules import RULES
 from ability_search.querying.temporal import TEMPORAL
+from ability_search.querying.timings import Timings
 
 DEPTH = "depth"
 """What it is called in ``explain`` that a hit stays behind those of a shallower search."""
@@ -34,16 +36,26 @@ def columns(query: Query) -> list[str]:
     return list(dict.fromkeys(name for stage in ADJUSTMENTS for name in stage.columns(query)))
 
 
-def ordered(blocks: Sequence[Sequence[Candidate]], context: Context) -> list[Candidate]:
+def ordered(
+    blocks: Sequence[Sequence[Candidate]], context: Context, clock: Timings | None = None
+) -> list[Candidate]:
     """Put scored blocks into one list, best first; equal scores in the order of their chunkIds.
 
     What only a deeper search finds comes after all that a shallower one finds, its scores scaled
     to theirs: so the pages of a query are cut from one list, however deep each has to look.
+
+    Args:
+        blocks: What the search of each depth adds.
+        context: What the stages know.
+        clock: Told what each stage took that changed anything.
     """
     listed: list[Candidate] = []
     for block in blocks:
         for stage in ADJUSTMENTS:
+            started = time.perf_counter()
             stage.adjust(block, context)
+            if clock is not None and any(stage.name in item.trace for item in block):
+                clock.add(stage.name, time.perf_counter() - started)
         put_behind(block, listed, DEPTH)
         listed += sorted(block, key=lambda item: (-item.score, item.chunk_id))
     for place, item in enumerate(listed):

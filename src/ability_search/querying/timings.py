@@ -24,8 +24,11 @@ class Timings:
             with span(name):
                 yield
         finally:
-            taken = (time.perf_counter() - started) * 1e3
-            self.milliseconds[name] = self.milliseconds.get(name, 0.0) + taken
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count what was measured elsewhere as (a part of) step ``name``."""
+        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + seconds * 1e3
 
     def finished(self) -> dict[str, float]:
         """All of them, with the ``total`` since the beginning."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.ability_search.flows.asking import MODES
-from tests.ability_search.flows.conftest import Network
+from tests.ability_search.flows.conftest import Network, document
 
 pytestmark = pytest.mark.engine
 
@@ -72,3 +72,28 @@ async def test_what_asks_for_nothing_changes_nothing(network: Network, collectio
         for options in NEUTRAL:
             found = await answer(network, collection=collection, mode=mode, **options)
             assert found == plain, (mode, options)
+
+
+async def test_stages_that_were_at_work_say_what_they_took(network: Network) -> None:
+    documents = [document(f"d{n}", f"cats of 2024-0{n}-01") for n in range(1, 7)]
+    await network.call("search-index", collection="docs", documents=documents)
+    asked = {
+        "fullText": {},
+        "timeRange": {"from": "2024-03-01"},
+        "temporal": {"order": "newest"},
+        "exclude": ["dogs"],
+        "rerank": {"source": {"rules": {"sort": "asc"}}},
+        "decay": {},
+    }
+    stages = {"fullText", "temporal", "order", "exclusion", "rules", "decay"}
+    for mode in MODES:
+        told = await network.call(
+            "search-query", collection="docs", query="cats", mode=mode, explain=True, **asked
+        )
+        assert stages <= told["timings"].keys()
+        assert sum(told["timings"][name] for name in stages) <= told["timings"]["ranking"]
+        assert stages <= told["results"][0]["explain"].keys()
+        plain = await network.call(
+            "search-query", collection="docs", query="cats", mode=mode, explain=True
+        )
+        assert not stages & plain["timings"].keys()
