@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,11 @@ def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
     """Set the score, and note for ``explain`` what it was before."""
     item.trace[stage] = {"before": item.score, "after": score, **detail}
     item.score = score
+
+
+def best_first(items: Iterable[Candidate]) -> list[Candidate]:
+    """Put candidates in order, equal scores in that of their chunkIds."""
+    return sorted(items, key=lambda item: (-item.score, item.chunk_id))
 
 
 def put_behind(items: Sequence[Candidate], first: Sequence[Candidate], stage: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ability_search import statements
 from ability_search.ports import Store
-from ability_search.querying.adjusting import Context, adjust, put_behind
+from ability_search.querying.adjusting import Context, adjust, best_first, put_behind
 from ability_search.querying.candidates import Pool
 from ability_search.querying.fusing import arm_weights
 from ability_search.querying.model import Candidate
@@ -49,7 +49,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
         block: The candidates of the first depth, scored.
         context: What the stages know.
     """
-    best = sorted(block, key=lambda item: (-item.score, item.chunk_id))
+    best = best_first(block)
     first, rest = best[:DEPTH], best[DEPTH:]
     teachers = [item for item in first if item.semantic is not None][:LEARNED]
     if not teachers:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ability_search.analysis import CONTENT, analyzer_for, term_ids
 from ability_search.ports import Store
-from ability_search.querying.adjusting import Context, adjust
+from ability_search.querying.adjusting import Context, adjust, best_first
 from ability_search.querying.answers import Found
 from ability_search.querying.candidates import Pool
 from ability_search.querying.feedback import DEPTH
@@ -37,7 +37,7 @@ def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> P
 
 def wanted(pool: Pool, context: Context) -> bool:
     """Whether wording counts: both arms were searched, and combined as by default."""
-    return context.plan.phrasing is not None and not pool.failed and context.ranking.phrasing > 0
+    return context.plan.phrasing is not None and not pool.failed
 
 
 async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
@@ -51,7 +51,7 @@ async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: C
     """
     wording = context.plan.phrasing
     assert wording is not None
-    first = sorted(block, key=lambda item: (-item.score, item.chunk_id))[:DEPTH]
+    first = best_first(block)[:DEPTH]
     await read_rows(store, [Found(pool.collection, item) for item in first])
     shares = [wording.share(_text(item)) for item in first]
     scores = raised(

@@ -103,7 +103,7 @@ def planned(
         first=expanding.learnable(query),
         cosines=_compared(vectors or {}),
         products=products,
-        phrasing=_phrasing(query, arms, statistics, language),
+        phrasing=_phrasing(query, arms, statistics, language=language, ranking=ranking),
         words=_words(query, arms, topic, language=language, ranking=ranking),
         informative=_informative(topic, statistics),
     )
@@ -119,7 +119,7 @@ def _words(
 ) -> dict[str, QueryTerms]:
     """The topic's terms one by one, where both arms are searched and their scores are added."""
     method = query.fusion.method if query.fusion else ranking.fusion
-    if topic is None or method != "convex" or not {"semantic", "keyword"} <= set(arms):
+    if topic is None or method != "convex" or not _both(arms):
         return {}
     words = topic.of_each_term(analyzer_for(language).query_terms(query.topic), most=_WORDS)
     return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
@@ -144,10 +144,19 @@ def _compared(vectors: Vectors) -> Vectors:
     return {OWN: vectors["cosine"], **apart} if rewording.VECTOR in vectors else apart
 
 
+def _both(arms: Collection[str]) -> bool:
+    return {"semantic", "keyword"} <= set(arms)
+
+
 def _phrasing(
-    query: Query, arms: Collection[str], statistics: TermStatistics | None, language: str
+    query: Query,
+    arms: Collection[str],
+    statistics: TermStatistics | None,
+    *,
+    language: str,
+    ranking: Ranking,
 ) -> Phrasing | None:
-    if statistics is None or not {"semantic", "keyword"} <= set(arms):
+    if statistics is None or ranking.phrasing == 0 or not _both(arms):
         return None
     return phrasing_of(query, statistics, language=language)
 

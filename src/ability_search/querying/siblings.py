@@ -14,7 +14,7 @@ import numpy as np
 
 from ability_search.ports import Store
 from ability_search.querying import exclusion
-from ability_search.querying.adjusting import Context, blend, put_behind
+from ability_search.querying.adjusting import Context, best_first, blend, put_behind
 from ability_search.querying.candidates import Pool
 from ability_search.querying.feedback import DEPTH, likeness, possible, read_compared
 from ability_search.querying.model import Candidate
@@ -42,7 +42,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
     example = _example(block, about)
     if example is None:
         return
-    best = sorted(block, key=lambda item: (-item.score, item.chunk_id))
+    best = best_first(block)
     first, rest = best[:DEPTH], best[DEPTH:]
     if example in rest:
         rest.remove(example)

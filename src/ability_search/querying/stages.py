@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ability_search.querying.adjusting import Adjustment, Context, put_behind
+from ability_search.querying.adjusting import Adjustment, Context, best_first, put_behind
 from ability_search.querying.candidates import Pool
 from ability_search.querying.decay import DECAY
 from ability_search.querying.exclusion import EXCLUSION
@@ -57,7 +57,7 @@ def ordered(
             if clock is not None and any(stage.name in item.trace for item in block):
                 clock.add(stage.name, time.perf_counter() - started)
         put_behind(block, listed, DEPTH)
-        listed += sorted(block, key=lambda item: (-item.score, item.chunk_id))
+        listed += best_first(block)
     for place, item in enumerate(listed):
         item.place = place
     return listed

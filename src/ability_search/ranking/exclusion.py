@@ -14,7 +14,7 @@ WORDS_WEIGHT: Final = 0.3
 
 
 def aboutness(excluded_cosines: Floats, excluded_coverage: Floats) -> Floats:
-    """Return how much candidates are about what is excluded, 0 to 1.
+    """Return how much candidates are about what is excluded, or about another phrase, 0 to 1.
 
     The mean of ``x`` and ``c^2`` of :func:`demoted`, weighted as there.
 

@@ -4,7 +4,7 @@ from ability_search.understanding.dated import chunk_periods, from_numbers, to_n
 from ability_search.understanding.events import Event
 from ability_search.understanding.exclusion import find_exclusions
 from ability_search.understanding.intent import Intent, Recognized, understand
-from ability_search.understanding.order import Order, find_order
+from ability_search.understanding.order import Order
 from ability_search.understanding.periods import (
     Period,
     buckets,
@@ -27,7 +27,6 @@ __all__ = [
     "date_of",
     "day_of",
     "find_exclusions",
-    "find_order",
     "find_timeframe",
     "from_numbers",
     "iso_day",

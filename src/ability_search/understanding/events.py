@@ -92,6 +92,6 @@ def asks_for_date(text: str) -> bool:
     (``sort by date``) ask for none.
     """
     plain = masked(text)
-    if is_statement(plain) or is_instruction(plain):
+    if _WHEN.search(plain) is None:
         return False
-    return _WHEN.search(plain) is not None
+    return not (is_statement(plain) or is_instruction(plain))
