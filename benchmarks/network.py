@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kadi import Connection, Tool
+from kadi_client import Connection, Tool
 
 _START_SECONDS = 120.0
 _CLOCK_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10.0

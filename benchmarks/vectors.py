@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kadi import Call, Tool
+from kadi_client import Call, Tool
 
 DIMENSIONS = 384
 _CLUSTERS = 400

@@ -34,8 +34,8 @@ OUTSIDE_WORLD = (
     "http",
     "httpx",
     "jpype",
-    "kadi",
-    "kadi_local",
+    "kadi_client",
+    "kadi_localnet",
     "os",
     "random",
     "secrets",
@@ -117,29 +117,32 @@ def offences(modules: list[str], *packages: str) -> dict[str, list[str]]:
 
 
 def test_the_packages_are_there() -> None:
-    assert all(within(package) for package in ("kadi", "kadi_local", "ability_search"))
-    assert imported_from("ability_search.tools", "kadi") == ["kadi.tools.Call", "kadi.tools.Tool"]
+    assert all(within(package) for package in ("kadi_client", "kadi_localnet", "ability_search"))
+    assert imported_from("ability_search.tools", "kadi_client") == [
+        "kadi_client.tools.Call",
+        "kadi_client.tools.Tool",
+    ]
 
 
 def test_the_client_knows_nothing_of_search_or_of_the_local_stack() -> None:
-    assert not offences(within("kadi"), "ability_search", "kadi_local")
+    assert not offences(within("kadi_client"), "ability_search", "kadi_localnet")
 
 
 def test_the_local_parts_know_nothing_of_search() -> None:
-    assert not offences(within("kadi_local"), "ability_search")
+    assert not offences(within("kadi_localnet"), "ability_search")
 
 
 def test_the_local_parts_know_nothing_of_each_other() -> None:
-    parts = {part(module) for module in within("kadi_local")} - {""}
+    parts = {part(module) for module in within("kadi_localnet")} - {""}
     assert {"broker", "database", "models"} <= parts
     for own in parts:
-        others = [f"kadi_local.{other}" for other in parts - {own}]
-        assert not offences([m for m in within("kadi_local") if part(m) == own], *others)
+        others = [f"kadi_localnet.{other}" for other in parts - {own}]
+        assert not offences([m for m in within("kadi_localnet") if part(m) == own], *others)
 
 
 def test_only_the_command_line_runs_local_parts() -> None:
     modules = [module for module in within("ability_search") if part(module) != "cli"]
-    assert not offences(modules, "kadi_local")
+    assert not offences(modules, "kadi_localnet")
 
 
 def test_one_module_knows_opentelemetry_and_nobody_waits_for_it() -> None:

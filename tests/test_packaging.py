@@ -202,11 +202,11 @@ def test_nothing_else_is_in_the_context() -> None:
         "data/databases/x",
         "deploy/compose.yml",
         "secrets.toml",
-        "src/kadi/__pycache__/x.pyc",
+        "src/kadi_client/__pycache__/x.pyc",
         "tests/test_packaging.py",
     )
     assert [path for path in kept_out if not ignored(path)] == []
-    assert not ignored("src/kadi/__init__.py")
+    assert not ignored("src/kadi_client/__init__.py")
     assert not ignored("src/ability_search/py.typed")
 
 
@@ -355,7 +355,11 @@ def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
     assert built == {
         "build": {
-            "targets": {"wheel": {"packages": ["src/kadi", "src/kadi_local", "src/ability_search"]}}
+            "targets": {
+                "wheel": {
+                    "packages": ["src/kadi_client", "src/kadi_localnet", "src/ability_search"]
+                }
+            }
         }
     }
     page = [str(path.relative_to(ROOT)) for path in PAGE.rglob("*") if path.is_file()]

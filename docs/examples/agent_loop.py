@@ -10,7 +10,7 @@ import asyncio
 import sys
 
 from ability_search.client import Hits, SearchClient, ToolFailure
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 PROMPT = (
     "Answer from these passages, and name their sources in brackets.\n\n{passages}\n\n{question}"

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.statements import is_collection_name
-from kadi.context import incident
-from kadi.tools import validation_text
+from kadi_client.context import incident
+from kadi_client.tools import validation_text
 
 log = logging.getLogger(__name__)
 

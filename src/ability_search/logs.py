@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal
 
-from kadi.context import LOG_FIELD, call_id
+from kadi_client.context import LOG_FIELD, call_id
 
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 _CHATTY = (
@@ -16,7 +16,7 @@ _CHATTY = (
     "charset_normalizer",
     "httpcore",
     "httpx",
-    "kadi_local.broker.server.websocket",
+    "kadi_localnet.broker.server.websocket",
     "markdown_it",
     "mcp",
     "uvicorn",

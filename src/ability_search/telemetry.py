@@ -22,9 +22,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ability_search import __version__
 from ability_search.errors import ConfigurationError
-from kadi import tracing
-from kadi.context import TRACEPARENT, call_id
-from kadi.tracing import Kind, Span, Value
+from kadi_client import tracing
+from kadi_client.context import TRACEPARENT, call_id
+from kadi_client.tracing import Kind, Span, Value
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
 
 
 class SpanCollector:
-    """A :class:`kadi.tracing.Tracer` over OpenTelemetry.
+    """A :class:`kadi_client.tracing.Tracer` over OpenTelemetry.
 
     Args:
         provider: Where spans go.
@@ -94,7 +94,7 @@ class SpanCollector:
     def span(
         self, name: str, kind: Kind, notes: Mapping[str, Value], parent: str | None
     ) -> Iterator[Span]:
-        """A span for the block; see :meth:`kadi.tracing.Tracer.span`."""
+        """A span for the block; see :meth:`kadi_client.tracing.Tracer.span`."""
         context = None
         if parent is not None:
             context = self._propagator.extract({TRACEPARENT: parent}, Context())
@@ -117,7 +117,7 @@ class SpanCollector:
                 raise
 
     def traceparent(self) -> str | None:
-        """See :meth:`kadi.tracing.Tracer.traceparent`."""
+        """See :meth:`kadi_client.tracing.Tracer.traceparent`."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get(TRACEPARENT)

@@ -34,7 +34,7 @@ from ability_search.querying import Querying
 from ability_search.querying.model import QueryAnswer
 from ability_search.wire import inputs, reading, results, writing
 from ability_search.wire.table import TOOLS, ToolRow
-from kadi.tools import Call, Tool
+from kadi_client.tools import Call, Tool
 
 _TO_ANSWER = 0.1
 """Share of a caller's time that is kept back, for the answer to arrive."""

@@ -47,9 +47,9 @@ from ability_search.remote import (
 )
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
-from kadi import Connection, Identity, KadiError, Tool
-from kadi.context import headers
-from kadi.serving import Observe, noted
+from kadi_client import Connection, Identity, KadiError, Tool
+from kadi_client.context import headers
+from kadi_client.serving import Observe, noted
 
 log = logging.getLogger(__name__)
 

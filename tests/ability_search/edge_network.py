@@ -15,8 +15,8 @@ import httpx
 from ability_search.cli.edges import open_gateway
 from ability_search.configuration import Settings, load_settings
 from ability_search.edges.health import NEEDED
-from kadi import Call, Connection, Tool
-from kadi_local.broker import serve_broker
+from kadi_client import Call, Connection, Tool
+from kadi_localnet.broker import serve_broker
 
 SECONDS = 30.0
 TOKEN = "the-token"

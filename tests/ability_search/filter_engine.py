@@ -10,7 +10,7 @@ from typing import Any
 from arcadedb_embedded import Database, create_database
 
 from ability_search.filters import Filter, facets_of, matches, to_sql
-from kadi_local.database import jvm
+from kadi_localnet.database import jvm
 
 TYPE = "Chunk_x_1"
 Rows = Sequence[Mapping[str, Any]]

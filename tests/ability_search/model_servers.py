@@ -20,8 +20,8 @@ from ability_search.remote import (
     over_broker,
     over_http,
 )
-from kadi import Call, Connection, Tool
-from kadi_local.broker import serve_broker
+from kadi_client import Call, Connection, Tool
+from kadi_localnet.broker import serve_broker
 
 KEY = "sk-very-secret"
 Answer = Callable[[Mapping[str, Any]], Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ability_search import logs
-from kadi.context import CALL_ID, LOG_FIELD, handling
+from kadi_client.context import CALL_ID, LOG_FIELD, handling
 
 LOG = logging.getLogger("ability_search.some.place")
 
@@ -77,6 +77,6 @@ def test_a_line_names_the_call_it_was_written_for(capsys: pytest.CaptureFixture[
 
 def test_no_level_shows_what_messages_say(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", "pretty", part="worker")
-    for name in ("websockets.client", "mcp.server", "kadi_local.broker.server.websocket"):
+    for name in ("websockets.client", "mcp.server", "kadi_localnet.broker.server.websocket"):
         logging.getLogger(name).debug("> TEXT a document, a key")
     assert not capsys.readouterr().err

@@ -17,7 +17,7 @@ from ability_search.metrics.calls import metered_rpc, metered_tools
 from ability_search.metrics.exposition import expose
 from ability_search.metrics.prometheus import MOST_SERIES, OTHER, PrometheusMeter
 from ability_search.metrics.reading import parse, quantile
-from kadi import CallTimeout, NotConnected, Tool
+from kadi_client import CallTimeout, NotConnected, Tool
 
 LOCAL = "127.0.0.1"
 

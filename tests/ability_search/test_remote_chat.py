@@ -13,9 +13,9 @@ from tests.ability_search.model_servers import KEY, Answer, raising, telling
 from ability_search.errors import ChatUnavailable
 from ability_search.remote import CHAT, Invoke, RemoteChat, over_broker
 from ability_search.remote.chat import read_completion
-from kadi import Call, Connection, RemoteError, Tool
-from kadi.errors import FrameTooLarge
-from kadi_local.broker import serve_broker
+from kadi_client import Call, Connection, RemoteError, Tool
+from kadi_client.errors import FrameTooLarge
+from kadi_localnet.broker import serve_broker
 
 
 def saying(content: Any) -> Answer:

@@ -28,9 +28,9 @@ from ability_search.errors import ConfigurationError, RerankerUnavailable
 from ability_search.remote import RERANK, RemoteReranker, Transport, over_broker, over_http
 from ability_search.remote.reranker import UnusableScores, read_scores, shares
 from ability_search.worker import open_reranker
-from kadi import Connection
-from kadi_local.broker import serve_broker
-from kadi_local.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
+from kadi_client import Connection
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
 
 REQUEST = {"model": "m", "query": "q", "documents": ["one", "three"]}
 

@@ -14,11 +14,11 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.remote import BrokerStore
 from ability_search.remote.store import refusal
 from ability_search.statements.core import rows_together
-from kadi import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool
-from kadi.errors import FrameTooLarge
-from kadi_local.broker import serve_broker
-from kadi_local.database.embedded import EmbeddedDatabases
-from kadi_local.database.tools import database_tools
+from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool
+from kadi_client.errors import FrameTooLarge
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tools import database_tools
 
 MAP = "LET c = SELECT 1 AS n; RETURN {'c': $c};"
 
@@ -150,7 +150,7 @@ class _Unhurried:
 
 
 def _decoded(raw: Any) -> Any:
-    from kadi.messages import decode
+    from kadi_client.messages import decode
 
     return decode(raw)
 

@@ -19,7 +19,7 @@ from ability_search.configuration import (
 )
 from ability_search.configuration.vault import set_secret
 from ability_search.errors import ConfigurationError
-from kadi.errors import NotConnected, RemoteError
+from kadi_client.errors import NotConnected, RemoteError
 
 SECRET = "sk-very-hidden"
 API = {"SEARCH_EMBEDDING_TRANSPORT": "api"}

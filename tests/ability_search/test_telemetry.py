@@ -19,9 +19,9 @@ from ability_search.configuration import Settings, load_settings
 from ability_search.errors import ConfigurationError
 from ability_search.telemetry import CALL_ID, exporting
 from ability_search.worker import open_embedder
-from kadi.context import TRACEPARENT, call_id, carrying, handling
-from kadi.tracing import span, traceparent
-from kadi_local.models.http import application, serve
+from kadi_client.context import TRACEPARENT, call_id, carrying, handling
+from kadi_client.tracing import span, traceparent
+from kadi_localnet.models.http import application, serve
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ENDPOINT = "SEARCH_TRACING_ENDPOINT"

@@ -31,9 +31,9 @@ from ability_search.remote import (
     over_broker,
     over_http,
 )
-from kadi import Connection
-from kadi_local.broker import serve_broker
-from kadi_local.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
+from kadi_client import Connection
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
 
 REQUEST = {"model": "m", "input": ["some text"], "encoding_format": "base64"}
 

@@ -31,7 +31,7 @@ from ability_search.indexing.writing import (
     new_collection,
     prepared_bytes,
 )
-from kadi.messages import encode
+from kadi_client.messages import encode
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
 DOCS = new_collection("docs", model="m", dimensions=4, recipe=RECIPE, average_length=50.0, now=1)

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.interop.kadi_peer import PATIENCE, Peer
 
-from kadi_local.broker import Broker, Limits, serve_broker
+from kadi_localnet.broker import Broker, Limits, serve_broker
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from tests.snippets.reader import SECONDS, Machine, Reader, without_numbers
 
 from ability_search.client import BlockingSearchClient
 from ability_search.configuration import load_settings
-from kadi import Connection
-from kadi_local.models.config import default_cache_dir
+from kadi_client import Connection
+from kadi_localnet.models.config import default_cache_dir
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]
 

@@ -19,7 +19,7 @@ from ability_search.collection import Collection
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import LAYOUT
 from ability_search.statements import is_collection_name
-from kadi.tools import validation_text
+from kadi_client.tools import validation_text
 
 MANIFEST = "index_manifest.json"
 CHUNKS = "chunks.jsonl"

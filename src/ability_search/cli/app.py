@@ -17,7 +17,7 @@ from ability_search import __version__
 from ability_search.cli import output
 from ability_search.cli.failures import explain
 from ability_search.errors import SearchError
-from kadi import KadiError
+from kadi_client import KadiError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

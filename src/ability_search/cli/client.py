@@ -16,7 +16,7 @@ from ability_search import __version__, logs
 from ability_search.client import calling
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings, load_settings
-from kadi import Connection
+from kadi_client import Connection
 
 T = TypeVar("T")
 

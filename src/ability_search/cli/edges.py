@@ -20,7 +20,7 @@ from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
-from kadi.addresses import is_loopback
+from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
     from ability_search.mcp.http import McpEndpoint
@@ -57,7 +57,7 @@ async def open_gateway(
     from ability_search.gateway.metrics import Metrics
     from ability_search.gateway.streaming import Streams
     from ability_search.metrics.prometheus import PrometheusMeter
-    from kadi.asgi import CannotServe, serve_app
+    from kadi_client.asgi import CannotServe, serve_app
 
     own = settings.gateway
     line = Line(patience=_PATIENCE)

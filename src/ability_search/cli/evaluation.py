@@ -25,7 +25,7 @@ from ability_search.evaluation.dataset import read_dataset
 from ability_search.evaluation.runs import Run, read_run, write_run
 from ability_search.filters import instants
 from ability_search.wire.inputs import QueryInput
-from kadi.tools import validation_text
+from kadi_client.tools import validation_text
 
 INSTALL_EVAL = "pip install 'ability-search[eval]'"
 METRIC_MODULES = ("ir_measures", "pytrec_eval", "scipy")

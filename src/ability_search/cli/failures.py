@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
-from kadi import errors as kadi
+from kadi_client import errors as kadi
 
 FAILED = 1
 USAGE = 2

@@ -14,7 +14,7 @@ from ability_search.cli.served import require_installed, served_names
 from ability_search.configuration import Settings
 from ability_search.stack.directory import RunningStack, hold, is_abandoned, released
 from ability_search.stack.supervisor import Plan, Stack
-from kadi import NotConnected
+from kadi_client import NotConnected
 
 _ABANDONED_SECONDS = 40.0
 

@@ -25,7 +25,7 @@ from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
 from ability_search.stack.directory import RunningStack, read_running, released
-from kadi import NotConnected
+from kadi_client import NotConnected
 
 _START_SECONDS = 150.0
 """How long a call waits for the stack; the first start of the model builds its graph."""

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from ability_search import __version__
 from ability_search.configuration import Settings
 from ability_search.metrics import UNMETERED, Meter, table
-from kadi import Connection
-from kadi.serving import OK
+from kadi_client import Connection
+from kadi_client.serving import OK
 
 if TYPE_CHECKING:
-    from kadi_local.broker import Broker
-    from kadi_local.database.backend import Counts
-    from kadi_local.models import Models
+    from kadi_localnet.broker import Broker
+    from kadi_localnet.database.backend import Counts
+    from kadi_localnet.models import Models
 
 _EVENTS = {
     "published": "events_published",
@@ -109,7 +109,7 @@ def watch_database(meter: Meter, counts: Counts) -> None:
 
 def watch_engine(meter: Meter, engine: Any) -> None:
     """What is known of an ``EmbeddedDatabases`` that has started."""
-    from kadi_local.database.jvm import heap_bytes
+    from kadi_localnet.database.jvm import heap_bytes
 
     meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): engine.open_calls})
     meter.watch(table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})

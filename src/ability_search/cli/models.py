@@ -124,7 +124,7 @@ def pull(
         ability-search models pull Xenova/bge-small-en-v1.5
     """
     try:
-        from kadi_local.models import ModelSetupError, pull_model
+        from kadi_localnet.models import ModelSetupError, pull_model
     except ModuleNotFoundError as exc:
         raise ConfigurationError(
             f"{exc.name} is not installed", hint="Run: pip install 'ability-search[local,hub]'"

@@ -21,10 +21,10 @@ from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.calls import metered_tools
-from kadi import Connection, Identity, Tool
+from kadi_client import Connection, Identity, Tool
 
 if TYPE_CHECKING:
-    from kadi_local.database.backend import Backend
+    from kadi_localnet.database.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ async def open_broker(
     Raises:
         ConfigurationError: if the port cannot be listened on.
     """
-    from kadi_local.broker import Limits, serve_broker
+    from kadi_localnet.broker import Limits, serve_broker
 
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
@@ -79,8 +79,8 @@ async def open_database(
         KadiError: if the broker cannot be reached.
     """
     try:
-        from kadi_local.database.backend import DatabaseError
-        from kadi_local.database.tools import database_tools
+        from kadi_localnet.database.backend import DatabaseError
+        from kadi_localnet.database.tools import database_tools
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -107,13 +107,13 @@ async def open_database(
 def _backend(settings: Settings) -> tuple[Backend, str]:
     arcadedb = settings.arcadedb
     if arcadedb.backend == "http":
-        from kadi_local.database.http import HttpDatabases
+        from kadi_localnet.database.http import HttpDatabases
 
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]
         shown = ", ".join(map(str, arcadedb.urls))
         return HttpDatabases(urls, user=arcadedb.user, password=password), shown
-    from kadi_local.database.embedded import EmbeddedDatabases
+    from kadi_localnet.database.embedded import EmbeddedDatabases
 
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // MIB if arcadedb.heap else None
@@ -131,7 +131,7 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
-    from kadi_local import models
+    from kadi_localnet import models
 
     token = settings.models.http_token
     secret = token.get_secret_value() if token else None

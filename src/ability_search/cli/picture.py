@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ability_search.configuration.fields import Url
 from ability_search.metrics import Metric, table
 from ability_search.metrics.reading import NOTHING, Reading, added
-from kadi.serving import OK
+from kadi_client.serving import OK
 
 State = Literal["up", "gone", "refused"]
 

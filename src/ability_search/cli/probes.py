@@ -21,7 +21,7 @@ from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
 from ability_search.stack.directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker
-from kadi import Connection, KadiError
+from kadi_client import Connection, KadiError
 
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0

@@ -14,7 +14,7 @@ from ability_search.configuration.fields import Url
 from ability_search.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kadi_local.models import ModelDirectory, ModelsConfig, Upstream
+    from kadi_localnet.models import ModelDirectory, ModelsConfig, Upstream
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def models_config(settings: Settings) -> ModelsConfig:
         ConfigurationError: if what it needs is not installed, or a setting cannot be used.
     """
     require_installed(settings, database=False, models=True)
-    from kadi_local.models import ModelsConfig, ModelSetupError
+    from kadi_localnet.models import ModelsConfig, ModelSetupError
 
     minilm = weights_installed()
     if not minilm:
@@ -98,8 +98,8 @@ def models_config(settings: Settings) -> ModelsConfig:
 
 
 def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, ...]:
-    from kadi_local.models import ModelDirectory, installed_models
-    from kadi_local.models.minilm import ALIASES, NAME
+    from kadi_localnet.models import ModelDirectory, installed_models
+    from kadi_localnet.models.minilm import ALIASES, NAME
 
     chosen = [ModelDirectory.parse(text) for text in settings.models.dirs]
     taken = {name for directory in chosen for name in directory.names}
@@ -136,7 +136,7 @@ def _upstream(
     Raises:
         ConfigurationError: if it has no address.
     """
-    from kadi_local.models import Upstream
+    from kadi_localnet.models import Upstream
 
     if url is None:
         if names:
@@ -160,7 +160,7 @@ def served_names(settings: Settings) -> frozenset[str]:
     Raises:
         ConfigurationError: as :func:`models_config`.
     """
-    from kadi_local.models.minilm import ALIASES, NAME
+    from kadi_localnet.models.minilm import ALIASES, NAME
 
     config = models_config(settings)
     names = {NAME, *ALIASES} if config.minilm else set()
@@ -177,7 +177,7 @@ def reranks(directory: ModelDirectory) -> bool:
     Raises:
         ConfigurationError: if that cannot be read.
     """
-    from kadi_local.models import ModelSetupError, is_reranker
+    from kadi_localnet.models import ModelSetupError, is_reranker
 
     try:
         return is_reranker(directory)

@@ -15,7 +15,7 @@ from ability_search.cli.serving import prepare, run_until_stopped, serve
 from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings
 from ability_search.metrics import Meter
-from kadi import serve_stdio
+from kadi_client import serve_stdio
 
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part

@@ -33,7 +33,7 @@ from ability_search.loading import Reading, open_extractor
 from ability_search.tools import Services
 from ability_search.wire.writing import index_result
 from ability_search.worker import open_services, token_counter
-from kadi import Connection
+from kadi_client import Connection
 
 _DIGITS = 12
 _LONGEST = 50

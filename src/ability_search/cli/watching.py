@@ -28,8 +28,8 @@ from ability_search.cli.sending import (
 from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 from ability_search.files import left_out, vanished
-from kadi import KadiError
-from kadi.errors import AuthenticationError, FrameTooLarge
+from kadi_client import KadiError
+from kadi_client.errors import AuthenticationError, FrameTooLarge
 
 EDITORS = (
     "*~",

@@ -10,7 +10,7 @@ from ability_search.cli.parts import Part, new_connection
 from ability_search.configuration import Settings, complete_secrets
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.worker import open_tools, open_worker
-from kadi import Tool
+from kadi_client import Tool
 
 
 @asynccontextmanager

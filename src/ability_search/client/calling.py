@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ability_search.client.failures import ToolFailure
-from kadi import Connection, RemoteError
-from kadi.context import calling
+from kadi_client import Connection, RemoteError
+from kadi_client.context import calling
 
 log = logging.getLogger(__name__)
 

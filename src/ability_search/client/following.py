@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ability_search.wire.table import PROGRESS
-from kadi import Connection
+from kadi_client import Connection
 
 _DRAIN_SECONDS = 2.0
 

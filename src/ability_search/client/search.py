@@ -30,7 +30,7 @@ from ability_search.client.values import (
 )
 from ability_search.configuration import Settings, load_settings
 from ability_search.wire import inputs, results
-from kadi import Connection
+from kadi_client import Connection
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -63,7 +63,7 @@ class SearchClient:
     - :class:`ToolFailure` if the tool says that it failed: ``str()`` is the reason, ``hint`` what
       helps, ``wire_code`` one of the documented codes, ``retryable`` whether it passes,
     - :class:`pydantic.ValidationError` if the input is wrong, before anything is sent,
-    - :class:`kadi.KadiError` if there is no answer; the connection restores itself.
+    - :class:`kadi_client.KadiError` if there is no answer; the connection restores itself.
 
     Args:
         url: The broker's address. Left out: ``BROKER_URL``, the configuration files, or the stack

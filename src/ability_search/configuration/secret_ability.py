@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from ability_search.configuration.vault import is_encrypted
-from kadi.errors import KadiError
+from kadi_client.errors import KadiError
 
 log = logging.getLogger(__name__)
 

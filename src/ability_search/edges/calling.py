@@ -13,10 +13,10 @@ from ability_search.boundary import failure
 from ability_search.client.failures import ToolFailure
 from ability_search.edges.line import Line, Unavailable
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
-from kadi import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
-from kadi.context import calling
-from kadi.messages import decode
-from kadi.serving import CANCELLED, OK, noted
+from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
+from kadi_client.context import calling
+from kadi_client.messages import decode
+from kadi_client.serving import CANCELLED, OK, noted
 
 log = logging.getLogger(__name__)
 

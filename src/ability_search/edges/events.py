@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ability_search.wire.table import COMPLETED, FAILED, PROGRESS
-from kadi import Event
+from kadi_client import Event
 
 CHANNELS = (PROGRESS, COMPLETED, FAILED)
 LAST = (COMPLETED, FAILED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.wire.table import TOOLS
-from kadi import Connection
+from kadi_client import Connection
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ability_search.errors import SearchError
-from kadi import Connection, NotConnected
+from kadi_client import Connection, NotConnected
 
 
 class Unavailable(SearchError):

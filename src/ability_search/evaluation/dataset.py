@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ability_search.errors import InvalidInput
 from ability_search.filters import instants
-from kadi.tools import validation_text
+from kadi_client.tools import validation_text
 
 CORPUS = "corpus.jsonl"
 QUERIES = "queries.jsonl"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ability_search.errors import InvalidInput
-from kadi.tools import validation_text
+from kadi_client.tools import validation_text
 
 METRICS = ("nDCG@10", "Recall@10", "Recall@100", "MRR@10", "Hit@1", "Hit@3", "Hit@5")
 """In the order they are shown; those beyond the ranks that were asked for are left out of a run."""

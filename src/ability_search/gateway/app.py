@@ -31,9 +31,9 @@ from ability_search.gateway.reading import checked_query, fields_of, read_json
 from ability_search.gateway.shortcuts import INGEST, SEARCH, ingested, searched
 from ability_search.gateway.streaming import Streams
 from ability_search.wire.table import BY_NAME
-from kadi import KadiError
-from kadi.asgi import while_connected
-from kadi.context import REQUEST_ID
+from kadi_client import KadiError
+from kadi_client.asgi import while_connected
+from kadi_client.context import REQUEST_ID
 
 JSON = "application/json"
 _LOOK_SECONDS = 5.0

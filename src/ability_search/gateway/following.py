@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kadi.context import REQUEST_ID, from_headers, handling
-from kadi.tracing import span
+from kadi_client.context import REQUEST_ID, from_headers, handling
+from kadi_client.tracing import span
 
 _LONGEST_PATH = 256
 _FAILED = 500

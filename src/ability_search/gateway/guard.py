@@ -24,7 +24,7 @@ from ability_search.gateway.problems import (
     problem,
 )
 from ability_search.metrics.table import GATEWAY_IN_FLIGHT, GATEWAY_STREAMS
-from kadi.addresses import is_loopback
+from kadi_client.addresses import is_loopback
 
 OPEN = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that ask for no token, as do those of the console."""

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from ability_search.errors import DeadlineExceeded, InvalidInput, TooLarge
 from ability_search.gateway.problems import UnsupportedMediaType
-from kadi import Raw
-from kadi.messages import without_halves
+from kadi_client import Raw
+from kadi_client.messages import without_halves
 
 _SECONDS = 30.0
 """For a whole body to arrive."""

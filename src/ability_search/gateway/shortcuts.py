@@ -11,8 +11,8 @@ from ability_search.gateway.reading import Fields
 from ability_search.wire.base import Input, NonBlank
 from ability_search.wire.fields import CollectionName
 from ability_search.wire.inputs import Collections, DocumentInput, QueryInput
-from kadi import Raw
-from kadi.messages import encode
+from kadi_client import Raw
+from kadi_client.messages import encode
 
 INGEST = "search-index"
 SEARCH = "search-query"

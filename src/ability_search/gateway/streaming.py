@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from ability_search.edges.events import CHANNELS, LAST, details
 from ability_search.edges.line import Line, Unavailable
 from ability_search.gateway.reading import checked_query
-from kadi import Event, KadiError, Subscription
+from kadi_client import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -21,8 +21,8 @@ from ability_search.jobs.events import Publish
 from ability_search.jobs.ledger import Jobs, new_record
 from ability_search.jobs.model import REINDEX, Job
 from ability_search.jobs.running import Run
-from kadi.backoff import Backoff
-from kadi.context import incident
+from kadi_client.backoff import Backoff
+from kadi_client.context import incident
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ability_search.errors import SearchError
-from kadi.context import handling
-from kadi.tracing import span
+from kadi_client.context import handling
+from kadi_client.tracing import span
 
 log = logging.getLogger(__name__)
 

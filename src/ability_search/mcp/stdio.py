@@ -11,9 +11,9 @@ from mcp.server.stdio import stdio_server
 
 from ability_search.edges.calling import Caller
 from ability_search.mcp.server import new_server
-from kadi import ProtocolError
-from kadi.framing import MessageReader
-from kadi.pipes import PipeReader
+from kadi_client import ProtocolError
+from kadi_client.framing import MessageReader
+from kadi_client.pipes import PipeReader
 
 log = logging.getLogger(__name__)
 

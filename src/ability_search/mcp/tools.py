@@ -24,8 +24,8 @@ from ability_search.client.following import following
 from ability_search.edges.calling import Caller, report_of
 from ability_search.edges.line import Unavailable
 from ability_search.wire.table import BY_NAME, TOOLS, ToolRow
-from kadi import KadiError
-from kadi.messages import decode
+from kadi_client import KadiError
+from kadi_client.messages import decode
 
 Context = ServerRequestContext[Any, Any]
 

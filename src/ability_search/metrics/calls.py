@@ -16,8 +16,8 @@ from ability_search.metrics.table import (
     TOOL_CALL_SECONDS,
     TOOL_CALLS,
 )
-from kadi import Call, CallTimeout, NotConnected, Tool
-from kadi.serving import CANCELLED, FAILED, OK, outcome_of
+from kadi_client import Call, CallTimeout, NotConnected, Tool
+from kadi_client.serving import CANCELLED, FAILED, OK, outcome_of
 
 T = TypeVar("T")
 

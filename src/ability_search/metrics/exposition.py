@@ -14,7 +14,7 @@ from websockets.http11 import Request, Response
 
 from ability_search.errors import ConfigurationError
 from ability_search.metrics.prometheus import CONTENT_TYPE
-from kadi.addresses import is_loopback
+from kadi_client.addresses import is_loopback
 
 PATH = "/metrics"
 _SECONDS = 5.0

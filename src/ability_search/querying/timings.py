@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kadi.tracing import span
+from kadi_client.tracing import span
 
 
 class Timings:

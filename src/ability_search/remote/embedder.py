@@ -28,8 +28,8 @@ from ability_search.metrics.table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RET
 from ability_search.remote.breaker import CircuitBreaker
 from ability_search.remote.refusals import Objection
 from ability_search.remote.transports import HttpService, Transport, in_time
-from kadi.errors import FrameTooLarge
-from kadi.tracing import Value, span
+from kadi_client.errors import FrameTooLarge
+from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
 

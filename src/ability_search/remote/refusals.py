@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ability_search.errors import SearchError
-from kadi.errors import CallTimeout, KadiError, NotConnected, RemoteError
+from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
 E = TypeVar("E", bound=SearchError)
 

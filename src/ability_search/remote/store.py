@@ -20,8 +20,8 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import RETRIES
 from ability_search.remote.refusals import no_answer
-from kadi.errors import FrameTooLarge, KadiError, RemoteError
-from kadi.tracing import Value, span
+from kadi_client.errors import FrameTooLarge, KadiError, RemoteError
+from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
 class Invoke(Protocol):
-    """How a tool on the network is called; :meth:`kadi.Connection.invoke` fits."""
+    """How a tool on the network is called; :meth:`kadi_client.Connection.invoke` fits."""
 
     async def __call__(
         self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...

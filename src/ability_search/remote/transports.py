@@ -19,8 +19,8 @@ from ability_search.remote.refusals import (
     refusal_of_text,
 )
 from ability_search.remote.store import Invoke
-from kadi.apis import retry_after, route_address
-from kadi.errors import FrameTooLarge, KadiError, RemoteError
+from kadi_client.apis import retry_after, route_address
+from kadi_client.errors import FrameTooLarge, KadiError, RemoteError
 
 
 class Transport(Protocol):
@@ -106,7 +106,7 @@ def over_http(
     Args:
         service: What is asked for.
         client: Keeps the connections; the caller closes it.
-        url: Address of the server, as :func:`kadi.apis.route_address` takes it.
+        url: Address of the server, as :func:`kadi_client.apis.route_address` takes it.
         api_key: Sent as a bearer token.
     """
     address = route_address(url, service.route)

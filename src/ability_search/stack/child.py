@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from ability_search.errors import SearchError
-from kadi.backoff import Backoff
+from kadi_client.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

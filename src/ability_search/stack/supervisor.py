@@ -20,7 +20,7 @@ from ability_search.stack.directory import (
     remove_running,
     write_running,
 )
-from kadi import Connection, KadiError
+from kadi_client import Connection, KadiError
 
 log = logging.getLogger(__name__)
 

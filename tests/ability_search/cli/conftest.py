@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ability_search.cli.commands import app
-from kadi import Connection, Tool
-from kadi_local.broker import serve_broker
+from kadi_client import Connection, Tool
+from kadi_localnet.broker import serve_broker
 
 Answer = Callable[[dict[str, Any]], Any]
 SECONDS = 20.0

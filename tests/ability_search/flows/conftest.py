@@ -26,11 +26,11 @@ from ability_search.configuration import Settings, load_settings
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.statements import due_generations, orphaned_jobs
 from ability_search.worker import open_worker
-from kadi import Call, Connection, RemoteError, Tool
-from kadi.tools import Handler
-from kadi_local.broker import serve_broker
-from kadi_local.database.embedded import EmbeddedDatabases
-from kadi_local.database.tools import database_tools
+from kadi_client import Call, Connection, RemoteError, Tool
+from kadi_client.tools import Handler
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tools import database_tools
 
 WATCHING = (orphaned_jobs("").text, due_generations().text)
 """What workers ask at times of their own, which is no part of any call."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tests.ability_search.flows.asking import Answer
 
-from kadi import Call, Connection, RemoteError, Tool
+from kadi_client import Call, Connection, RemoteError, Tool
 
 P = TypeVar("P", bound="Played")
 

@@ -18,7 +18,7 @@ from ability_search.statements import aspect_type, link_type, source_type
 from ability_search.tools import Services
 from ability_search.vocabulary import EMPTY, advanced
 from ability_search.worker import build_services, open_worker
-from kadi import Connection
+from kadi_client import Connection
 
 PATIENCE = 60.0
 """Seconds that anything here may take at most."""

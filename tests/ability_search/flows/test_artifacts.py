@@ -33,7 +33,7 @@ from ability_search.chunking import EstimatedTokens
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.indexing import Progress
 from ability_search.statements import source_type
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
 

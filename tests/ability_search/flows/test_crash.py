@@ -18,18 +18,18 @@ from tests.java_machine import SHORT_LIVED
 
 from ability_search.configuration import Settings, load_settings
 from ability_search.worker import open_worker
-from kadi import Connection
-from kadi.errors import KadiError
-from kadi_local.broker import serve_broker
+from kadi_client import Connection
+from kadi_client.errors import KadiError
+from kadi_localnet.broker import serve_broker
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
 DATABASE = """
 import asyncio, sys
 from pathlib import Path
-from kadi import Connection
-from kadi_local.database.embedded import EmbeddedDatabases
-from kadi_local.database.tools import database_tools
+from kadi_client import Connection
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tools import database_tools
 
 async def main(url, directory, heap="256"):
     async with EmbeddedDatabases(Path(directory), heap_mb=int(heap)) as engine:

@@ -9,7 +9,7 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, document, down
 from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
 
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
 

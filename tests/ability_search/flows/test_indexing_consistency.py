@@ -25,9 +25,9 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search import statements
-from kadi import RemoteError
-from kadi.tools import Handler
-from kadi_local.database.tools import database_tools
+from kadi_client import RemoteError
+from kadi_client.tools import Handler
+from kadi_localnet.database.tools import database_tools
 
 pytestmark = pytest.mark.engine
 

@@ -19,8 +19,8 @@ from tests.ability_search.flows.stored import (
     settled,
 )
 
-from kadi import Subscription
-from kadi.errors import RemoteError
+from kadi_client import Subscription
+from kadi_client.errors import RemoteError
 
 pytestmark = pytest.mark.engine
 

@@ -29,8 +29,8 @@ from tests.ability_search.flows.test_reindexing import (
 
 from ability_search.errors import Busy, Cancelled
 from ability_search.indexing import IndexOptions
-from kadi import Connection, Event
-from kadi.errors import KadiError
+from kadi_client import Connection, Event
+from kadi_client.errors import KadiError
 
 pytestmark = pytest.mark.engine
 

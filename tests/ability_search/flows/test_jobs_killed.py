@@ -23,15 +23,15 @@ from tests.ability_search.flows.test_crash import DATABASE, WORKER, Process, net
 from tests.ability_search.flows.test_reindexing import only_the_live_generation_is_left
 
 from ability_search.configuration import load_settings
-from kadi import Connection
-from kadi.errors import KadiError
-from kadi_local.broker import serve_broker
+from kadi_client import Connection
+from kadi_client.errors import KadiError
+from kadi_localnet.broker import serve_broker
 
 pytestmark = pytest.mark.engine
 
 MODELS = """
 import asyncio, sys
-from kadi import Connection
+from kadi_client import Connection
 from tests.ability_search.flows.conftest import WordModel
 
 async def main(url):

@@ -21,7 +21,7 @@ from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 from ability_search.errors import DatabaseUnavailable, EmbeddingUnavailable
 from ability_search.indexing import Progress
 from ability_search.migration import Migration, State, Survey
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
 

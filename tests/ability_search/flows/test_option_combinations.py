@@ -15,7 +15,7 @@ from tests.ability_search.flows.conftest import MODEL, Network, document, down, 
 
 from ability_search.filters import combine, matches, parse_filter, source_filter
 from ability_search.wire.inputs import QueryInput
-from kadi import Call, Connection, Tool
+from kadi_client import Call, Connection, Tool
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

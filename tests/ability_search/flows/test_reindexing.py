@@ -22,8 +22,8 @@ from tests.ability_search.flows.stored import (
 from ability_search.indexing import IndexOptions
 from ability_search.statements import source_type
 from ability_search.tools import Services
-from kadi.tools import Handler
-from kadi_local.database.tools import database_tools
+from kadi_client.tools import Handler
+from kadi_localnet.database.tools import database_tools
 
 pytestmark = pytest.mark.engine
 

@@ -19,7 +19,7 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.statements import known_vectors, source_type
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 
-from kadi import RemoteError
+from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
 

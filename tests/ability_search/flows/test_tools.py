@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, document, down
 
-from kadi import Connection, NotConnected, RemoteError
+from kadi_client import Connection, NotConnected, RemoteError
 
 pytestmark = pytest.mark.engine
 

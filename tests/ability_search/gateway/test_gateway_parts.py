@@ -18,7 +18,7 @@ from ability_search.gateway.problems import STATUSES, problem
 from ability_search.gateway.reading import fields_of
 from ability_search.gateway.shortcuts import ingested
 from ability_search.wire.table import TOOLS
-from kadi.messages import encode
+from kadi_client.messages import encode
 
 VALUES = st.recursive(
     st.none()

@@ -24,7 +24,7 @@ from ability_search.cli import edges
 from ability_search.cli import mcp as assistants
 from ability_search.cli.edges import open_gateway
 from ability_search.errors import ConfigurationError
-from kadi import Connection, NotConnected, Raw
+from kadi_client import Connection, NotConnected, Raw
 
 LISTED: dict[str, Any] = {"collections": []}
 
@@ -106,7 +106,7 @@ async def test_a_broker_that_goes_is_told_and_one_that_comes_back_is_used(
 
 async def test_without_a_worker_it_is_neither_ready_nor_well(tmp_path: Path, stage: Stage) -> None:
     await stage.close()
-    from kadi_local.broker import serve_broker
+    from kadi_localnet.broker import serve_broker
 
     async with (
         serve_broker("127.0.0.1", 0) as broker,

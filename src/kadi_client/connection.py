@@ -1,0 +1,392 @@
+"""A connection to a KADI broker that outlives its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from kadi_client.context import carrying
+from kadi_client.errors import (
+    METHOD_NOT_FOUND,
+    CallTimeout,
+    FrameTooLarge,
+    ProtocolError,
+    RemoteError,
+)
+from kadi_client.identity import Identity
+from kadi_client.link import Link
+from kadi_client.messages import Raw, decode
+from kadi_client.params import Invocation
+from kadi_client.serving import Observe, Provider, noted
+from kadi_client.session import MAX_MESSAGE_BYTES, Session
+from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
+from kadi_client.subscriptions import Subscription, channels_params, deliver
+from kadi_client.tools import Tool
+from kadi_client.tracing import RPC, span
+from kadi_client.uplink import Uplink
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_URL = "ws://localhost:8080/kadi"
+BROKER_TIMEOUT = 10.0
+"""Seconds for the broker to answer what it answers itself: publish, subscribe, list, register."""
+
+
+class Connection:
+    """Calls tools on the network, offers its own, publishes and receives events.
+
+    ::
+
+        async with Connection("ws://localhost:8080/kadi", name="reader") as broker:
+            hits = await broker.invoke("search-query", {"query": "reciprocal rank fusion"})
+
+    Entering connects and registers, or raises. When a session is lost, calls in flight fail at
+    once with :class:`NotConnected`, handlers that run for it are cancelled, and a new session is
+    made in the background: exponential backoff with full jitter up to ``max_backoff`` seconds,
+    the same identity, the current tools and subscriptions. Calls made meanwhile wait for it
+    within their own timeout. Leaving stops taking calls, gives running handlers ``grace`` seconds
+    to finish, says goodbye and wakes everybody who still waits.
+
+    Args:
+        url: ``ws://`` or ``wss://`` address of the broker.
+        identity: Who to be; a fresh identity if not given.
+        name: How to be displayed.
+        version: Version of the agent or ability.
+        role: ``"ability"`` for what mainly offers tools.
+        networks: Networks to share tools and events in.
+        tools: Tools to offer from the start.
+        max_message_bytes: Limit of a message in either direction.
+        open_timeout: Seconds for one attempt: connecting, handshake, registration.
+        connect_timeout: Seconds to keep trying for the first session; 0 tries once. A refused
+            identity is not tried again before the first session.
+        grace: Seconds for running handlers on closing.
+        max_concurrent: Handlers that run at a time.
+        max_queued: Calls that may wait for a handler; more are refused.
+        max_backoff: Cap of the reconnect delay in seconds.
+        propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
+        observe: See :data:`kadi_client.serving.Observe`.
+
+    Raises:
+        ValueError: if an argument cannot work; the message names it.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        identity: Identity | None = None,
+        name: str | None = None,
+        version: str | None = None,
+        role: Literal["agent", "ability"] = "agent",
+        networks: Sequence[str] = ("global",),
+        tools: Iterable[Tool] = (),
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        open_timeout: float = 10.0,
+        connect_timeout: float = 0.0,
+        grace: float = 10.0,
+        max_concurrent: int = 64,
+        max_queued: int = 1024,
+        max_backoff: float = 30.0,
+        propagate: bool = True,
+        observe: Observe = noted,
+    ) -> None:
+        if isinstance(networks, str) or not networks:
+            raise ValueError("networks: give a list of at least one network")
+        if max_message_bytes < 1024:
+            raise ValueError("max_message_bytes must be at least 1024")
+        self._identity = identity or Identity.generate()
+        self._name = name
+        self._version = version
+        self._role = role
+        self._networks = tuple(networks)
+        self._max_message_bytes = max_message_bytes
+        self._grace = grace
+        self._propagate = propagate
+        self._provider = Provider(
+            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+        )
+        self._registered: tuple[Tool, ...] = ()
+        self._subscriptions: set[Subscription] = set()
+        self._uplink = Uplink(
+            url,
+            self,
+            self._new_session,
+            max_message_bytes=max_message_bytes,
+            open_timeout=open_timeout,
+            connect_timeout=connect_timeout,
+            max_backoff=max_backoff,
+        )
+        self.agent_id = self._identity.agent_id
+        """What the broker calls this agent, once connected."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session right now."""
+        return self._uplink.link is not None
+
+    @property
+    def calls_waiting(self) -> int:
+        """Calls of its own tools that wait for their turn."""
+        return self._provider.waiting
+
+    async def wait_connected(self) -> None:
+        """Wait for a session to be there; raises :class:`NotConnected` if there will be none."""
+        await self._uplink.next_link()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect; what ``async with`` does on entering.
+
+        Raises:
+            NotConnected: if the broker cannot be reached.
+            AuthenticationError: if it refuses the identity.
+            RemoteError, ProtocolError: if the handshake fails otherwise.
+        """
+        try:
+            await self._uplink.open()
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close in order; what ``async with`` does on leaving. Closing again is harmless."""
+        if not self._uplink.opened:
+            return
+        if not self._uplink.begin_close():
+            await self._uplink.closed.wait()
+            return
+        try:
+            await self._provider.drain(self._grace)
+        finally:
+            await self._uplink.end()
+
+    async def serve_forever(self) -> None:
+        """Wait until the connection is closed by somebody else; cancel it to stop waiting."""
+        await self._uplink.closed.wait()
+        if self._uplink.failure is not None:
+            raise self._uplink.failure
+
+    # Calling
+
+    async def invoke(
+        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+    ) -> Any:
+        """Call a tool and return its result as plain Python values.
+
+        ``timeout`` in seconds covers everything, waiting for a session to come back included.
+        Cancelling gives up the call.
+
+        Raises:
+            CallTimeout: if no answer came in time.
+            RemoteError: if the provider or the broker answered with an error.
+            NotConnected: if the session was lost during the call, or the connection is closed.
+                Whether the tool ran is not known then.
+            FrameTooLarge: if the input is too large to send.
+            TypeError: if the input is not JSON.
+            ProtocolError: if the result cannot be decoded.
+        """
+        return decode(
+            await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
+        )
+
+    async def invoke_raw(
+        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+    ) -> Raw:
+        """As :meth:`invoke`, with the result as the JSON it came as, to be passed on unread.
+
+        ``tool_input`` may be or hold :class:`kadi_client.messages.Raw`, which is sent as it is.
+        """
+
+        def send(session: Session, remaining: float) -> int:
+            given = carrying(tool_input) if self._propagate else tool_input
+            return session.invoke(tool, given, timeout=remaining, target_agent=target_agent)
+
+        with span(tool, "client", RPC):
+            return await self._ask(tool, timeout, send)
+
+    async def list_tools(
+        self,
+        *,
+        networks: Sequence[str] | None = None,
+        include_providers: bool = False,
+        timeout: float = BROKER_TIMEOUT,
+    ) -> list[dict[str, Any]]:
+        """The tools this agent can see, as the broker describes them; raises as :meth:`invoke`."""
+        method = "kadi.ability.list"
+        params: dict[str, Any] = {"includeProviders": include_providers}
+        if networks is not None:
+            params["networks"] = list(networks)
+        try:
+            answer = decode(await self._request(method, params, timeout))
+        except RemoteError as exc:
+            if exc.code != METHOD_NOT_FOUND:
+                raise
+            # Newer brokers may know it as a tool only.
+            answer = await self.invoke(method, params, timeout=timeout)
+        tools = answer.get("tools") if isinstance(answer, dict) else None
+        if not isinstance(tools, list):
+            raise ProtocolError("the broker's list of tools has no 'tools'")
+        return [tool for tool in tools if isinstance(tool, dict)]
+
+    async def _ask(self, what: str, timeout: float, send: Callable[[Session, float], int]) -> Raw:
+        """One request, from waiting for a session to its answer."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout
+        try:
+            link = self._uplink.link
+            if link is None:
+                async with asyncio.timeout_at(deadline):
+                    link = await self._uplink.next_link()
+            key = send(link.session, max(0.001, deadline - clock()))
+            return await link.answer_to(key, deadline)
+        except TimeoutError as exc:
+            raise CallTimeout(what, timeout) from exc
+
+    async def _request(self, method: str, params: Any, timeout: float) -> Raw:
+        return await self._ask(method, timeout, lambda session, _: session.request(method, params))
+
+    # Offering
+
+    async def serve(self, tools: Iterable[Tool]) -> None:
+        """Replace the tools offered; calls already running are not touched.
+
+        Without a session nothing is waited for: the next one registers the new set.
+
+        Raises:
+            ValueError: if two tools share a name.
+            FrameTooLarge: if their descriptions are too large to send.
+            RemoteError: if the broker refuses the registration.
+            CallTimeout, NotConnected: if it does not confirm; the next session tries again.
+        """
+        self._provider.replace(tools)
+        if self._uplink.link is not None:
+            await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
+
+    def _register(self, session: Session, _remaining: float = 0.0) -> int:
+        self._registered = self._provider.tools
+        return session.register(self._registered)
+
+    # Events
+
+    async def publish(
+        self,
+        channel: str,
+        data: Any,
+        *,
+        network: str | None = None,
+        timeout: float = BROKER_TIMEOUT,
+    ) -> None:
+        """Publish an event and wait until the broker has taken it; raises as :meth:`invoke`."""
+        params: dict[str, Any] = {"channel": channel, "data": data}
+        if network is not None:
+            params["networkId"] = network
+        await self._request("kadi.event.publish", params, timeout)
+
+    def subscribe(
+        self, *patterns: str, network: str | None = None, max_queued: int = 1024
+    ) -> Subscription:
+        """Receive events of the channels that match a pattern.
+
+        ::
+
+            async with broker.subscribe("search.*.progress") as events:
+                async for event in events:
+                    ...
+
+        In a pattern ``*`` stands for one word and ``#`` for any number of words, words being
+        separated by dots. Entering raises as :meth:`invoke` does.
+        """
+        return Subscription(
+            patterns,
+            network=network,
+            max_queued=max_queued,
+            activate=self._activate,
+            deactivate=self._deactivate,
+        )
+
+    async def _activate(self, subscription: Subscription) -> None:
+        self._subscriptions.add(subscription)
+        params = channels_params(subscription.patterns, subscription.network)
+        try:
+            await self._request("kadi.event.subscribe", params, BROKER_TIMEOUT)
+        except BaseException:
+            self._subscriptions.discard(subscription)
+            raise
+
+    async def _deactivate(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+        still_wanted = {
+            pattern
+            for other in self._subscriptions
+            if other.network == subscription.network
+            for pattern in other.patterns
+        }
+        unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
+        link = self._uplink.link
+        if link is not None and unwanted:
+            link.session.post(
+                "kadi.event.unsubscribe", channels_params(unwanted, subscription.network)
+            )
+            link.flush()
+
+    # What the uplink tells
+
+    def _new_session(self) -> Session:
+        self._registered = self._provider.tools
+        return Session(
+            self._identity,
+            role=self._role,
+            name=self._name,
+            version=self._version,
+            networks=self._networks,
+            tools=self._registered,
+            max_message_bytes=self._max_message_bytes,
+        )
+
+    def ready(self, link: Link) -> None:
+        """Take up a new session: register what has changed since it began, subscribe again."""
+        self.agent_id = link.session.agent_id
+        if self._registered is not self._provider.tools:
+            try:
+                link.session.abandon(self._register(link.session))
+            except FrameTooLarge as exc:
+                logger.error("the new tools cannot be registered: %s", exc)
+        wanted: defaultdict[str | None, dict[str, None]] = defaultdict(dict)
+        for subscription in self._subscriptions:
+            wanted[subscription.network].update(dict.fromkeys(subscription.patterns))
+        for network, patterns in wanted.items():
+            link.session.post("kadi.event.subscribe", channels_params(patterns, network))
+
+    def lost(self) -> None:
+        """Stop working for a broker that is gone."""
+        self._provider.cancel_all()
+
+    def closed(self) -> None:
+        """End the subscriptions."""
+        for subscription in self._subscriptions:
+            subscription.end()
+
+    def received(self, event: SessionEvent, link: Link) -> None:
+        """Act on what the broker sent."""
+        match event:
+            case Invocation():
+                self._provider.accept(event, link)
+            case CancelRequested(request_id, caller_lost):
+                self._provider.cancel(request_id, abandoned=caller_lost)
+            case Delivered():
+                deliver(event, self._subscriptions)

@@ -1,0 +1,117 @@
+"""Calls that the broker acknowledges before it answers them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from kadi_client.params import AbilityResponse
+
+
+class AcknowledgedCalls:
+    """Such calls by the key they were made under, and by the request id the broker gave them.
+
+    Results that overtake their acknowledgement are kept until it comes, ``max_bytes`` of them.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._unacknowledged: set[int] = set()
+        self._key_of: dict[str, int] = {}
+        self._request_of: dict[int, str] = {}
+        self._early = EarlyResults(max_bytes=max_bytes)
+
+    def __len__(self) -> int:
+        return len(self._unacknowledged) + len(self._request_of)
+
+    def start(self, key: int) -> None:
+        """Take up a call that was made."""
+        self._unacknowledged.add(key)
+
+    def acknowledge(self, key: int, request_id: str, now: float) -> AbilityResponse | None:
+        """Note the request id of a call; returns its outcome, and ends it, if that came before."""
+        outcome = self._early.take(request_id, now)
+        self._acknowledge(key)
+        if outcome is None:
+            self._key_of[request_id] = key
+            self._request_of[key] = request_id
+        return outcome
+
+    def conclude(self, outcome: AbilityResponse, now: float) -> int | None:
+        """End the call that this is the outcome of; ``None`` if it has to be acknowledged first."""
+        key = self._key_of.pop(str(outcome.request_id), None)
+        if key is not None:
+            self._request_of.pop(key, None)
+        # Only a call still to be acknowledged can claim it; without one it is a late answer.
+        elif self._unacknowledged:
+            self._early.put(outcome, now)
+        return key
+
+    def end(self, key: int) -> str | None:
+        """End a call, unless it is unknown; returns the request id if it was acknowledged."""
+        self._acknowledge(key)
+        request_id = self._request_of.pop(key, None)
+        if request_id is not None:
+            self._key_of.pop(request_id, None)
+        return request_id
+
+    def _acknowledge(self, key: int) -> None:
+        self._unacknowledged.discard(key)
+        if not self._unacknowledged:
+            self._early.clear()
+
+
+class EarlyResults:
+    """A bounded, expiring buffer of ``kadi.ability.response`` params by their request id.
+
+    The oldest go first when ``max_count`` or ``max_bytes`` is exceeded, and all after ``ttl``
+    seconds.
+    """
+
+    def __init__(
+        self, *, max_count: int = 256, max_bytes: int = 32 * 1024 * 1024, ttl: float = 30.0
+    ) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._ttl = ttl
+        self._held: OrderedDict[str, tuple[float, AbilityResponse]] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def put(self, outcome: AbilityResponse, now: float) -> None:
+        """Keep an outcome; a second one for the same request id replaces the first."""
+        request_id = str(outcome.request_id)
+        self._drop(request_id)
+        self._held[request_id] = (now + self._ttl, outcome)
+        self._bytes += _size(outcome)
+        self._expire(now)
+        while len(self._held) > self._max_count or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._held)))
+
+    def take(self, request_id: str, now: float) -> AbilityResponse | None:
+        """Remove and return what is held for a request id."""
+        self._expire(now)
+        return self._drop(request_id)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._held.clear()
+        self._bytes = 0
+
+    def _expire(self, now: float) -> None:
+        while self._held:
+            request_id, (expires, _) = next(iter(self._held.items()))
+            if expires > now:
+                return
+            self._drop(request_id)
+
+    def _drop(self, request_id: str) -> AbilityResponse | None:
+        held = self._held.pop(request_id, None)
+        if held is None:
+            return None
+        self._bytes -= _size(held[1])
+        return held[1]
+
+
+def _size(outcome: AbilityResponse) -> int:
+    return len(outcome.result) + len(outcome.error)

@@ -1,0 +1,114 @@
+"""Ed25519 identities: who an agent is to a broker."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+)
+
+from kadi_client.errors import AuthenticationError
+
+
+class Identity:
+    """An Ed25519 key pair; the private half never leaves the object except into its key file."""
+
+    __slots__ = ("_private", "public_key")
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        der = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        self.public_key = base64.b64encode(der).decode("ascii")
+        """Standard base64 of the 44-byte SPKI DER."""
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """A fresh identity, for a process that need not be recognised again."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load_or_create(cls, path: Path) -> Identity:
+        """The identity in a PEM file, created with mode 0600 if there is none.
+
+        Raises:
+            AuthenticationError: if the file holds anything but an unencrypted Ed25519 key.
+        """
+        try:
+            pem = path.read_bytes()
+        except FileNotFoundError:
+            return cls._create(path)
+        try:
+            private = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as exc:
+            raise AuthenticationError(f"{path.name} does not hold a private key") from exc
+        if not isinstance(private, Ed25519PrivateKey):
+            raise AuthenticationError(f"{path.name} holds a key that is not Ed25519")
+        return cls(private)
+
+    @classmethod
+    def _create(cls, path: Path) -> Identity:
+        identity = cls.generate()
+        pem = identity._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(pem)
+        temporary.replace(path)
+        return identity
+
+    @property
+    def agent_id(self) -> str:
+        """What a broker that hashes the DER bytes calls this identity."""
+        return agent_id(self.public_key)
+
+    def sign(self, nonce: str) -> str:
+        """Base64 of the Ed25519 signature over the nonce string's own UTF-8 bytes."""
+        return base64.b64encode(self._private.sign(nonce.encode())).decode("ascii")
+
+    def __repr__(self) -> str:
+        return f"Identity({self.agent_id})"
+
+
+def agent_id(public_key: str) -> str:
+    """First 16 hex digits of SHA-256 over the DER bytes of a base64 public key.
+
+    Raises:
+        AuthenticationError: if it is not base64.
+    """
+    return hashlib.sha256(_der(public_key)).hexdigest()[:16]
+
+
+def verify(public_key: str, signature: str, nonce: str) -> None:
+    """Check that ``signature`` over ``nonce`` was made with the private half of ``public_key``.
+
+    Raises:
+        AuthenticationError: if it was not, or if any part is malformed.
+    """
+    try:
+        key = load_der_public_key(_der(public_key))
+        if not isinstance(key, Ed25519PublicKey):
+            raise AuthenticationError("publicKey is not an Ed25519 key in SPKI DER")
+        key.verify(base64.b64decode(signature, validate=True), nonce.encode())
+    except InvalidSignature as exc:
+        raise AuthenticationError("signature does not match the nonce") from exc
+    except (ValueError, binascii.Error) as exc:
+        raise AuthenticationError(f"malformed publicKey or signature: {exc}") from exc
+
+
+def _der(public_key: str) -> bytes:
+    try:
+        return base64.b64decode(public_key, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise AuthenticationError("publicKey is not standard base64") from exc

@@ -1,0 +1,216 @@
+"""What KADI's methods carry in ``params`` and ``result``, as leniently as it can be read.
+
+Whatever the protocol leaves open to interpretation is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from kadi_client.errors import INVALID_PARAMS, ProtocolError, RemoteError
+from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
+from kadi_client.tools import Tool
+
+DEFAULT_BEAT_SECONDS = 30.0
+SHORTEST_BEAT_SECONDS = 0.1
+MILLISECONDS_FROM = 1000
+"""Nobody documents the unit of ``heartbeatInterval``: from here on it can only be milliseconds."""
+
+
+class Hello(msgspec.Struct, rename="camel"):
+    """Result of ``kadi.session.hello``."""
+
+    nonce: str
+    heartbeat_interval: Any = None
+    direct_replies: Any = None
+
+    @property
+    def answers_directly(self) -> bool:
+        """Whether the broker answers calls that ask for it without acknowledging them first."""
+        return self.direct_replies is True
+
+
+class Authenticated(msgspec.Struct, rename="camel"):
+    """Result of ``kadi.session.authenticate``."""
+
+    agent_id: str | None = None
+
+
+class AbilityRequest(msgspec.Struct, rename="camel"):
+    """Params of ``kadi.ability.request``."""
+
+    tool_name: str | None = None
+    name: str | None = None
+    tool_input: Raw = ABSENT
+    arguments: Raw = ABSENT
+    request_id: str | int | None = None
+    timeout: Any = None
+
+
+class AbilityResponse(msgspec.Struct, rename="camel"):
+    """Params of ``kadi.ability.response``."""
+
+    request_id: str | int
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+CALLER_LOST = "caller_lost"
+"""Why a call is cancelled that its caller does not wait for any more, as it has disconnected."""
+
+
+class CancelParams(msgspec.Struct, rename="camel"):
+    """Params of ``kadi.ability.cancel``."""
+
+    request_id: str | int
+    reason: str | None = None
+
+    @property
+    def caller_lost(self) -> bool:
+        """Whether the caller did not ask for it, but has disconnected."""
+        return self.reason == CALLER_LOST
+
+
+def cancellation(**call: str | int) -> bytes:
+    """Tell the broker that nobody waits any more; brokers that do not know it let it pass.
+
+    Args:
+        call: The ``requestId`` that the broker gave it; of a direct one the ``id`` of its request.
+    """
+    return notification("kadi.ability.cancel", call)
+
+
+class DeliveryParams(msgspec.Struct, rename="camel"):
+    """Params of ``kadi.event.delivery``."""
+
+    channel: str
+    data: Raw = NULL
+    network_id: str | None = None
+    timestamp: Any = None
+    source: Any = None
+
+
+class _Acknowledgement(msgspec.Struct, rename="camel"):
+    request_id: str | int | None = None
+    status: str | None = None
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call of one of this side's tools. ``input`` is still raw JSON, ``timeout`` in seconds."""
+
+    id: Raw
+    request_id: str
+    tool: str
+    input: Raw
+    timeout: float | None
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def read(raw: Raw, kind: type[S]) -> S:
+    """Read a raw member; an absent one counts as an empty object.
+
+    Raises:
+        ProtocolError: with code -32602, naming the field, if it does not fit.
+    """
+    try:
+        value: S = _decoder(kind).decode(raw if len(raw) else b"{}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
+        raise ProtocolError(f"invalid params: {exc}", code=INVALID_PARAMS) from exc
+    return value
+
+
+def read_invocation(frame: Frame) -> Invocation:
+    """Read a ``kadi.ability.request`` that came in.
+
+    Without a ``requestId`` the text of the JSON-RPC id stands in for it.
+
+    Raises:
+        ProtocolError: with code -32602 if no tool is named or a field has the wrong type.
+    """
+    params = read(frame.params, AbilityRequest)
+    tool = params.tool_name or params.name
+    if not tool:
+        raise ProtocolError("invalid params: toolName is missing", code=INVALID_PARAMS)
+    request_id = params.request_id
+    if request_id is None:
+        request_id = bytes(frame.id).decode("utf-8", "replace").strip('"')
+    return Invocation(
+        id=frame.id,
+        request_id=str(request_id),
+        tool=tool,
+        input=params.tool_input if len(params.tool_input) else params.arguments,
+        timeout=_positive(params.timeout, scale=0.001),
+    )
+
+
+def acknowledged_request(result: Raw) -> str | None:
+    """The request id in ``{status: "pending", requestId}``; ``None`` if the result is final.
+
+    A result that carries a ``requestId`` under another status is taken for a final one.
+    """
+    try:
+        ack = _decoder(_Acknowledgement).decode(result)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if ack.request_id is None or ack.status not in (None, "pending"):
+        return None
+    return str(ack.request_id)
+
+
+def seconds_between_beats(interval: Any) -> float:
+    """Read a ``heartbeatInterval``; anything that is not a positive number gives the default."""
+    value = _positive(interval)
+    if value is None:
+        return DEFAULT_BEAT_SECONDS
+    return max(SHORTEST_BEAT_SECONDS, value / 1000 if value >= MILLISECONDS_FROM else value)
+
+
+def _positive(value: Any, *, scale: float = 1.0) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    scaled = value * scale
+    return scaled if scaled > 0 and math.isfinite(scaled) else None
+
+
+def describe(tool: Tool) -> dict[str, Any]:
+    """A tool as it is registered and listed."""
+    descriptor = {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    }
+    if tool.output_schema is not None:
+        descriptor["outputSchema"] = tool.output_schema
+    return descriptor
+
+
+def own_key(id_: Raw) -> int:
+    """The key in an id as it came back; some peers turn numbers into strings. -1 if none is."""
+    try:
+        return int(bytes(id_).strip(b'"'))
+    except ValueError:
+        return -1
+
+
+def error_in(raw: Raw) -> RemoteError | None:
+    """The error a peer sent; ``None`` if it is absent or null."""
+    if not len(raw) or raw == NULL:
+        return None
+    try:
+        code, text = error_text(decode(raw))
+    except ProtocolError:
+        return RemoteError("the other side sent an error that cannot be read")
+    return RemoteError(text, code=code)

@@ -1,0 +1,306 @@
+"""Running the handlers of the tools this side offers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from kadi_client import tracing
+from kadi_client.context import handling
+from kadi_client.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    SERVER_ERROR,
+    FrameTooLarge,
+    ProtocolError,
+)
+from kadi_client.messages import Raw, decode
+from kadi_client.params import Invocation
+from kadi_client.tools import Tool, without_routing
+
+logger = logging.getLogger(__name__)
+
+CANCEL_SECONDS = 1.0
+"""How long a cancelled handler may take to clean up before it is left behind."""
+
+OK = "ok"
+CANCELLED = "cancelled"
+FAILED = "failed"
+"""Outcomes of calls, beside the codes that tools answer with."""
+
+_CODE = re.compile(r"[a-z0-9_]{1,64}")
+
+
+Observe = Callable[[str, str, float], None]
+"""Is told of each call that has ended: its tool, its outcome and how many seconds it took. Must
+not raise."""
+
+
+def noted(tool: str, outcome: str, seconds: float, *, level: int = logging.DEBUG) -> None:
+    """Write a line into the log; the default of :data:`Observe`."""
+    logger.log(level, "%s: %s in %.1f ms", tool, outcome, seconds * 1e3)
+
+
+class Caller(Protocol):
+    """Whoever an invocation came from; once it has gone, all of these do nothing."""
+
+    async def respond(self, id_: Raw, result: Any) -> None:
+        """Send a result; waits while the other side is slow to read.
+
+        Raises:
+            FrameTooLarge: if the result exceeds the message limit.
+            TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
+        """
+
+    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
+        """Have an error sent, without waiting."""
+
+    async def publish(self, channel: str, data: Any) -> None:
+        """Publish an event."""
+
+
+@dataclass(slots=True)
+class _Call:
+    request_id: str
+    _deadline: float | None
+    _caller: Caller
+    abandoned: bool = False
+
+    @property
+    def remaining(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    async def publish(self, channel: str, data: Any) -> None:
+        await self._caller.publish(channel, data)
+
+
+class _Refused(Exception):
+    """A call that fails before or after its handler, with the code to answer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Provider:
+    """A set of tools and the calls of them that are running.
+
+    ``max_concurrent`` handlers run at a time and ``max_queued`` calls wait for their turn, first
+    come first served; a call beyond that is refused at once. A call's deadline counts from its
+    arrival, waiting included, and cancels the handler: nobody waits for the answer any more.
+    ``observe`` is told of each call that has ended.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        max_concurrent: int = 64,
+        max_queued: int = 1024,
+        observe: Observe = noted,
+    ) -> None:
+        if max_concurrent < 1:
+            raise ValueError("max_concurrent must be at least 1")
+        self.tools: tuple[Tool, ...] = ()
+        self._by_name: dict[str, Tool] = {}
+        self._slots = asyncio.Semaphore(max_concurrent)
+        self._max_concurrent = max_concurrent
+        self._max_tasks = max_concurrent + max_queued
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._by_request: dict[str, tuple[asyncio.Task[None], _Call]] = {}
+        self._draining = False
+        self._observe = observe
+        self.replace(tools)
+
+    def replace(self, tools: Iterable[Tool]) -> None:
+        """Offer these tools from now on; calls already running are not touched.
+
+        Raises:
+            ValueError: if two tools share a name.
+        """
+        offered = tuple(tools)
+        by_name = {tool.name: tool for tool in offered}
+        if len(by_name) != len(offered):
+            raise ValueError("tools: two tools share a name")
+        self.tools = offered
+        self._by_name = by_name
+
+    def accept(self, invocation: Invocation, caller: Caller) -> None:
+        """Run a call in the background; its outcome goes to ``caller``."""
+        if self._draining:
+            caller.fail(invocation.id, "the provider is shutting down")
+            return
+        if len(self._tasks) >= self._max_tasks:
+            logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
+            caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
+            return
+        deadline = None
+        if invocation.timeout is not None:
+            deadline = asyncio.get_running_loop().time() + invocation.timeout
+        call = _Call(invocation.request_id, deadline, caller)
+        task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
+        self._tasks.add(task)
+        self._by_request[invocation.request_id] = task, call
+        task.add_done_callback(partial(self._forget, invocation.request_id))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for their turn; the others are being worked on."""
+        return max(0, len(self._tasks) - self._max_concurrent)
+
+    def cancel(self, request_id: str, *, abandoned: bool = False) -> None:
+        """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""
+        if request_id in self._by_request:
+            task, call = self._by_request[request_id]
+            call.abandoned = abandoned
+            task.cancel()
+
+    def cancel_all(self) -> None:
+        """Stop working on every call, because nobody is left to take the answers."""
+        for _, call in self._by_request.values():
+            call.abandoned = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def drain(self, grace: float) -> None:
+        """Take no more calls, let the running ones finish, cancel them after ``grace`` seconds.
+
+        The call that this runs in, if any, is not waited for.
+        """
+        self._draining = True
+        current = asyncio.current_task()
+        running = {task for task in self._tasks if task is not current}
+        if not running:
+            return
+        _, running = await asyncio.wait(running, timeout=grace)
+        if not running:
+            return
+        logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
+        for _, call in self._by_request.values():
+            call.abandoned = True
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        if running:
+            logger.error("%d calls ignore their cancellation", len(running))
+
+    def _forget(self, request_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        known = self._by_request.get(request_id)
+        if known is not None and known[0] is task:
+            del self._by_request[request_id]
+
+    async def _answer(
+        self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
+    ) -> None:
+        """Deal with a call under its id and in a span of its own, and tell what became of it."""
+        clock = asyncio.get_running_loop().time
+        began, outcome = clock(), CANCELLED
+        tool_input, hints = _given(invocation)
+        name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
+        with (
+            handling(hints, otherwise=invocation.request_id) as context,
+            tracing.span(name, "server", tracing.RPC, parent=context.traceparent) as span,
+        ):
+            try:
+                outcome = await self._conclude(invocation, tool_input, call, caller, deadline)
+            finally:
+                if outcome != OK:
+                    span.fail(outcome)
+                self._observe(name, outcome, clock() - began)
+
+    async def _conclude(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        caller: Caller,
+        deadline: float | None,
+    ) -> str:
+        """Run a call and tell its caller what came of it; returns the outcome."""
+        try:
+            result = await self._run(invocation, tool_input, call, deadline)
+        except asyncio.CancelledError:
+            caller.fail(invocation.id, f"the call of {invocation.tool} was cancelled")
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return CANCELLED
+        except _Refused as exc:
+            caller.fail(invocation.id, str(exc), code=exc.code)
+        except Exception as exc:
+            logger.warning(
+                "request %s: %s failed with %s",
+                invocation.request_id,
+                invocation.tool,
+                type(exc).__name__,
+            )
+            logger.debug("request %s failed", invocation.request_id, exc_info=exc)
+            caller.fail(invocation.id, str(exc) or type(exc).__name__)
+        else:
+            if await _respond(invocation, result, caller):
+                return outcome_of(result)
+        return FAILED
+
+    async def _run(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        deadline: float | None,
+    ) -> Any:
+        tool = self._by_name.get(invocation.tool)
+        if tool is None:
+            raise _Refused(f"unknown tool: {invocation.tool}", METHOD_NOT_FOUND)
+        if isinstance(tool_input, _Refused):
+            raise tool_input
+        try:
+            async with asyncio.timeout_at(deadline) as limit, self._slots:
+                return await tool.handler(tool_input, call)
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            text = f"{tool.name} did not finish within {invocation.timeout:g} s"
+            raise _Refused(text, SERVER_ERROR) from exc
+
+
+def outcome_of(result: Any) -> str:
+    """``ok``, or the code of a failure that is returned, not raised."""
+    if not isinstance(result, Mapping) or result.get("success") is not False:
+        return OK
+    code = result.get("code")
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else FAILED
+
+
+def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
+    """The input, or why there is none to be had, and the hints."""
+    try:
+        return without_routing(decode(invocation.input))
+    except ProtocolError as exc:
+        return _Refused(f"toolInput: {exc}", exc.code), {}
+    except TypeError as exc:
+        return _Refused(str(exc), INVALID_PARAMS), {}
+
+
+async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
+    """Send a result, or an error where it cannot be sent; whether it could."""
+    try:
+        await caller.respond(invocation.id, result)
+        return True
+    except FrameTooLarge as exc:
+        text = f"the result of {invocation.tool} is too large: {exc}; ask for less at a time"
+        caller.fail(invocation.id, text)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        text = f"{invocation.tool} returned something that is not JSON: {exc}"
+        caller.fail(invocation.id, text)
+    return False

@@ -1,0 +1,395 @@
+"""The client's half of a KADI session, without I/O, without a clock.
+
+Feed it what the broker sent with :meth:`Session.receive`, act on the event it returns, and put
+whatever :meth:`Session.next_to_send` hands out on the wire, in that order. ``now`` is any
+monotonic clock in seconds, the same one throughout.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kadi_client.correlation import AcknowledgedCalls
+from kadi_client.errors import (
+    METHOD_NOT_FOUND,
+    SERVER_ERROR,
+    AuthenticationError,
+    FrameTooLarge,
+    KadiError,
+    ProtocolError,
+    RemoteError,
+)
+from kadi_client.identity import Identity
+from kadi_client.messages import NULL, Frame, Raw, decode_frame, error_response, request, response
+from kadi_client.params import (
+    AbilityResponse,
+    Authenticated,
+    CancelParams,
+    DeliveryParams,
+    Hello,
+    acknowledged_request,
+    cancellation,
+    describe,
+    error_in,
+    own_key,
+    read,
+    read_invocation,
+    seconds_between_beats,
+)
+from kadi_client.session_events import (
+    Answered,
+    CancelRequested,
+    Delivered,
+    Failed,
+    Ready,
+    Refused,
+    SessionEvent,
+)
+from kadi_client.tools import Tool
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+BEATS_UNTIL_DEAD = 3
+MAX_ERROR_CHARS = 8192
+
+
+class Phase(enum.Enum):
+    """How far the handshake has come."""
+
+    NEW = enum.auto()
+    HANDSHAKE = enum.auto()
+    READY = enum.auto()
+    REFUSED = enum.auto()
+
+
+_OnAnswer = Callable[[int, Raw, RemoteError | None, float], SessionEvent | None]
+
+
+class Session:
+    """One session with a broker: handshake, correlation, liveness.
+
+    Every frame is measured before it is queued: one over ``max_message_bytes`` raises
+    :class:`FrameTooLarge` and changes nothing.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        role: str = "agent",
+        name: str | None = None,
+        version: str | None = None,
+        networks: Sequence[str] = ("global",),
+        tools: Sequence[Tool] = (),
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        self._identity = identity
+        self._role = role
+        self._name = name
+        self._version = version
+        self._networks = list(networks)
+        self._tools = tuple(tools)
+        self._max_message_bytes = max_message_bytes
+        self._outgoing: deque[bytes] = deque()
+        self._last_key = 0
+        self._pending: dict[int, _OnAnswer] = {}
+        self._acknowledged = AcknowledgedCalls(max_bytes=max_message_bytes)
+        self._direct_replies = False
+        self._beat_interval = seconds_between_beats(None)
+        self._last_heard = 0.0
+        self.phase = Phase.NEW
+        self.agent_id = identity.agent_id
+        """What the broker calls this session; until it has said so, what we would expect."""
+        self.next_beat = float("inf")
+        """When :meth:`tick` wants to be called next."""
+
+    # Outgoing
+
+    def next_to_send(self) -> bytes | None:
+        """Take the next frame to put on the wire; ``None`` if there is none."""
+        return self._outgoing.popleft() if self._outgoing else None
+
+    @property
+    def has_output(self) -> bool:
+        """Whether :meth:`next_to_send` has a frame to give."""
+        return bool(self._outgoing)
+
+    def start(self) -> None:
+        """Begin the handshake; :class:`Ready` or :class:`Refused` will tell how it went."""
+        self.phase = Phase.HANDSHAKE
+        params: dict[str, Any] = {"role": self._role, "networks": self._networks}
+        if self._name:
+            params["name"] = self._name
+        if self._version:
+            params["version"] = self._version
+        self._request("kadi.session.hello", params, self._on_hello)
+
+    def invoke(
+        self,
+        tool: str,
+        tool_input: Any,
+        *,
+        timeout: float | None = None,
+        target_agent: str | None = None,
+    ) -> int:
+        """Call a tool on the network; ``timeout`` in seconds is passed on to the provider.
+
+        Returns:
+            The key that :class:`Answered` or :class:`Failed` will carry.
+
+        Raises:
+            FrameTooLarge: if the input is too large to send.
+            TypeError: if the input is not JSON.
+        """
+        params: dict[str, Any] = {"toolName": tool, "toolInput": tool_input}
+        if target_agent is not None:
+            params["targetAgent"] = target_agent
+        if timeout is not None:
+            params["timeout"] = max(1, round(timeout * 1000))
+        if self._direct_replies:
+            params["directReply"] = True
+            return self._request("kadi.ability.request", params, self._on_direct_reply)
+        key = self._request("kadi.ability.request", params, self._on_acknowledged)
+        self._acknowledged.start(key)
+        return key
+
+    def request(self, method: str, params: Any) -> int:
+        """Call a method of the broker itself; raises and returns as :meth:`invoke` does."""
+        return self._request(method, params, self._on_answer)
+
+    def post(self, method: str, params: Any) -> None:
+        """Call a method of the broker whose answer nobody waits for."""
+        self._last_key += 1
+        self._send(request(self._last_key, method, params))
+
+    def register(self, tools: Sequence[Tool]) -> int:
+        """Replace the tools this session offers; returns a key as :meth:`request` does."""
+        return self.request("kadi.agent.register", self._registration(tools))
+
+    def abandon(self, key: int) -> None:
+        """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine.
+
+        Of an invocation that is direct or acknowledged the broker is told, for the provider to
+        stop.
+        """
+        if self._pending.pop(key, None) == self._on_direct_reply:
+            self._send(cancellation(id=key))
+        request_id = self._acknowledged.end(key)
+        if request_id is not None:
+            self._send(cancellation(requestId=request_id))
+
+    def respond(self, id_: Raw, result: Any) -> None:
+        """Answer an invocation.
+
+        Raises:
+            FrameTooLarge: if the result is too large to send.
+            TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
+        """
+        self._send(response(id_, result))
+
+    def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
+        """Answer a request with an error; a text too long for an error is cut."""
+        text = message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
+        try:
+            self._send(error_response(id_, text, code=code))
+        except FrameTooLarge as exc:
+            logger.warning("error response of %d bytes dropped", exc.size)
+
+    def goodbye(self) -> None:
+        """Announce an orderly close."""
+        self.post("kadi.session.goodbye", {})
+
+    def tick(self, now: float) -> bool:
+        """Queue a ping when one is due.
+
+        Returns:
+            False if the broker has been silent for so long that it must be taken for dead.
+        """
+        if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
+            return False
+        if now >= self.next_beat:
+            self.post("kadi.session.ping", {})
+            self.next_beat = now + self._beat_interval
+        return True
+
+    def _registration(self, tools: Sequence[Tool]) -> dict[str, Any]:
+        params: dict[str, Any] = {
+            "tools": [describe(tool) for tool in tools],
+            "networks": self._networks,
+        }
+        if self._name:
+            params["displayName"] = self._name
+        return params
+
+    def _request(self, method: str, params: Any, on_answer: _OnAnswer) -> int:
+        key = self._last_key + 1
+        self._send(request(key, method, params))
+        self._last_key = key
+        self._pending[key] = on_answer
+        return key
+
+    def _send(self, frame: bytes) -> None:
+        if len(frame) > self._max_message_bytes:
+            raise FrameTooLarge(len(frame), self._max_message_bytes)
+        self._outgoing.append(frame)
+
+    # Incoming
+
+    def receive(self, text: str | bytes, now: float) -> SessionEvent | None:
+        """Take in one frame; it may queue answers to send.
+
+        Returns:
+            What there is to act on, ``None`` for most frames. Never raises: a frame that breaks
+            the protocol is answered with its error, as far as JSON-RPC has an answer for it.
+        """
+        self._last_heard = now
+        try:
+            frame = decode_frame(text)
+        except ProtocolError as exc:
+            logger.warning("frame of %d bytes refused: %s", len(text), exc)
+            self.fail(None, str(exc), code=exc.code)
+            return None
+        if frame.is_response:
+            return self._on_response(frame, now)
+        try:
+            return self._on_method(frame, now)
+        except ProtocolError as exc:
+            logger.warning("%s refused: %s", frame.method, exc)
+            if frame.has_id:
+                self.fail(frame.id, str(exc), code=exc.code)
+            return None
+
+    def _on_method(self, frame: Frame, now: float) -> SessionEvent | None:
+        match frame.method:
+            case "kadi.ability.request":
+                return read_invocation(frame) if frame.has_id else None
+            case "kadi.session.ping" | "kadi.session.heartbeat":
+                return self._confirm(frame, "pong", None)
+            case "kadi.ability.response":
+                outcome = read(frame.params, AbilityResponse)
+                return self._confirm(frame, NULL, self._on_outcome(outcome, now))
+            case "kadi.ability.cancel":
+                cancel = read(frame.params, CancelParams)
+                told = CancelRequested(str(cancel.request_id), cancel.caller_lost)
+                return self._confirm(frame, NULL, told)
+            case "kadi.event.delivery":
+                event = read(frame.params, DeliveryParams)
+                return self._confirm(
+                    frame,
+                    NULL,
+                    Delivered(
+                        event.channel, event.data, event.network_id, event.timestamp, event.source
+                    ),
+                )
+            case _:
+                if frame.has_id:
+                    text = f"unknown method: {frame.method}"
+                    self.fail(frame.id, text, code=METHOD_NOT_FOUND)
+                return None
+
+    def _confirm(
+        self, frame: Frame, result: Any, event: SessionEvent | None
+    ) -> SessionEvent | None:
+        if frame.has_id:
+            self.respond(frame.id, result)
+        return event
+
+    def _on_response(self, frame: Frame, now: float) -> SessionEvent | None:
+        key = own_key(frame.id)
+        on_answer = self._pending.pop(key, None)
+        if on_answer is None:
+            error = error_in(frame.error)
+            if error is not None:
+                logger.debug("error for no request of ours: code %d", error.code)
+            return None
+        return on_answer(key, frame.result, error_in(frame.error), now)
+
+    def _on_answer(
+        self, key: int, result: Raw, error: RemoteError | None, _now: float
+    ) -> SessionEvent:
+        return Failed(key, error) if error else Answered(key, result)
+
+    def _on_direct_reply(
+        self, key: int, result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent:
+        return self._on_answer(key, result, error, now)
+
+    def _on_acknowledged(
+        self, key: int, result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent | None:
+        request_id = None if error else acknowledged_request(result)
+        if request_id is None:
+            self._acknowledged.end(key)
+            return self._on_answer(key, result, error, now)
+        outcome = self._acknowledged.acknowledge(key, request_id, now)
+        if outcome is None:
+            return None
+        return self._on_answer(key, outcome.result, error_in(outcome.error), now)
+
+    def _on_outcome(self, outcome: AbilityResponse, now: float) -> SessionEvent | None:
+        key = self._acknowledged.conclude(outcome, now)
+        if key is None:
+            return None
+        return self._on_answer(key, outcome.result, error_in(outcome.error), now)
+
+    # Handshake
+
+    def _on_hello(
+        self, _key: int, result: Raw, error: RemoteError | None, _now: float
+    ) -> SessionEvent | None:
+        if error:
+            return self._refuse(error)
+        try:
+            hello = read(result, Hello)
+        except ProtocolError as exc:
+            return self._refuse(exc)
+        self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
+        self._direct_replies = hello.answers_directly
+        params = {
+            "publicKey": self._identity.public_key,
+            "signature": self._identity.sign(hello.nonce),
+            "nonce": hello.nonce,
+        }
+        self._request("kadi.session.authenticate", params, self._on_authenticated)
+        return None
+
+    def _on_authenticated(
+        self, _key: int, result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent | None:
+        if error:
+            return self._refuse(AuthenticationError(str(error)))
+        try:
+            self.agent_id = read(result, Authenticated).agent_id or self.agent_id
+        except ProtocolError as exc:
+            return self._refuse(exc)
+        if not self._tools and self._role == "agent" and self._networks == ["global"]:
+            return self._ready(now)
+        try:
+            registration = self._registration(self._tools)
+            self._request("kadi.agent.register", registration, self._on_registered)
+        except FrameTooLarge as exc:
+            return self._refuse(exc)
+        return None
+
+    def _on_registered(
+        self, _key: int, _result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent:
+        if error and self._tools:
+            return self._refuse(error)
+        if error:
+            logger.warning("the broker refuses a registration without tools; going on without")
+        return self._ready(now)
+
+    def _ready(self, now: float) -> Ready:
+        self.phase = Phase.READY
+        self.next_beat = now + self._beat_interval
+        return Ready(self.agent_id)
+
+    def _refuse(self, error: KadiError) -> Refused:
+        self.phase = Phase.REFUSED
+        return Refused(error)

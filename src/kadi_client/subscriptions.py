@@ -1,0 +1,151 @@
+"""Events received from the network."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from kadi_client.errors import ProtocolError
+from kadi_client.messages import decode
+from kadi_client.session_events import Delivered
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What somebody published; ``timestamp`` and ``source`` are as the broker sent them."""
+
+    channel: str
+    data: Any
+    network: str | None = None
+    timestamp: Any = None
+    source: Any = None
+
+
+def matches(pattern: Sequence[str], channel: Sequence[str]) -> bool:
+    """Whether a channel fits an AMQP topic pattern, both split into words at the dots.
+
+    ``*`` stands for exactly one word, ``#`` for zero or more. Takes O(pattern x channel) steps
+    whatever the pattern.
+    """
+    reached = {0}
+    for position in range(len(channel) + 1):
+        frontier = set(reached)
+        for start in reached:
+            step = start
+            while step < len(pattern) and pattern[step] == "#":
+                step += 1
+                frontier.add(step)
+        if position == len(channel):
+            return len(pattern) in frontier
+        reached = {
+            step if pattern[step] == "#" else step + 1
+            for step in frontier
+            if step < len(pattern) and pattern[step] in ("#", "*", channel[position])
+        }
+    return False
+
+
+class Subscription:
+    """Events of some channels, as an asynchronous iterator inside ``async with``.
+
+    At most ``max_queued`` events wait to be read; then the oldest gives way and is counted in
+    ``dropped``. The subscription survives reconnects (what is published meanwhile is lost) and
+    the iteration ends when the connection is closed.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        network: str | None,
+        max_queued: int,
+        activate: Callable[[Subscription], Awaitable[None]],
+        deactivate: Callable[[Subscription], Awaitable[None]],
+    ) -> None:
+        if not patterns:
+            raise ValueError("patterns: name at least one channel to subscribe to")
+        if max_queued < 1:
+            raise ValueError("max_queued must be at least 1")
+        self.patterns = tuple(patterns)
+        self.network = network
+        self.dropped = 0
+        self._words = [pattern.split(".") for pattern in patterns]
+        self._queue: deque[Event] = deque(maxlen=max_queued)
+        self._arrived = asyncio.Event()
+        self._activate = activate
+        self._deactivate = deactivate
+        self._active = False
+
+    def wants(self, channel: str, network: str | None) -> bool:
+        """Whether an event belongs here; one without a network belongs to every network."""
+        if None not in (self.network, network) and self.network != network:
+            return False
+        words = channel.split(".")
+        return any(matches(pattern, words) for pattern in self._words)
+
+    def put(self, event: Event) -> None:
+        """Queue an event, in place of the oldest one if the queue is full."""
+        if len(self._queue) == self._queue.maxlen:
+            self.dropped += 1
+        self._queue.append(event)
+        self._arrived.set()
+
+    def end(self) -> None:
+        """Let the iteration finish once the queue is empty."""
+        self._active = False
+        self._arrived.set()
+
+    async def __aenter__(self) -> Self:
+        self._active = True
+        await self._activate(self)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+        await self._deactivate(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._queue:
+            if not self._active:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._queue.popleft()
+
+
+def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:
+    """Give an event to those subscriptions that want it."""
+    takers = [each for each in subscriptions if each.wants(delivered.channel, delivered.network)]
+    if not takers:
+        return
+    try:
+        data = decode(delivered.data)
+    except ProtocolError:
+        logger.warning("event on %s dropped: its data cannot be decoded", delivered.channel)
+        return
+    event = Event(delivered.channel, data, delivered.network, delivered.timestamp, delivered.source)
+    for subscription in takers:
+        subscription.put(event)
+
+
+def channels_params(patterns: Iterable[str], network: str | None) -> dict[str, Any]:
+    """What a broker is told to begin or to end a subscription."""
+    params: dict[str, Any] = {"channels": list(patterns)}
+    if network is not None:
+        params["networkId"] = network
+    return params

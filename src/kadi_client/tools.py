@@ -1,0 +1,151 @@
+"""Tools: what a provider offers on the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+P = TypeVar("P", bound=BaseModel)
+
+ROUTING_KEY = "_kadi"
+"""Reserved key inside a tool's input: routing hints, never part of the input itself."""
+
+_FORM = re.compile(r"str|int|float|bool|[A-Z]\w*|[a-z-]+\[.*\]", re.DOTALL)
+"""A step of an error's location that is a form of the field above it, not a field."""
+
+_IN_WORDS = {
+    "extra_forbidden": "There is no such field",
+    "model_type": "Input should be an object",
+    "model_attributes_type": "Input should be an object",
+    "dict_type": "Input should be an object",
+}
+"""What pydantic says in words of Python, by the type of the error."""
+
+
+class Call(Protocol):
+    """One invocation as its handler sees it."""
+
+    @property
+    def request_id(self) -> str:
+        """The broker's id of this invocation, for logs."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until nobody waits for the answer any more; ``None`` if there is no limit."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it was cancelled without anybody having asked for that.
+
+        The caller has disconnected, the session is lost, or this side is shutting down. A caller
+        that gave up, or whose time was up, has not abandoned its call.
+        """
+
+    async def publish(self, channel: str, data: Any) -> None:
+        """Publish an event on the session that the call came in on; never raises if it is gone."""
+
+
+Handler = Callable[[dict[str, Any], Call], Awaitable[Any]]
+OnError = Callable[[Exception, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A named operation: JSON in, JSON out.
+
+    ``handler(input, call)`` gets the input with ``_kadi`` already removed and returns a JSON value
+    (raw JSON as :class:`kadi_client.messages.Raw` is passed on as it is). An exception becomes an
+    error response with the exception's text.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    handler: Handler
+    output_schema: Mapping[str, Any] | None = None
+
+    @classmethod
+    def typed(
+        cls,
+        name: str,
+        description: str,
+        params: type[P],
+        handler: Callable[[P, Call], Awaitable[BaseModel | Mapping[str, Any]]],
+        *,
+        result: type[BaseModel] | None = None,
+        on_error: OnError | None = None,
+    ) -> Tool:
+        """A tool whose input is validated by a pydantic model.
+
+        ``on_error(exception, tool name)`` turns an exception of validation or of the handler into
+        a returned value; without it the exception travels as an error response.
+        """
+
+        async def handle(raw: dict[str, Any], call: Call) -> Any:
+            try:
+                answer = await handler(params.model_validate(raw), call)
+            except Exception as exc:
+                if on_error is None:
+                    raise
+                return on_error(exc, name)
+            return (
+                answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+                if isinstance(answer, BaseModel)
+                else answer
+            )
+
+        return cls(
+            name=name,
+            description=description,
+            input_schema=params.model_json_schema(by_alias=True),
+            handler=handle,
+            output_schema=result.model_json_schema(by_alias=True, mode="serialization")
+            if result
+            else None,
+        )
+
+
+def without_routing(tool_input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a tool's input into the input proper and the routing hints under ``_kadi``.
+
+    An absent input counts as empty; so do hints that are not an object.
+
+    Raises:
+        TypeError: if the input is not an object.
+    """
+    if tool_input is None:
+        return {}, {}
+    if not isinstance(tool_input, dict):
+        raise TypeError("toolInput must be an object")
+    hints = tool_input.get(ROUTING_KEY)
+    if ROUTING_KEY not in tool_input:
+        return tool_input, {}
+    stripped = {key: value for key, value in tool_input.items() if key != ROUTING_KEY}
+    return stripped, hints if isinstance(hints, dict) else {}
+
+
+def validation_text(error: ValidationError) -> str:
+    """One line a caller can act on: every offending field and what was expected of it.
+
+    Of the forms that a field may have, the one that the value comes closest to is told, else all.
+    The offending values themselves are left out: they may be large or secret.
+    """
+    expected: dict[tuple[int | str, ...], list[str]] = {}
+    for item in error.errors(include_url=False, include_input=False, include_context=False):
+        text = _IN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        expected.setdefault(_wire_path(item["loc"]), []).append(text)
+    outer = {path[:length] for path in expected for length in range(len(path))}
+    return "; ".join(
+        f"{'.'.join(map(str, path)) or 'input'}: {', or: '.join(dict.fromkeys(texts))}"
+        for path, texts in expected.items()
+        if path not in outer
+    )
+
+
+def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where an error is, without the steps by which pydantic names the forms of a field."""
+    return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))

@@ -1,0 +1,234 @@
+"""Keeping a session with the broker: connect, and connect again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from kadi_client.addresses import is_loopback
+from kadi_client.backoff import Backoff
+from kadi_client.errors import AuthenticationError, KadiError, NotConnected
+from kadi_client.link import Link
+from kadi_client.session import Phase, Session
+from kadi_client.session_events import Ready, SessionEvent
+from kadi_client.sockets import WRITE_BUFFER, ClientSocket
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 5.0
+"""How long saying goodbye, and then the closing handshake, may take."""
+
+
+class Observer(Protocol):
+    """Whoever wants to know how the sessions fare. Must not raise."""
+
+    def ready(self, link: Link) -> None:
+        """A session is up."""
+
+    def received(self, event: SessionEvent, link: Link) -> None:
+        """The broker sent something that is neither part of the handshake nor an answer."""
+
+    def lost(self) -> None:
+        """The session is gone; another one will follow unless :meth:`closed` does."""
+
+    def closed(self) -> None:
+        """There will be no session any more."""
+
+
+class Uplink:
+    """One session at a time with the broker at ``url``; a lost one is replaced by a new one."""
+
+    def __init__(
+        self,
+        url: str,
+        observer: Observer,
+        new_session: Callable[[], Session],
+        *,
+        max_message_bytes: int,
+        open_timeout: float,
+        connect_timeout: float,
+        max_backoff: float,
+    ) -> None:
+        self._url = url
+        self._host, self._address = _parse(url)
+        self._observer = observer
+        self._new_session = new_session
+        self._max_message_bytes = max_message_bytes
+        self._open_timeout = open_timeout
+        self._connect_timeout = connect_timeout
+        self._backoff = Backoff(cap=max_backoff)
+        self._supervisor: asyncio.Task[None] | None = None
+        self._established = False
+        self._ready_at: float | None = None
+        self._closing = False
+        self._settled = asyncio.Event()  # a session is up, or none will ever be again
+        self.link: Link | None = None
+        """The session that is up, if one is."""
+        self.closed = asyncio.Event()
+        self.failure: Exception | None = None
+        """Why there is no session and will be none."""
+
+    async def open(self) -> None:
+        """Wait for the first session; raises what kept it from coming."""
+        if self._supervisor is not None:
+            raise RuntimeError("a connection is opened once: make a new one")
+        self._supervisor = asyncio.create_task(self._supervise())
+        await self._settled.wait()
+        if not self._established:
+            raise self.failure or NotConnected("the connection was closed while it was opening")
+
+    async def next_link(self) -> Link:
+        """The session that is up, or the next one to be.
+
+        Raises:
+            NotConnected: if there will be none.
+        """
+        if self._supervisor is None:
+            raise NotConnected("the connection is not open: use it inside 'async with'")
+        while self.link is None:
+            if self._closing or self.closed.is_set():
+                raise NotConnected("the connection is closed")
+            await self._settled.wait()
+        return self.link
+
+    @property
+    def opened(self) -> bool:
+        """Whether :meth:`open` was called."""
+        return self._supervisor is not None
+
+    def begin_close(self) -> bool:
+        """Make no more sessions; False if that had been said before."""
+        if self._closing:
+            return False
+        self._closing = True
+        self._settled.set()
+        return True
+
+    async def end(self) -> None:
+        """Close the session that is up, saying goodbye."""
+        try:
+            if self.link is not None:
+                await self.link.goodbye(CLOSE_SECONDS)
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.cancel()
+                try:
+                    await asyncio.wait({self._supervisor})
+                finally:
+                    self._finish()
+
+    async def _supervise(self) -> None:
+        try:
+            await self._keep_connected()
+        except Exception as exc:
+            self.failure = exc
+            if self._established:
+                logger.exception("the connection to %s has failed for good", self._address)
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            self._settled.set()
+            self._observer.closed()
+
+    async def _keep_connected(self) -> None:
+        clock = asyncio.get_running_loop().time
+        give_up = clock() + self._connect_timeout
+        while True:
+            self._ready_at = None
+            try:
+                await self._attempt()
+            except (KadiError, OSError, WebSocketException) as exc:
+                failure = self._explain(exc)
+            if self._closing:
+                return
+            if not self._established and (
+                isinstance(failure, AuthenticationError) or clock() >= give_up
+            ):
+                raise failure
+            delay = self._backoff.delay(clock() - self._ready_at if self._ready_at else 0.0)
+            if not self._established:
+                delay = min(delay, max(0.0, give_up - clock()))
+            logger.warning("%s; connecting again in %.2f s", failure, delay)
+            await asyncio.sleep(delay)
+
+    async def _attempt(self) -> None:
+        """One session, from connecting until it is lost; ends by an exception only."""
+        async with asyncio.timeout(self._open_timeout) as opening:
+            socket = await connect(
+                self._url,
+                create_connection=ClientSocket,
+                compression=None,
+                max_size=self._max_message_bytes,
+                open_timeout=None,
+                ping_interval=None,  # the session has its own liveness
+                close_timeout=CLOSE_SECONDS,
+                write_limit=WRITE_BUFFER,
+                proxy=None if is_loopback(self._host) else True,
+            )
+            link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
+
+            def handle(event: SessionEvent) -> None:
+                if isinstance(event, Ready):
+                    opening.reschedule(None)
+                    self._take_up(link)
+                else:
+                    self._observer.received(event, link)
+
+            try:
+                await link.run(handle)
+            except BaseException:
+                if link.session.phase is not Phase.READY:
+                    socket.transport.abort()  # no courtesies with a broker that does not answer
+                raise
+            finally:
+                await socket.close()
+
+    def _take_up(self, link: Link) -> None:
+        self.link = link
+        self._established = True
+        self._ready_at = asyncio.get_running_loop().time()
+        self._settled.set()
+        logger.info("connected to %s as %s", self._address, link.session.agent_id)
+        self._observer.ready(link)
+
+    def _give_up(self, link: Link) -> None:
+        if self.link is not link:
+            return
+        self.link = None
+        if not self._closing:
+            self._settled.clear()
+        self._observer.lost()
+
+    def _explain(self, exc: Exception) -> KadiError:
+        if isinstance(exc, KadiError):
+            return exc
+        if isinstance(exc, TimeoutError):
+            text = f"the broker at {self._address} did not answer within {self._open_timeout:g} s"
+        else:
+            text = f"cannot reach the broker at {self._address}: {exc}"
+        failure = NotConnected(text)
+        failure.__cause__ = exc
+        return failure
+
+
+def _parse(url: str) -> tuple[str, str]:
+    """The host, and the address as it may be shown: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as exc:
+        raise ValueError(f"url: {exc}") from exc
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise ValueError("url: give an address such as ws://localhost:8080/kadi")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    where = f"{host}:{port}" if port else host
+    return parts.hostname, f"{parts.scheme}://{where}{parts.path}"

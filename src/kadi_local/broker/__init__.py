@@ -1,6 +1,0 @@
-"""A KADI broker for one machine: in memory, one process, one event loop."""
-
-from kadi_local.broker.limits import Limits
-from kadi_local.broker.server import Broker, serve_broker
-
-__all__ = ["Broker", "Limits", "serve_broker"]

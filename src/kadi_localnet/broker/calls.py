@@ -1,0 +1,314 @@
+"""Calls: from a caller to one of a tool's providers, and the answer back."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Any
+
+from kadi_client.context import LOG_FIELD, usable_id
+from kadi_client.errors import ProtocolError
+from kadi_client.messages import (
+    ABSENT,
+    NULL,
+    Frame,
+    Raw,
+    decode,
+    error_response,
+    error_text,
+    notification,
+    response,
+)
+from kadi_client.messages import request as request_frame
+from kadi_client.params import CALLER_LOST
+from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import (
+    AbilityRequest,
+    Cancel,
+    Hints,
+    invalid,
+    present,
+    routing_hints,
+)
+from kadi_localnet.broker.registry import Registry
+from kadi_localnet.broker.session import Refused, Session
+
+log = logging.getLogger(__name__)
+
+_MILLISECONDS = 1000
+_TOOLS = 512
+"""Tools whose calls are counted apart; the calls of further ones are counted together."""
+OTHER_TOOLS = "other"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
+
+    id: str
+    tool: str
+    follows: str
+    """Its id from part to part, for the log; its own where none came with it."""
+    caller: Session
+    provider: Session
+    started: float
+    timeout: float
+    direct: Raw
+    """The id of the request, if the answer is to be the answer to it; else absent."""
+
+    def completed(self, result: Raw) -> bytes:
+        """The frame that ends it well for its caller."""
+        if len(self.direct):
+            return response(self.direct, result)
+        return notification("kadi.ability.response", {"requestId": self.id, "result": result})
+
+    def failed(self, text: str) -> bytes:
+        """The frame that ends it with an error for its caller."""
+        if len(self.direct):
+            return error_response(self.direct, text)
+        return notification("kadi.ability.response", {"requestId": self.id, "error": text})
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What became of the calls; each is counted as started and later in one other."""
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+    provider_lost: int = 0
+
+
+FATES = tuple(each.name for each in fields(CallCounts))
+
+
+class Calls:
+    """Calls in flight.
+
+    ``prefix`` begins every request id, so that ids of an earlier broker process mean nothing here.
+    """
+
+    __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "by_tool", "discarded")
+
+    def __init__(self, limits: Limits, registry: Registry, prefix: str) -> None:
+        self._limits = limits
+        self._registry = registry
+        self._prefix = prefix
+        self._serial = count(1)
+        self._deadlines: Deadlines[Call] = Deadlines()
+        self.by_tool: dict[str, CallCounts] = {}
+        self.discarded = 0
+        """Answers that came when nobody waited any more."""
+
+    def start(
+        self, caller: Session, params: AbilityRequest, now: float, *, direct: Raw = ABSENT
+    ) -> Call:
+        """Pass a call on to a provider.
+
+        The answer follows as a notification, or as the answer to the request with the id
+        ``direct``.
+
+        Raises:
+            Refused: if the request is invalid, nobody offers the tool, or there is no room.
+        """
+        if len(caller.calling) >= self._limits.outstanding:
+            raise Refused(
+                f"too many outstanding calls: {self._limits.outstanding} are allowed a session,"
+                " wait for some of the answers"
+            )
+        if len(direct) > self._limits.name_length:
+            raise invalid("id", f"has more than {self._limits.name_length} characters")
+        timeout = self._timeout(params.timeout)
+        tool_input = params.input
+        hints = routing_hints(tool_input)
+        candidates = self._candidates(caller, params, hints)
+        serial = next(self._serial)
+        id_ = f"{self._prefix}-{serial}"
+        frame = request_frame(
+            id_,
+            "kadi.ability.request",
+            {
+                "toolName": params.tool,
+                "toolInput": tool_input,
+                "requestId": id_,
+                "timeout": max(1, int(timeout * _MILLISECONDS)),
+            },
+        )
+        provider = self._choose(params.tool, candidates, len(frame))
+        follows = usable_id(_text_of(hints.call_id)) or id_
+        call = Call(
+            id_,
+            params.tool,
+            follows,
+            caller,
+            provider,
+            now,
+            timeout,
+            direct.copy(),  # the frame it points into may be large
+        )
+        caller.calling[id_] = provider.serving[id_] = call
+        provider.last_routed = serial
+        self._counts(call).started += 1
+        self._deadlines.set(call, now + timeout)
+        provider.send(frame)
+        return call
+
+    def answer(self, provider: Session, frame: Frame, now: float) -> None:
+        """Pass a provider's answer back; one that nobody waits for is discarded."""
+        call = provider.serving.get(_text_of(frame.id))
+        if call is None:
+            self.discarded += 1
+            return
+        self._forget(call)
+        if present(frame.error):
+            self._counts(call).failed += 1
+            self._reply_error(call, _error_message(frame.error))
+        else:
+            self._counts(call).completed += 1
+            self._reply(call, frame.result if present(frame.result) else NULL)
+        took = (now - call.started) * 1e3
+        log.debug("call %s of %s took %.1f ms", call.id, call.tool, took, extra=_following(call))
+
+    def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
+        """Give up a call of ``caller``; its provider is told, and no answer follows."""
+        call, named = self._called(caller, params)
+        if call is None:
+            return {"status": "unknown", **named}
+        self._abandon(call)
+        self._counts(call).cancelled += 1
+        return {"status": "cancelled", **named}
+
+    def remove(self, session: Session) -> None:
+        """End every call a vanished session took part in."""
+        for call in list(session.serving.values()):
+            self._forget(call)
+            self._counts(call).provider_lost += 1
+            self._reply_error(
+                call, f"the provider of {call.tool!r} disconnected before it answered"
+            )
+        for call in list(session.calling.values()):
+            self._abandon(call, reason=CALLER_LOST)
+            self._counts(call).cancelled += 1
+
+    def expire(self, now: float) -> None:
+        """End the calls whose time is up."""
+        for call in self._deadlines.due(now):
+            self._abandon(call)
+            self._counts(call).timed_out += 1
+            self._reply_error(call, f"no answer from {call.tool!r} within {call.timeout:g} s")
+            log.info(
+                "call %s of %s timed out after %g s",
+                call.id,
+                call.tool,
+                call.timeout,
+                extra=_following(call),
+            )
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`expire` has something to do next."""
+        return self._deadlines.next()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def _counts(self, call: Call) -> CallCounts:
+        name = call.tool
+        if name not in self.by_tool and len(self.by_tool) >= _TOOLS:
+            name = OTHER_TOOLS
+        return self.by_tool.setdefault(name, CallCounts())
+
+    def _timeout(self, milliseconds: float | None) -> float:
+        if milliseconds is None:
+            return self._limits.default_timeout
+        if not milliseconds > 0:
+            raise invalid("timeout", "must be a positive number of milliseconds")
+        return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
+
+    def _candidates(self, caller: Session, params: AbilityRequest, hints: Hints) -> list[Session]:
+        """Providers the call may go to, at least one."""
+        required = [agent for agent in (params.target_agent, hints.require_provider) if agent]
+        candidates = [
+            session
+            for session in self._registry.providers(params.tool, caller)
+            if all(agent in (session.agent_id, session.id) for agent in required)
+        ]
+        if not candidates:
+            by = f" of agent {' and '.join(map(repr, required))}" if required else ""
+            raise Refused(
+                f"no provider{by} for tool {params.tool!r}"
+                f" on the networks searched: {', '.join(caller.networks)}"
+            )
+        return candidates
+
+    def _choose(self, tool: str, candidates: list[Session], size: int) -> Session:
+        """The candidate with the fewest calls; of several, the one that was chosen longest ago."""
+        if size > self._limits.max_message_bytes:
+            raise invalid(
+                "toolInput",
+                f"makes a message of {size} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+        ready = [session for session in candidates if session.outbox.has_room(size)]
+        if not ready:
+            raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
+        return min(ready, key=lambda session: (len(session.serving), session.last_routed))
+
+    @staticmethod
+    def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
+        """A call of ``caller``, if there is such a one, and how it was named."""
+        if params.request_id is not None:
+            return caller.calling.get(params.request_id), {"requestId": params.request_id}
+        if not present(params.id):
+            raise invalid("requestId", "is missing: name the call to cancel")
+        direct = (call for call in caller.calling.values() if call.direct == params.id)
+        return next(direct, None), {"id": params.id}
+
+    def _forget(self, call: Call) -> None:
+        del call.caller.calling[call.id]
+        del call.provider.serving[call.id]
+        self._deadlines.discard(call)
+
+    def _abandon(self, call: Call, **why: str) -> None:
+        """Forget a call that is still being worked on."""
+        self._forget(call)
+        call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
+
+    def _reply(self, call: Call, result: Raw) -> None:
+        frame = call.completed(result)
+        if len(frame) > self._limits.max_message_bytes:
+            self._reply_error(
+                call,
+                f"the answer of {call.tool!r} makes a message of {len(frame)} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+            return
+        call.caller.send(frame)
+
+    @staticmethod
+    def _reply_error(call: Call, text: str) -> None:
+        call.caller.send(call.failed(text))
+
+
+def _following(call: Call) -> dict[str, str]:
+    """What a line in the log has besides its text."""
+    return {LOG_FIELD: call.follows}
+
+
+def _text_of(raw: Raw) -> str:
+    """A text that a peer sent; empty if it is anything else."""
+    try:
+        decoded = decode(raw)
+    except ProtocolError:
+        return ""
+    return decoded if isinstance(decoded, str) else ""
+
+
+def _error_message(error: Raw) -> str:
+    try:
+        return error_text(decode(error))[1]
+    except ProtocolError:  # well-formed, but not to be held in Python: a number like 1e400
+        return bytes(error).decode()

@@ -1,0 +1,128 @@
+"""Events: from one publisher to every subscriber it shares a network with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadi_client.messages import notification
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import Publication, Subscription, invalid
+from kadi_localnet.broker.registry import check_name
+from kadi_localnet.broker.session import Refused, Session
+from kadi_localnet.broker.topics import Topics
+
+
+class Events:
+    """Subscriptions of all sessions.
+
+    A subscription without a network is one to every network of its session; a publication without
+    a network goes to every network of its publisher. Nobody gets one event twice.
+    """
+
+    __slots__ = ("_limits", "_topics", "delivered", "published")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._topics: Topics[tuple[Session, str | None]] = Topics()
+        self.published = 0
+        self.delivered = 0
+
+    def subscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
+        """Add patterns; those already there stay as they are.
+
+        Raises:
+            Refused: adding none, if a pattern or the network is invalid, or the limit is reached.
+        """
+        for position, pattern in enumerate(params.channels):
+            check_name(f"channels.{position}", pattern, self._limits)
+        network = self._joined(session, params.network_id)
+        wanted = session.subscriptions | {(pattern, network) for pattern in params.channels}
+        if len(wanted) > self._limits.subscriptions:
+            raise Refused(
+                f"too many subscriptions: {self._limits.subscriptions} are allowed a session,"
+                " unsubscribe from some or use wider patterns"
+            )
+        for pattern in params.channels:
+            self._topics.add(pattern, (session, network))
+        session.subscriptions = wanted
+        return {"status": "subscribed", "channels": params.channels}
+
+    def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
+        """Take patterns away, in one network or, if none is named, in all."""
+        patterns = set(params.channels)
+        gone = {
+            (pattern, network)
+            for pattern, network in session.subscriptions
+            if pattern in patterns and params.network_id in (None, network)
+        }
+        self._remove(session, gone)
+        return {"status": "unsubscribed", "channels": params.channels}
+
+    def remove(self, session: Session) -> None:
+        """Take all subscriptions of ``session`` away."""
+        self._remove(session, session.subscriptions)
+
+    def publish(self, session: Session, params: Publication, timestamp: float) -> dict[str, Any]:
+        """Deliver one event; ``timestamp`` is Unix time in seconds, sent in milliseconds.
+
+        Raises:
+            Refused: if the channel or network is invalid, or the delivery would be too large.
+        """
+        check_name("channel", params.channel, self._limits)
+        network = self._joined(session, params.network_id)
+        networks = session.networks if network is None else (network,)
+        frames = dict.fromkeys(networks, b"")
+        for receiver, via in self._routes(params.channel, networks).items():
+            if not frames[via]:
+                frames[via] = self._delivery(session, params, via, timestamp)
+            receiver.send_event(frames[via])
+            self.delivered += 1
+        self.published += 1
+        return {"status": "published"}
+
+    def _routes(self, channel: str, networks: tuple[str, ...]) -> dict[Session, str]:
+        """Receivers, each with the first of ``networks`` that the event reaches it through."""
+        routes: dict[Session, str] = {}
+        for receiver, subscribed in self._topics.match(channel):
+            for network in networks:
+                if network in receiver.networks and subscribed in (None, network):
+                    earlier = routes.get(receiver, network)
+                    routes[receiver] = min(network, earlier, key=networks.index)
+                    break
+        return routes
+
+    def _delivery(
+        self, session: Session, params: Publication, network: str, timestamp: float
+    ) -> bytes:
+        frame = notification(
+            "kadi.event.delivery",
+            {
+                "channel": params.channel,
+                "data": params.data,
+                "networkId": network,
+                "timestamp": round(timestamp * 1000),
+                "source": session.agent_id,
+            },
+        )
+        if len(frame) > self._limits.max_message_bytes:
+            raise invalid(
+                "data",
+                f"makes a delivery of {len(frame)} bytes,"
+                f" more than the {self._limits.max_message_bytes} allowed",
+            )
+        return frame
+
+    def _remove(self, session: Session, gone: set[tuple[str, str | None]]) -> None:
+        for pattern, network in gone:
+            self._topics.remove(pattern, (session, network))
+        session.subscriptions = session.subscriptions - gone
+
+    @staticmethod
+    def _joined(session: Session, network: str | None) -> str | None:
+        if network is not None and network not in session.networks:
+            raise invalid(
+                "networkId",
+                f"{network!r} is not among this session's networks"
+                f" ({', '.join(session.networks)}): register with it first",
+            )
+        return network

@@ -1,0 +1,64 @@
+"""From an anonymous connection to an authenticated session."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from kadi_client.errors import INVALID_REQUEST, AuthenticationError
+from kadi_client.identity import agent_id, verify
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import Authenticate, Hello
+from kadi_localnet.broker.registry import checked_networks
+from kadi_localnet.broker.session import CloseCode, Refused, Session
+
+_NONCE_BYTES = 32
+
+
+def hello(session: Session, params: Hello, limits: Limits, now: float) -> dict[str, Any]:
+    """Issue a nonce; an earlier one that was not used is void.
+
+    Raises:
+        Refused: on an authenticated session.
+    """
+    if session.agent_id is not None:
+        raise Refused(
+            "already authenticated: open another connection to authenticate again",
+            code=INVALID_REQUEST,
+        )
+    if params.networks is not None:
+        session.networks = checked_networks(params.networks, limits)
+    session.display_name = params.name
+    session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
+    session.nonce_expires = now + limits.nonce_lifetime
+    return {
+        "nonce": session.nonce,
+        "requiredSteps": ["kadi.session.authenticate"],
+        "heartbeatInterval": round(limits.heartbeat) or 1,
+        "directReplies": True,
+    }
+
+
+def authenticate(session: Session, params: Authenticate, now: float) -> dict[str, Any]:
+    """Accept the identity whose private key signed the nonce; the nonce is spent either way.
+
+    Raises:
+        Refused: ending the session, if there is no such nonce, or it was not signed by that key.
+    """
+    nonce, session.nonce = session.nonce, None
+    if nonce is None:
+        raise _failed("no nonce is open, each is good for one attempt: send kadi.session.hello")
+    if params.nonce is not None and params.nonce != nonce:
+        raise _failed("the nonce is not the one this session was given")
+    if now >= session.nonce_expires:
+        raise _failed("the nonce has expired: send kadi.session.hello")
+    try:
+        verify(params.public_key, params.signature, nonce)
+        session.agent_id = agent_id(params.public_key)
+    except AuthenticationError as exc:
+        raise _failed(str(exc)) from exc
+    return {"agentId": session.agent_id}
+
+
+def _failed(why: str) -> Refused:
+    return Refused(f"authentication failed: {why}", close=CloseCode.POLICY_VIOLATION)

@@ -1,0 +1,276 @@
+"""The broker without its sockets.
+
+Frames and the time go in, sessions with something to send come out::
+
+    router = Router(limits, wall_clock=time.time)
+    session = router.connect(now)
+    for ready in router.receive(session, text, now):
+        ready.outbox.pop()    # send it; then, if ready.closing is set, close
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict
+from typing import Any
+
+from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
+from kadi_client.messages import Frame, decode_frame, error_response, response
+from kadi_localnet.broker import handshake
+from kadi_localnet.broker.calls import FATES, CallCounts, Calls
+from kadi_localnet.broker.deadlines import Deadlines
+from kadi_localnet.broker.events import Events
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import (
+    AbilityRequest,
+    Authenticate,
+    Cancel,
+    Discovery,
+    Hello,
+    Publication,
+    Register,
+    Subscription,
+    read,
+)
+from kadi_localnet.broker.registry import Registry
+from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session
+
+log = logging.getLogger(__name__)
+
+_Method = Callable[[Session, Frame, float], Any]
+"""Its result is the answer; ``None`` if that comes later."""
+_DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
+_ID_BYTES = 6
+
+
+class Router:
+    """Sessions, tools, calls and events of one broker.
+
+    ``now`` is any monotonic clock in seconds, the same for all calls; ``wall_clock`` gives Unix
+    time for the timestamps of events. Whatever a peer sends, no method raises.
+    """
+
+    def __init__(self, limits: Limits, *, wall_clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self._wall_clock = wall_clock
+        self._sessions: set[Session] = set()
+        self._changes = Changes()
+        self._registry = Registry(limits)
+        self._events = Events(limits)
+        self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
+        self._liveness: Deadlines[Session] = Deadlines()
+        self._counts = dict.fromkeys(
+            ("connected", "events_dropped", "overflows", "silent", "bad_frames", "refused"), 0
+        )
+        self._open_methods: dict[str, _Method] = {
+            "kadi.session.hello": self._hello,
+            "kadi.session.authenticate": self._authenticate,
+            "kadi.session.ping": self._ping,
+            "kadi.session.heartbeat": self._ping,
+            "kadi.session.goodbye": self._goodbye,
+        }
+        self._methods: dict[str, _Method] = {
+            "kadi.agent.register": self._register,
+            "kadi.ability.request": self._request,
+            "kadi.ability.cancel": self._cancel,
+            "kadi.ability.list": self._discover,
+            "kadi.discover": self._discover,
+            "kadi.event.subscribe": self._subscribe,
+            "kadi.event.unsubscribe": self._unsubscribe,
+            "kadi.event.publish": self._publish,
+        }
+
+    def connect(self, now: float) -> Session:
+        """Open a session for a new connection."""
+        session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now)
+        self._sessions.add(session)
+        self._counts["connected"] += 1
+        self._liveness.set(session, self._alive_until(session))
+        return session
+
+    def receive(self, session: Session, data: str | bytes, now: float) -> AbstractSet[Session]:
+        """Take in one message of ``session``; one that comes while it is closing is ignored.
+
+        Returns:
+            The sessions that have something to send, or are to be closed after sending it, in the
+            order in which they came to it: the provider of a call before its caller.
+        """
+        session.last_seen = now
+        if session.closing is None:
+            try:
+                frame = decode_frame(_text(data))
+            except ProtocolError as exc:
+                self._counts["bad_frames"] += 1
+                session.send(error_response(None, str(exc), code=exc.code))
+            else:
+                if frame.method is None:
+                    self._calls.answer(session, frame, now)
+                else:
+                    self._perform(session, frame, frame.method, now)
+        return self._settle()
+
+    def disconnect(self, session: Session) -> AbstractSet[Session]:
+        """Forget a session whose connection is gone; returns as :meth:`receive` does."""
+        self._remove(session)
+        return self._settle() - {session}
+
+    def tick(self, now: float) -> AbstractSet[Session]:
+        """Do what is due by now; returns as :meth:`receive` does."""
+        self._calls.expire(now)
+        for session in self._liveness.due(now):
+            alive_until = self._alive_until(session)
+            if alive_until > now:
+                self._liveness.set(session, alive_until)
+                continue
+            self._counts["silent"] += 1
+            session.outbox.clear()
+            session.close(
+                CloseCode.POLICY_VIOLATION,
+                "not authenticated in time" if session.agent_id is None else "silent for too long",
+            )
+        return self._settle()
+
+    def next_tick(self) -> float | None:
+        """When :meth:`tick` has something to do next, if nothing happens before."""
+        deadlines = (self._calls.next_deadline(), self._liveness.next())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and what there is now; sizes in bytes."""
+        counts = dict(self._counts)
+        counts["events_dropped"] += sum(session.outbox.dropped for session in self._sessions)
+        return {
+            "sessions": len(self._sessions),
+            "authenticated": sum(session.agent_id is not None for session in self._sessions),
+            "tools": self._registry.tool_count,
+            "subscriptions": sum(len(session.subscriptions) for session in self._sessions),
+            "outstanding_calls": len(self._calls),
+            "outbox_frames": sum(len(session.outbox) for session in self._sessions),
+            "outbox_bytes": sum(session.outbox.size for session in self._sessions),
+            "events_published": self._events.published,
+            "events_delivered": self._events.delivered,
+            **self._call_counts(),
+            **counts,
+        }
+
+    def calls_by_tool(self) -> dict[str, CallCounts]:
+        """What became of the calls of each tool since the start."""
+        return dict(self._calls.by_tool)
+
+    def _call_counts(self) -> dict[str, int]:
+        counts = [asdict(each) for each in self._calls.by_tool.values()]
+        total = {f"calls_{name}": sum(each[name] for each in counts) for name in FATES}
+        return {**total, "calls_discarded": self._calls.discarded}
+
+    def _perform(self, session: Session, frame: Frame, method: str, now: float) -> None:
+        try:
+            result = self._handler(session, method)(session, frame, now)
+        except Refused as exc:
+            self._counts["refused"] += 1
+            log.debug("session %s: %s refused: %s", session.id, method, exc)
+            if frame.has_id:
+                session.send(error_response(frame.id, str(exc), code=exc.code))
+            if exc.close is not None:
+                session.close(exc.close, "refused")
+        else:
+            if frame.has_id and result is not None:
+                session.send(response(frame.id, result))
+            if method == "kadi.session.goodbye":
+                session.close(CloseCode.NORMAL, "goodbye")
+
+    def _handler(self, session: Session, method: str) -> _Method:
+        handler = self._open_methods.get(method)
+        if handler is not None:
+            return handler
+        if session.agent_id is None:
+            raise Refused(
+                "not authenticated: send kadi.session.hello, then kadi.session.authenticate",
+                code=INVALID_REQUEST,
+            )
+        handler = self._methods.get(method)
+        if handler is None:
+            raise Refused(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
+        return handler
+
+    def _hello(self, session: Session, frame: Frame, now: float) -> Any:
+        return handshake.hello(session, read(Hello, frame.params), self.limits, now)
+
+    def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
+        result = handshake.authenticate(session, read(Authenticate, frame.params), now)
+        self._liveness.set(session, self._alive_until(session))
+        log.info("session %s authenticated as agent %s", session.id, session.agent_id)
+        return result
+
+    def _ping(self, _session: Session, _frame: Frame, _now: float) -> Any:
+        return "pong"
+
+    def _goodbye(self, _session: Session, _frame: Frame, _now: float) -> Any:
+        return {"status": "goodbye"}
+
+    def _register(self, session: Session, frame: Frame, _now: float) -> Any:
+        result = self._registry.register(session, read(Register, frame.params))
+        log.info("session %s registered %d tools", session.id, len(session.tools))
+        return result
+
+    def _request(self, session: Session, frame: Frame, now: float) -> Any:
+        params = read(AbilityRequest, frame.params)
+        if params.tool in _DISCOVERY:
+            return self._registry.describe(session, read(Discovery, params.input))
+        if params.wants_direct_reply and frame.has_id:
+            self._calls.start(session, params, now, direct=frame.id)
+            return None
+        call = self._calls.start(session, params, now)
+        return {"status": "pending", "requestId": call.id}
+
+    def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._calls.cancel(session, read(Cancel, frame.params))
+
+    def _discover(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._registry.describe(session, read(Discovery, frame.params))
+
+    def _subscribe(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.subscribe(session, read(Subscription, frame.params))
+
+    def _unsubscribe(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.unsubscribe(session, read(Subscription, frame.params))
+
+    def _publish(self, session: Session, frame: Frame, _now: float) -> Any:
+        return self._events.publish(session, read(Publication, frame.params), self._wall_clock())
+
+    def _alive_until(self, session: Session) -> float:
+        if session.agent_id is None:
+            return session.opened + self.limits.nonce_lifetime
+        return session.last_seen + self.limits.silence
+
+    def _settle(self) -> AbstractSet[Session]:
+        """Clean up after sessions that began to close, which may close others in turn."""
+        ended = self._changes.ended
+        while ended:
+            session = ended.pop()
+            if session.closing is not None and session.closing.code is CloseCode.TRY_AGAIN_LATER:
+                self._counts["overflows"] += 1
+            self._remove(session)
+        ready, self._changes.ready = self._changes.ready, {}
+        return ready.keys()
+
+    def _remove(self, session: Session) -> None:
+        if session not in self._sessions:
+            return
+        self._sessions.remove(session)
+        self._liveness.discard(session)
+        self._registry.remove(session)
+        self._events.remove(session)
+        self._calls.remove(session)
+        self._counts["events_dropped"] += session.outbox.dropped
+
+
+def _text(data: str | bytes) -> str:
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc

@@ -1,0 +1,226 @@
+"""The broker's WebSocket edge."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from http import HTTPStatus
+from typing import cast
+from urllib.parse import urlsplit
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.typing import Origin
+
+from kadi_client.addresses import is_loopback
+from kadi_client.messages import encode
+from kadi_client.sockets import WRITE_BUFFER, ServerSocket
+from kadi_localnet.broker.calls import CallCounts
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.router import Router
+from kadi_localnet.broker.session import Session
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 8080
+SOCKET_PATHS = ("/kadi", "/")
+HEALTH_PATH = "/health"
+
+
+class _Peer:
+    """A connection and its way out."""
+
+    __slots__ = ("awake", "connection", "cut", "session")
+
+    def __init__(self, connection: ServerSocket, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self.awake = asyncio.Event()
+        self.cut: asyncio.TimerHandle | None = None
+
+    def flush(self) -> None:
+        """Send what a peer that keeps up can take at once; leave the rest to :meth:`write`.
+
+        Most frames go this way, which spares them a switch of tasks.
+        """
+        outbox = self.session.outbox
+        self.connection.send_at_once(outbox.pop)
+        if outbox or self.session.closing is not None:
+            self.awake.set()
+
+    async def write(self) -> None:
+        """Send the rest at the pace of the peer; when the session ends, close the connection."""
+        session = self.session
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                self.awake.clear()
+                await self.connection.send_all(session.outbox.pop)
+                if session.closing is not None:
+                    await self.connection.close(session.closing.code, session.closing.reason)
+                    return
+                await self.awake.wait()
+
+
+class Broker:
+    """A running broker; :func:`serve_broker` makes one."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._router = Router(limits, wall_clock=time.time)
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[Session, _Peer] = {}
+        self._timer: tuple[float, asyncio.Handle] | None = None
+        # With the time beside it, as a handle of uvloop does not always tell that.
+        self.url = ""
+        """Where clients connect to."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and what there is now; sizes in bytes."""
+        return {"connections": len(self._peers), **self._router.stats()}
+
+    def calls_by_tool(self) -> dict[str, CallCounts]:
+        """What became of the calls of each tool since the start."""
+        return self._router.calls_by_tool()
+
+    async def _open(self, host: str, port: int, origins: Sequence[str]) -> Server:
+        server = await serve(
+            self._serve_connection,
+            host,
+            port,
+            create_connection=ServerSocket,
+            origins=[None, *map(Origin, origins)],
+            compression=None,
+            process_request=self._process_request,
+            server_header=None,
+            ping_interval=None,
+            open_timeout=self._limits.handshake_timeout,
+            close_timeout=self._limits.handshake_timeout,
+            max_size=self._limits.max_message_bytes,
+            write_limit=WRITE_BUFFER,
+            logger=log.getChild("websocket"),
+        )
+        self.url = _url(host, next(iter(server.sockets)).getsockname()[1])
+        log.info("broker listens at %s", self.url)
+        return server
+
+    async def _close(self, server: Server) -> None:
+        """Close every connection with 1001, and cut those that do not go along."""
+        server.close()
+        closed = asyncio.ensure_future(server.wait_closed())
+        try:
+            await asyncio.wait([closed], timeout=self._limits.handshake_timeout)
+        finally:
+            for peer in list(self._peers.values()):
+                peer.connection.transport.abort()
+        await closed
+        if self._timer is not None:
+            self._timer[1].cancel()
+        log.info("broker at %s is closed", self.url)
+
+    async def _serve_connection(self, connection: ServerConnection) -> None:
+        clock, socket = self._loop.time, cast(ServerSocket, connection)
+        session = self._router.connect(clock())
+        peer = self._peers[session] = _Peer(socket, session)
+        log.info("session %s connected", session.id)
+        self._arm()
+        writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
+        try:
+            await socket.deliver(
+                lambda message: self._apply(self._router.receive(session, message, clock()))
+            )
+        except ConnectionClosed as exc:
+            log.info("session %s disconnected: %s", session.id, exc)
+        finally:
+            del self._peers[session]
+            if peer.cut is not None:
+                peer.cut.cancel()
+            self._apply(self._router.disconnect(session))
+            writer.cancel()
+            await asyncio.wait([writer])
+
+    def _apply(self, ready: Iterable[Session]) -> None:
+        """Send what these sessions have to send; see that the ended ones do end."""
+        for session in ready:
+            peer = self._peers[session]
+            peer.flush()
+            if session.closing is not None and peer.cut is None:
+                peer.cut = self._loop.call_later(
+                    self._limits.handshake_timeout, peer.connection.transport.abort
+                )
+        self._arm()
+
+    def _arm(self) -> None:
+        """Have the core ticked when it needs to be; an early tick does nothing."""
+        at = self._router.next_tick()
+        if at is None or (self._timer is not None and self._timer[0] <= at):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+        self._timer = at, self._loop.call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._apply(self._router.tick(self._loop.time()))
+
+    def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
+        path = urlsplit(request.path).path
+        if path in SOCKET_PATHS:
+            return None
+        if path != HEALTH_PATH:
+            return connection.respond(HTTPStatus.NOT_FOUND, "There is nothing here.\n")
+        stats = self.stats()
+        names = ("sessions", "tools", "outstanding_calls")
+        health = {"status": "ok", **{name: stats[name] for name in names}}
+        response = connection.respond(HTTPStatus.OK, encode(health).decode())
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = "application/json"
+        return response
+
+
+@contextlib.asynccontextmanager
+async def serve_broker(
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    *,
+    limits: Limits | None = None,
+    origins: Sequence[str] = (),
+) -> AsyncIterator[Broker]:
+    """Run a broker for the length of the ``async with`` block.
+
+    It keeps nothing on disk, and anybody who reaches its port may join it with a key of his own
+    making, so it listens on the loopback interface unless told otherwise.
+
+    Args:
+        host: Name or address of the interface to listen on.
+        port: TCP port; 0 takes a free one, which :attr:`Broker.url` then tells.
+        limits: Sizes and times; the defaults of :class:`Limits` if not given.
+        origins: Values of the ``Origin`` header to accept, for pages in a browser. Without them
+            every connection that bears the header is refused (403): any web page the user visits
+            could otherwise use the broker.
+
+    Raises:
+        OSError: if the port cannot be listened on.
+    """
+    broker = Broker(limits or Limits())
+    if not is_loopback(host):
+        log.warning("listening on %s: whoever reaches this port can call every tool", host or "*")
+    server = await broker._open(host, port, origins)
+    try:
+        yield broker
+    finally:
+        await broker._close(server)
+
+
+def _url(host: str, port: int) -> str:
+    """Where a client on this machine connects to; an unspecified address is reached by loopback."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+    host = host or "127.0.0.1"
+    return f"ws://{f'[{host}]' if ':' in host else host}:{port}{SOCKET_PATHS[0]}"

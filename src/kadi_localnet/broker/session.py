@@ -1,0 +1,122 @@
+"""One connected peer as the routing core sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from kadi_client.errors import SERVER_ERROR, KadiError
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.outbox import Outbox
+
+if TYPE_CHECKING:
+    from kadi_localnet.broker.calls import Call
+    from kadi_localnet.broker.params import ToolEntry
+
+DEFAULT_NETWORKS = ("global",)
+
+
+class CloseCode(IntEnum):
+    """WebSocket close codes a broker gives on purpose (RFC 6455, 7.4)."""
+
+    NORMAL = 1000
+    POLICY_VIOLATION = 1008
+    TRY_AGAIN_LATER = 1013
+
+
+class Refused(KadiError):
+    """A request that is answered with an error; with ``close`` the session ends after it."""
+
+    def __init__(
+        self, message: str, *, code: int = SERVER_ERROR, close: CloseCode | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.close = close
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Why and how a session ends."""
+
+    code: CloseCode
+    reason: str
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one step of the core left for the edge to do, and the core to clean up."""
+
+    ready: dict[Session, None] = field(default_factory=dict)
+    """Sessions with something to send, or to be closed, in the order in which they came to it."""
+
+    ended: list[Session] = field(default_factory=list)
+    """Sessions that began closing and are still on the books."""
+
+
+class Session:
+    """State of one connection; compared by identity."""
+
+    __slots__ = (
+        "_changes",
+        "agent_id",
+        "calling",
+        "closing",
+        "display_name",
+        "id",
+        "last_routed",
+        "last_seen",
+        "networks",
+        "nonce",
+        "nonce_expires",
+        "opened",
+        "outbox",
+        "serving",
+        "subscriptions",
+        "tools",
+    )
+
+    def __init__(self, id_: str, limits: Limits, changes: Changes, now: float) -> None:
+        self.id = id_
+        self.opened = now
+        self.last_seen = now
+        self.agent_id: str | None = None
+        self.display_name: str | None = None
+        self.nonce: str | None = None
+        self.nonce_expires = now
+        self.networks: tuple[str, ...] = DEFAULT_NETWORKS
+        self.tools: dict[str, ToolEntry] = {}
+        self.subscriptions: set[tuple[str, str | None]] = set()
+        self.calling: dict[str, Call] = {}
+        self.serving: dict[str, Call] = {}
+        self.last_routed = 0
+        self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
+        self.closing: Closing | None = None
+        self._changes = changes
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame that must arrive; a peer too slow for it loses its session."""
+        if self.closing is not None:
+            return
+        if self.outbox.put_reply(frame):
+            self._changes.ready[self] = None
+            return
+        self.outbox.clear()
+        self.close(CloseCode.TRY_AGAIN_LATER, "outbox is full: messages are not read fast enough")
+
+    def send_event(self, frame: bytes) -> None:
+        """Queue a frame that may be dropped."""
+        self.outbox.put_event(frame)
+        self._changes.ready[self] = None
+
+    def close(self, code: CloseCode, reason: str) -> None:
+        """End the session once what waits has been sent; what comes later is ignored."""
+        if self.closing is None:
+            self.closing = Closing(code, reason)
+            self._changes.ready[self] = None
+            self._changes.ended.append(self)
+
+    def shares_network(self, other: Session) -> bool:
+        """Whether the two may see each other's tools."""
+        return not set(self.networks).isdisjoint(other.networks)

@@ -1,0 +1,159 @@
+"""Values across the border: JSON parameters to Java, result sets to JSON.
+
+Crossing the border costs about as much as the work of a small query, so whole structures cross as
+one JSON text which Java reads or writes, and vectors as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jpype
+import msgspec
+import numpy as np
+
+from kadi_client.messages import encode
+from kadi_localnet.database.backend import DatabaseError, Rows, Statement, rows_of, too_many_rows
+
+SHORTEST_VECTOR = 8
+"""Shorter lists of numbers are left as they are."""
+
+_Place = tuple[str, int] | None
+"""The parameter and the position of a row in it; ``None`` for the parameters themselves."""
+
+_NUMBERS = {int, float}
+_OBJECTS = {dict}
+
+
+class Parameters:
+    """Parameters of statements as Java takes them.
+
+    A list of at least ``SHORTEST_VECTOR`` finite numbers, one of them a float, becomes a Java
+    ``float[]`` where it is a parameter itself or a property of a row in a parameter that is a list
+    of rows. Deeper lists keep double precision.
+    """
+
+    def __init__(self) -> None:
+        self._json_object = jpype.JClass("com.arcadedb.serializer.json.JSONObject")
+        self._map = jpype.JClass("java.util.Map")
+        self._float_array = jpype.JArray(jpype.JFloat)
+        self._object_array = jpype.JArray(jpype.JObject)
+
+    def to_java(self, params: Mapping[str, Any] | Sequence[Any]) -> Any:
+        """A Java map for named parameters, an ``Object[]`` for positional ones.
+
+        Raises:
+            DatabaseError: if a value cannot be written as JSON.
+        """
+        if isinstance(params, Mapping):
+            return jpype.JObject(self._to_map(params), self._map)
+        names = [str(position) for position in range(len(params))]
+        values = self._to_map(dict(zip(names, params, strict=True)))
+        return self._object_array([values.get(name) for name in names])
+
+    def _to_map(self, params: Mapping[str, Any]) -> Any:
+        vectors: dict[_Place, dict[str, Any]] = {}
+        plain: dict[str, Any] = {}
+        for name, value in params.items():
+            if type(value) is list and value and set(map(type, value)) == _OBJECTS:
+                plain[name] = [
+                    self._without_vectors(row, (name, position), vectors)
+                    for position, row in enumerate(value)
+                ]
+            else:
+                plain |= self._without_vectors({name: value}, None, vectors)
+        try:
+            text = encode(plain).decode()
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
+            raise DatabaseError(f"params: not JSON: {exc}") from exc
+        result = self._json_object(text).toMap()
+        for place, arrays in vectors.items():
+            holder = result if place is None else result.get(place[0]).get(place[1])
+            for key, array in arrays.items():
+                holder.put(key, array)
+        return result
+
+    def _without_vectors(
+        self, row: Mapping[str, Any], place: _Place, vectors: dict[_Place, dict[str, Any]]
+    ) -> dict[str, Any]:
+        plain = {}
+        for key, value in row.items():
+            array = self._vector(value)
+            if array is None:
+                plain[key] = value
+            else:
+                vectors.setdefault(place, {})[key] = array
+        return plain
+
+    def _vector(self, value: Any) -> Any:
+        if type(value) is not list or len(value) < SHORTEST_VECTOR:
+            return None
+        types = set(map(type, value))
+        if float not in types or not types <= _NUMBERS:
+            return None
+        with np.errstate(over="ignore"):
+            array = np.asarray(value, dtype=np.float32)
+        return self._float_array(array) if np.isfinite(array).all() else None
+
+
+class ResultWriter:
+    """Writes the result sets of one database as JSON, the way the engine's own server does."""
+
+    def __init__(self, database: Any) -> None:
+        self._collectors = jpype.JClass("java.util.stream.Collectors")
+        self._string = jpype.JClass("java.lang.String")
+        self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
+        self._to_json = _row_to_json(database)
+
+    def rows(self, results: Any, statement: Statement, limit: int, effect: str) -> Rows:
+        """Read a result set to its end and close it; ``effect`` is for the text of the error.
+
+        Raises:
+            DatabaseError: if it has more than ``limit`` rows.
+        """
+        try:
+            stream = results.stream().limit(limit + 1).map(self._to_json)
+            rows = stream.collect(self._collectors.toList())
+        finally:
+            results.close()
+        total = int(rows.size())
+        if total > limit:
+            raise too_many_rows(limit, effect)
+        joined = bytes(self._string.join(",", rows).getBytes(self._utf8))
+        return rows_of(joined, total, statement)
+
+
+def _row_to_json(database: Any) -> Any:
+    """A ``java.util.function.Function`` from a result to its JSON text.
+
+    Composed of method handles, so that it runs without coming back to Python for every row.
+    """
+    serializer_class = jpype.JClass("com.arcadedb.serializer.JsonSerializer")
+    json_object = jpype.JClass("com.arcadedb.serializer.json.JSONObject")
+    object_class = jpype.JClass("java.lang.Object").class_
+    handles = jpype.JClass("java.lang.invoke.MethodHandles")
+    method_type = jpype.JClass("java.lang.invoke.MethodType").methodType
+    serializer = serializer_class.createJsonSerializer()
+    serializer.setIncludeVertexEdges(False)
+    serializer.setUseCollectionSize(False)
+    serializer.setUseCollectionSizeForEdges(False)
+    lookup = handles.publicLookup()
+    serialize = lookup.findVirtual(
+        serializer_class,
+        "serializeResult",
+        method_type(
+            json_object.class_,
+            jpype.JClass("com.arcadedb.database.Database").class_,
+            jpype.JClass("com.arcadedb.query.sql.executor.Result").class_,
+        ),
+    )
+    to_text = lookup.findVirtual(
+        json_object, "toString", method_type(jpype.JClass("java.lang.String").class_)
+    )
+    handle = handles.filterReturnValue(
+        handles.insertArguments(serialize, 0, [serializer, database]), to_text
+    ).asType(method_type(object_class, object_class))
+    return jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
+        jpype.JClass("java.util.function.Function").class_, handle
+    )

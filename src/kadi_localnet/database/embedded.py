@@ -1,0 +1,383 @@
+"""ArcadeDB in this process, over a directory that holds one sub-directory a database.
+
+The engine blocks, so every call runs in a bounded pool of threads. When its deadline passes or its
+caller is cancelled, a waiting call is dropped, and a running one is told to stop through the
+engine's own registry of running queries, which statements look at while they work; a write looks
+once more before it commits. Only a commit already under way is not stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import jpype
+
+from kadi_localnet.database import jvm
+from kadi_localnet.database.backend import (
+    DATETIME_FORMAT,
+    MAX_ROWS,
+    Conflict,
+    Counts,
+    DatabaseError,
+    Rows,
+    Statement,
+    retry_delays,
+)
+from kadi_localnet.database.calls import Stopped, Ticket
+from kadi_localnet.database.conversion import Parameters, ResultWriter
+from kadi_localnet.database.exceptions import messages, translate
+from kadi_localnet.database.repair import open_repaired
+from kadi_localnet.database.warmup import warm_vector_indexes
+
+T = TypeVar("T")
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+WORKERS = 6
+MAX_WAITING = 256
+_CLOSE_TIMEOUT = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    java: Any
+    writer: ResultWriter
+
+
+@dataclass(slots=True)
+class _Engine:
+    """Java classes and objects, looked up once the machine runs."""
+
+    parameters: Parameters
+    factory: Any
+    registry: Any
+    no_client: Any
+    need_retry: Any
+    transaction: Any
+    open: dict[str, _Open] = field(default_factory=dict)
+
+
+class EmbeddedDatabases:
+    """The :class:`~kadi_localnet.database.backend.Backend` over a directory of this machine.
+
+    With ``warm_up``, the databases there are at the start are opened in the background and their
+    vector indexes loaded, as the first call would otherwise wait for it; any other database is
+    opened at its first use.
+
+    ``heap_mb`` is the ceiling of the Java heap in MiB, a quarter of the memory up to 2 GiB unless
+    given; the first instance of a process decides. At most ``workers`` calls run at a time and
+    ``max_waiting`` wait.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        heap_mb: int | None = None,
+        workers: int = WORKERS,
+        max_rows: int = MAX_ROWS,
+        max_waiting: int = MAX_WAITING,
+        warm_up: bool = True,
+    ) -> None:
+        self.counts = Counts()
+        self._directory = directory
+        self._heap_mb = heap_mb
+        self._max_rows = max_rows
+        self._most_calls = workers + max_waiting
+        self._warm_up = warm_up
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
+        self._tickets: set[Ticket] = set()
+        self._engine: _Engine | None = None
+        self._opening = threading.Lock()
+        self._closing = threading.Event()
+        self._warmers: list[threading.Thread] = []
+
+    @property
+    def opened(self) -> list[str]:
+        """Names of the databases that are open, sorted."""
+        return sorted(self._engine.open) if self._engine else []
+
+    @property
+    def open_calls(self) -> int:
+        """Calls that run or wait."""
+        return len(self._tickets)
+
+    async def start(self) -> None:
+        """Start the engine, and open the databases there are in the background.
+
+        Raises:
+            DatabaseError: if the engine does not start or is too old, or the directory cannot be
+                written.
+        """
+        await asyncio.wrap_future(self._pool.submit(self._start))
+        if self._warm_up:
+            self._pool.submit(self._open_existing)
+
+    async def __aenter__(self) -> EmbeddedDatabases:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
+        """Run one statement that changes nothing."""
+        self.counts.reads += 1
+        return await self._call(lambda ticket: self._read(database, statement, ticket), timeout)
+
+    async def write(
+        self, database: str, statements: Sequence[Statement], *, timeout: float
+    ) -> list[Rows]:
+        """Run statements in one transaction, again if it lost against a concurrent one."""
+        self.counts.writes += len(statements)
+        return await self._call(lambda ticket: self._write(database, statements, ticket), timeout)
+
+    async def databases(self, *, timeout: float) -> list[str]:
+        """Names of the databases in the directory, sorted."""
+        return await self._call(lambda _ticket: self._names(), timeout)
+
+    async def create(self, name: str, *, timeout: float) -> None:
+        """Create a database; an existing one is an error."""
+        await self._call(lambda _ticket: self._create(name), timeout)
+
+    async def close(self) -> None:
+        """Stop running calls, roll them back and close the databases."""
+        self._closing.set()
+        for ticket in tuple(self._tickets):
+            ticket.stop()
+        await asyncio.to_thread(self._close)
+
+    async def _call(self, work: Callable[[Ticket], T], timeout: float) -> T:
+        if self._closing.is_set():
+            raise DatabaseError("the database ability is shutting down")
+        if len(self._tickets) >= self._most_calls:
+            raise DatabaseError(
+                f"{len(self._tickets)} calls are running or waiting already: call again in a moment"
+            )
+        ticket = Ticket()
+        self._tickets.add(ticket)
+        future = self._pool.submit(ticket.run, work)
+        future.add_done_callback(lambda _future: self._tickets.discard(ticket))
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise DatabaseError(
+                f"no answer within {timeout:g} s: the statement was stopped, and a write rolled"
+                " back unless it was being committed already"
+            ) from None
+        except (Stopped, asyncio.CancelledError) as exc:
+            task = asyncio.current_task()
+            if isinstance(exc, asyncio.CancelledError) and task and task.cancelling():
+                raise  # unlike that of a call which still waited when the pool was shut down
+            raise DatabaseError("the database ability is shutting down") from None
+        finally:
+            ticket.stop()
+
+    # In a thread of the pool from here on.
+
+    def _start(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise DatabaseError(
+                f"the data directory {self._directory} cannot be created: {exc.strerror}"
+            ) from exc
+        jvm.start(heap_mb=self._heap_mb, crash_directory=self._directory)
+        self._engine = _Engine(
+            parameters=Parameters(),
+            factory=jpype.JClass("com.arcadedb.database.DatabaseFactory"),
+            registry=jpype.JClass("com.arcadedb.query.RunningQueryRegistry")(),
+            no_client=jpype.JClass("com.arcadedb.query.RunningQuery$Client").NONE,
+            need_retry=jpype.JClass("com.arcadedb.exception.NeedRetryException"),
+            transaction=jpype.JClass("com.arcadedb.database.TransactionContext"),
+        )
+
+    def _open_existing(self) -> None:
+        """Open what is there, so that the first call of each does not wait for it."""
+        engine = self._running_engine()
+        for name in self._names():
+            try:
+                self._open(engine, name)
+            except DatabaseError as exc:
+                log.warning("%s", exc)
+
+    def _read(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
+        engine, database = self._ready(name, ticket)
+        with ticket.running(engine.registry, engine.no_client, name), self._translated(engine):
+            return self._run(engine, database, database.java.query, statement, effect="")
+
+    def _write(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
+        engine, database = self._ready(name, ticket)
+        delays = retry_delays()
+        while True:
+            try:
+                with ticket.running(engine.registry, engine.no_client, name):
+                    return self._transaction(engine, database, statements, ticket)
+            except Conflict as exc:
+                self.counts.lost()
+                delay = next(delays, None)
+                if delay is None:
+                    raise DatabaseError(
+                        f"lost against concurrent writes every time, nothing was written: {exc}"
+                    ) from exc
+                ticket.pause(delay)
+
+    def _transaction(
+        self, engine: _Engine, database: _Open, statements: Sequence[Statement], ticket: Ticket
+    ) -> list[Rows]:
+        java = database.java
+        java.begin()
+        transaction = java.getTransactionIfExists()
+        commits = transaction.getCommitCount()
+        try:
+            with self._translated(engine):
+                rows = [
+                    self._run(engine, database, java.command, each, effect="; nothing was written")
+                    for each in statements
+                ]
+                ticket.check()
+                java.commit()
+            return rows
+        except Conflict as exc:
+            if engine.transaction.isPartiallyCommitted(transaction, commits):
+                raise DatabaseError(
+                    f"a part was committed in batches before it lost against a concurrent write:"
+                    f" {exc}"
+                ) from exc
+            raise
+        finally:
+            if java.isTransactionActive():
+                java.rollbackAllNested()
+
+    def _run(
+        self,
+        engine: _Engine,
+        database: _Open,
+        execute: Callable[..., Any],
+        statement: Statement,
+        *,
+        effect: str,
+    ) -> Rows:
+        if statement.params:
+            params = engine.parameters.to_java(statement.params)
+            results = execute(statement.language, statement.text, params)
+        else:
+            results = execute(statement.language, statement.text)
+        return database.writer.rows(results, statement, self._max_rows, effect)
+
+    @contextmanager
+    def _translated(self, engine: _Engine) -> Iterator[None]:
+        try:
+            yield
+        except jpype.JException as exc:
+            raise translate(exc, engine.need_retry) from exc
+
+    def _ready(self, name: str, ticket: Ticket) -> tuple[_Engine, _Open]:
+        ticket.check()
+        engine = self._running_engine()
+        database = engine.open.get(name)
+        return engine, self._open(engine, name) if database is None else database
+
+    def _running_engine(self) -> _Engine:
+        if self._engine is None:
+            raise DatabaseError("the engine was not started")
+        return self._engine
+
+    def _open(self, engine: _Engine, name: str) -> _Open:
+        with self._opening:
+            if name in engine.open:
+                return engine.open[name]
+            if not _is_database(self._directory / _valid(name)):
+                raise DatabaseError(
+                    f"no database named {name!r}: create it with arcade-db-create,"
+                    " arcade-db-list names the existing ones"
+                )
+            started = time.monotonic()
+            java = self._opened(lambda: open_repaired(engine.factory, self._directory / name))
+            log.info("opened %s in %.2f s", name, time.monotonic() - started)
+            return self._keep(engine, name, java, warm_up=self._warm_up)
+
+    def _create(self, name: str) -> None:
+        engine = self._running_engine()
+        with self._opening:
+            if _is_database(self._directory / _valid(name)):
+                raise DatabaseError(f"database {name!r} already exists")
+            java = self._opened(engine.factory(str(self._directory / name)).create)
+            java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
+            self._keep(engine, name, java, warm_up=False)
+
+    def _opened(self, open_: Callable[[], Any]) -> Any:
+        if self._closing.is_set():
+            raise DatabaseError("the database ability is shutting down")
+        try:
+            return open_()
+        except jpype.JException as exc:
+            text = " ".join(messages(exc))
+            if "lock" in text.lower():
+                raise DatabaseError(
+                    f"a database in {self._directory} is held by another process: stop that"
+                    " process, or let both use one database ability"
+                ) from exc
+            raise DatabaseError(f"a database in {self._directory} does not open: {text}") from exc
+
+    def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
+        opened = _Open(java, ResultWriter(java))
+        engine.open[name] = opened
+        if warm_up:
+            warmer = threading.Thread(
+                target=warm_vector_indexes, args=(name, java, self._closing), daemon=True
+            )
+            self._warmers.append(warmer)
+            warmer.start()
+        return opened
+
+    def _names(self) -> list[str]:
+        return sorted(
+            path.name
+            for path in self._directory.iterdir()
+            if NAME.fullmatch(path.name) and _is_database(path)
+        )
+
+    def _close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        deadline = time.monotonic() + _CLOSE_TIMEOUT
+        for warmer in self._warmers:
+            warmer.join(max(0.0, deadline - time.monotonic()))
+        self._warmers.clear()
+        engine = self._engine
+        while engine is not None and engine.open:
+            name, database = engine.open.popitem()
+            try:
+                database.java.close()
+            except jpype.JException as exc:
+                log.error("closing %s failed: %s", name, " ".join(messages(exc)))
+
+
+def _valid(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise DatabaseError(
+            "database: a name is 1 to 64 letters, digits, hyphens and underscores (A-Z a-z 0-9)"
+        )
+    return name
+
+
+def _is_database(path: Path) -> bool:
+    return (path / "schema.json").is_file() or (path / "configuration.json").is_file()

@@ -1,0 +1,158 @@
+"""The five tools of a database ability. A failure is a returned value, never an error response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from kadi_client.context import incident
+from kadi_client.tools import Call, Tool, validation_text
+from kadi_localnet.database.backend import Backend, DatabaseError, Rows, Statement
+
+TIMEOUT = 30.0
+"""Seconds for a call whose caller set no limit."""
+
+_MARGIN = 0.02
+"""Seconds kept back so that the answer still finds its caller."""
+
+log = logging.getLogger(__name__)
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Text = Annotated[str, Field(min_length=1)]
+Params = dict[str, Any] | list[Any] | None
+
+_LANGUAGE = Field("sql", min_length=1, description="sql, sqlscript, cypher, ...")
+_PARAMS = Field(None, description="Named (:name) as an object, or positional (?) as an array.")
+
+
+class QueryInput(BaseModel):
+    """A read."""
+
+    database: Name
+    query: Text
+    language: str = _LANGUAGE
+    params: Params = _PARAMS
+
+
+class CommandInput(BaseModel):
+    """A write or schema change."""
+
+    database: Name
+    command: Text
+    language: str = _LANGUAGE
+    params: Params = _PARAMS
+
+
+class BatchCommand(BaseModel):
+    """One command of a batch."""
+
+    command: Text
+    language: str = _LANGUAGE
+    params: Params = _PARAMS
+
+
+class BatchInput(BaseModel):
+    """Commands of one transaction."""
+
+    database: Name
+    commands: list[Text | BatchCommand] = Field(min_length=1)
+
+
+class ListInput(BaseModel):
+    """Nothing."""
+
+
+class CreateInput(BaseModel):
+    """The name of a new database."""
+
+    name: Name
+
+
+def database_tools(backend: Backend, *, timeout: float = TIMEOUT) -> list[Tool]:
+    """The tools over ``backend``; ``timeout`` (seconds) holds where a caller set no limit."""
+
+    def within(call: Call) -> float:
+        if call.remaining is None:
+            return timeout
+        if call.remaining <= _MARGIN:
+            raise DatabaseError("the deadline has passed already")
+        return call.remaining - _MARGIN
+
+    async def query(given: QueryInput, call: Call) -> Mapping[str, Any]:
+        statement = Statement(given.query, given.language, given.params)
+        return _answer(await backend.read(given.database, statement, timeout=within(call)))
+
+    async def command(given: CommandInput, call: Call) -> Mapping[str, Any]:
+        statement = Statement(given.command, given.language, given.params)
+        rows = await backend.write(given.database, [statement], timeout=within(call))
+        return _answer(rows[0])
+
+    async def batch(given: BatchInput, call: Call) -> Mapping[str, Any]:
+        statements = [
+            Statement(each)
+            if isinstance(each, str)
+            else Statement(each.command, each.language, each.params)
+            for each in given.commands
+        ]
+        rows = await backend.write(given.database, statements, timeout=within(call))
+        return {"success": True, "results": [each.json for each in rows], "committed": True}
+
+    async def list_(_given: ListInput, call: Call) -> Mapping[str, Any]:
+        return {"success": True, "databases": await backend.databases(timeout=within(call))}
+
+    async def create(given: CreateInput, call: Call) -> Mapping[str, Any]:
+        await backend.create(given.name, timeout=within(call))
+        return {"success": True, "database": given.name}
+
+    return [
+        Tool.typed(
+            "arcade-query",
+            "Run a read-only statement or script on a database and return its rows.",
+            QueryInput,
+            query,
+            on_error=_failure,
+        ),
+        Tool.typed(
+            "arcade-command",
+            "Run a statement or script that writes, in a transaction, and return its rows.",
+            CommandInput,
+            command,
+            on_error=_failure,
+        ),
+        Tool.typed(
+            "arcade-batch",
+            "Run several commands in one transaction: all of them take effect, or none.",
+            BatchInput,
+            batch,
+            on_error=_batch_failure,
+        ),
+        Tool.typed(
+            "arcade-db-list", "Names of the databases.", ListInput, list_, on_error=_failure
+        ),
+        Tool.typed(
+            "arcade-db-create", "Create a database.", CreateInput, create, on_error=_failure
+        ),
+    ]
+
+
+def _answer(rows: Rows) -> Mapping[str, Any]:
+    return {"success": True, "result": rows.json, "count": rows.count}
+
+
+def _failure(exc: Exception, tool: str) -> Mapping[str, Any]:
+    if isinstance(exc, ValidationError):
+        text = validation_text(exc)
+    elif isinstance(exc, DatabaseError):
+        text = str(exc)
+    else:
+        name = incident()
+        log.error("%s failed, incident %s", tool, name, exc_info=exc)
+        text = f"internal error, incident {name}: the log of the database ability explains it"
+    return {"success": False, "error": text}
+
+
+def _batch_failure(exc: Exception, tool: str) -> Mapping[str, Any]:
+    return {**_failure(exc, tool), "committed": False}

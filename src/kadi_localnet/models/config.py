@@ -1,0 +1,141 @@
+"""What the model manager is told: which models to serve, and within which limits."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from kadi_localnet.models.errors import ModelSetupError
+
+Precision = Literal["auto", "fp32", "int8"]
+Pooling = Literal["mean", "cls", "none"]
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDirectory:
+    """A directory with an ONNX sentence encoder, or a reranker, and its ``tokenizer.json``.
+
+    It is a reranker (a cross-encoder) if its ``config.json`` names an architecture that ends in
+    ``ForSequenceClassification``; pooling and normalization do not concern it.
+    What is ``None`` is read from the directory: ``pooling`` and ``normalize`` from the files of
+    sentence-transformers (mean and ``True`` without them), ``max_tokens`` from the model's own
+    configuration. ``pooling="none"`` takes an output that is the embedding already.
+    """
+
+    path: Path
+    name: str = ""
+    """Name it is served under; empty for the directory's own name."""
+    aliases: tuple[str, ...] = ()
+    pooling: Pooling | None = None
+    normalize: bool | None = None
+    max_tokens: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it is served under."""
+        return (self.name or self.path.resolve().name, *self.aliases)
+
+    @classmethod
+    def parse(cls, text: str) -> ModelDirectory:
+        """Read ``PATH`` or ``NAME=PATH``.
+
+        Raises:
+            ModelSetupError: if there is no path, or the name is not a model name.
+        """
+        name, separator, path = text.partition("=")
+        if not separator:
+            name, path = "", text
+        if not path or (separator and not _NAME.fullmatch(name)):
+            raise ModelSetupError(f"model directory {text!r}: expected PATH or NAME=PATH")
+        return cls(path=Path(path).expanduser(), name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A server that serves ``models``.
+
+    For embeddings one that is compatible with OpenAI (Ollama, vLLM, OpenAI itself), for reranking
+    one that answers ``POST /v1/rerank`` (Jina, Cohere, vLLM, llama.cpp).
+    """
+
+    base_url: str
+    models: tuple[str, ...]
+    api_key: str | None = field(default=None, repr=False)
+    """Sent unless the call brings its own."""
+    attempts: int = 4
+    max_response_bytes: int = 256 * 2**20
+
+    def __post_init__(self) -> None:
+        if not self.base_url.startswith(("http://", "https://")):
+            raise ModelSetupError("base_url: must start with http:// or https://")
+        if not self.models:
+            raise ModelSetupError("upstream: name the models it serves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsConfig:
+    """Everything :func:`kadi_localnet.models.open_models` needs to know."""
+
+    minilm: bool = True
+    """Serve all-MiniLM-L6-v2 from the installed weights."""
+    precision: Precision = "auto"
+    """Of all-MiniLM-L6-v2; ``auto`` is what :data:`kadi_localnet.models.minilm.AUTO` says."""
+    directories: tuple[ModelDirectory, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()
+    """Servers that embed."""
+    rerank_upstreams: tuple[Upstream, ...] = ()
+    """Servers that rerank."""
+    cache_dir: Path | None = None
+    """Where built graphs are kept; ``None`` for :func:`default_cache_dir`."""
+    threads: int | None = None
+    """Threads that embed bulk requests; ``None`` for one per usable core. Single texts have a
+    thread of their own beside them."""
+    batch_tokens: int = 512
+    """Padded tokens per run of a model: more fills caches and lets queries wait, not faster."""
+    max_texts: int = 2048
+    max_text_bytes: int = 2**20
+    max_request_bytes: int = 32 * 2**20
+    max_queued_texts: int = 16_384
+    timeout: float = 300.0
+    """Seconds for a request whose caller set no limit."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch_tokens",
+            "max_texts",
+            "max_text_bytes",
+            "max_request_bytes",
+            "max_queued_texts",
+            "timeout",
+        ):
+            if getattr(self, name) <= 0:
+                raise ModelSetupError(f"{name}: must be greater than 0")
+        if self.threads is not None and self.threads < 1:
+            raise ModelSetupError("threads: must be at least 1")
+
+
+def default_cache_dir() -> Path:
+    """``$XDG_CACHE_HOME/ability-search`` or ``~/.cache/ability-search``."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "ability-search"
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Require that no two models claim one name, and that every name can be one.
+
+    Raises:
+        ModelSetupError: naming the offender.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ModelSetupError(f"{name!r} cannot be a model name")
+        if name in seen:
+            raise ModelSetupError(f"two models are named {name!r}: give one of them another name")
+        seen.add(name)

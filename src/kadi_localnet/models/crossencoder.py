@@ -1,0 +1,124 @@
+"""A cross-encoder on onnxruntime: a query and texts to scores, no event loop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kadi_localnet.models.errors import ModelsError, ModelSetupError
+from kadi_localnet.models.graphs import Ids, TokenGraph
+
+log = logging.getLogger(__name__)
+
+Scores = npt.NDArray[np.float64]
+
+_OUTPUT = "logits"
+# Of the logits of one pair, alone and beside another: as for the vectors of an encoder.
+_ROUNDING = 1e-3
+
+
+class Pair(NamedTuple):
+    """A query and a text, tokenized together."""
+
+    ids: Ids
+    types: Ids
+    """0 for tokens of the query, 1 for those of the text, as far as the model tells them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoderFiles:
+    """What a cross-encoder is made of."""
+
+    graph: Path
+    tokenizer: Path
+    max_tokens: int
+    pad_id: int = 0
+
+
+class CrossEncoder:
+    """Loaded model and tokenizer; safe to call from several threads at once."""
+
+    def __init__(self, graph: TokenGraph) -> None:
+        self._graph = graph
+        self._output = _choose_output(graph)
+        self.independent = True
+        """Whether a pair's score does not depend on what it is batched with; see
+        :attr:`kadi_localnet.models.encoder.Encoder.independent`."""
+
+    @classmethod
+    def load(cls, files: CrossEncoderFiles) -> CrossEncoder:
+        """Load, run once and look at what comes out.
+
+        Raises:
+            ModelSetupError: if a file cannot be read, the graph wants inputs other than ids, mask
+                and types, or does not give one finite logit a pair.
+        """
+        started = time.perf_counter()
+        encoder = cls(
+            TokenGraph.load(
+                files.graph, files.tokenizer, max_tokens=files.max_tokens, pad_id=files.pad_id
+            )
+        )
+        encoder._probe()
+        log.info("loaded %s: reranker, %.2f s", files.graph.name, time.perf_counter() - started)
+        return encoder
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        """``query`` with each text; the longer of the two is cut where both exceed the maximum."""
+        encodings = [self._graph.encode(query, text) for text in texts]
+        return [
+            Pair(np.asarray(each.ids, np.int64), np.asarray(each.type_ids, np.int64))
+            for each in encodings
+        ]
+
+    def infer(self, batch: Sequence[Pair]) -> Scores:
+        """Score pairs in one run: the logistic function of the logits, in [0, 1], shape (n,).
+
+        Raises:
+            ModelsError: if a logit is not finite.
+        """
+        logits = self._logits(batch)
+        if not np.isfinite(logits).all():
+            raise ModelsError(f"{self._graph.name} gave a score that is not finite")
+        with np.errstate(over="ignore"):
+            return np.asarray(1 / (1 + np.exp(-logits)))
+
+    def _logits(self, batch: Sequence[Pair]) -> Scores:
+        ids, types = zip(*batch, strict=True)
+        raw, _ = self._graph.run(self._output, ids, types)
+        if raw.shape != (len(batch), 1):
+            raise ModelSetupError(
+                f"{self._graph.name} is not a reranker: {raw.shape[-1]} logits a pair, not 1"
+            )
+        return raw[:, 0].astype(np.float64)
+
+    def _probe(self) -> None:
+        short, long = self.tokenize("probe", ["a text", "a longer text beside it " * 4])
+        try:
+            alone = self._logits([short])
+            beside = self._logits([short, long])
+        except ModelSetupError:
+            raise
+        except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
+            raise ModelSetupError(f"{self._graph.name} does not run: {exc}") from exc
+        if not np.isfinite(beside).all():
+            raise ModelSetupError(f"{self._graph.name} does not give finite scores")
+        self.independent = abs(float(alone[0] - beside[0])) < _ROUNDING
+
+
+def _choose_output(graph: TokenGraph) -> str:
+    flat = [name for name, rank in graph.ranks.items() if rank == 2]
+    if _OUTPUT in flat:
+        return _OUTPUT
+    if len(flat) == 1:
+        return flat[0]
+    raise ModelSetupError(
+        f"{graph.name} is not a reranker: no output of logits among {sorted(graph.ranks)}"
+    )

@@ -1,0 +1,119 @@
+"""Model directories as exporters write them: where the graph is and what its files say of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kadi_localnet.models.config import ModelDirectory, Pooling
+from kadi_localnet.models.crossencoder import CrossEncoderFiles
+from kadi_localnet.models.encoder import EncoderFiles
+from kadi_localnet.models.errors import ModelSetupError
+
+_GRAPHS = ("model.onnx", "onnx/model.onnx")
+_DEFAULT_TOKENS = 512
+_CLASSIFIER = "ForSequenceClassification"
+# Tokenizers without a limit of their own say 10^30.
+_NO_LIMIT = 1_000_000
+
+
+def is_reranker(directory: ModelDirectory) -> bool:
+    """Whether the model scores pairs of texts: its ``config.json`` calls it a classifier of them.
+
+    Raises:
+        ModelSetupError: if that file cannot be read.
+    """
+    names = _read(directory.path / "config.json").get("architectures")
+    return isinstance(names, list) and any(str(name).endswith(_CLASSIFIER) for name in names)
+
+
+def find_files(directory: ModelDirectory) -> EncoderFiles:
+    """Locate the files of a model and read its settings, those of ``directory`` first.
+
+    Raises:
+        ModelSetupError: if there is no graph or tokenizer, or more than one graph to choose from.
+    """
+    root = directory.path
+    normalize = directory.normalize
+    return EncoderFiles(
+        tokenizer=_tokenizer(root),
+        graph=_graph(root),
+        max_tokens=directory.max_tokens or _max_tokens(root),
+        pooling=directory.pooling or _pooling(root),
+        normalize=True if normalize is None else normalize,
+        pad_id=_pad_id(root),
+    )
+
+
+def find_reranker_files(directory: ModelDirectory) -> CrossEncoderFiles:
+    """Locate the files of a reranker; settings and errors as for :func:`find_files`."""
+    root = directory.path
+    return CrossEncoderFiles(
+        tokenizer=_tokenizer(root),
+        graph=_graph(root),
+        max_tokens=directory.max_tokens or _max_tokens(root),
+        pad_id=_pad_id(root),
+    )
+
+
+def _tokenizer(root: Path) -> Path:
+    path = root / "tokenizer.json"
+    if not path.is_file():
+        raise ModelSetupError(f"model directory {root.name!r} has no tokenizer.json")
+    return path
+
+
+def _pad_id(root: Path) -> int:
+    return _integer(_read(root / "config.json").get("pad_token_id")) or 0
+
+
+def _graph(root: Path) -> Path:
+    for name in _GRAPHS:
+        if (root / name).is_file():
+            return root / name
+    found = sorted([*root.glob("*.onnx"), *root.glob("onnx/*.onnx")])
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(str(path.relative_to(root)) for path in found) or "none"
+    raise ModelSetupError(
+        f"model directory {root.name!r}: expected model.onnx or a single .onnx file, found {names}"
+    )
+
+
+def _max_tokens(root: Path) -> int:
+    sentence = _integer(_read(root / "sentence_bert_config.json").get("max_seq_length"))
+    limit = _integer(_read(root / "tokenizer_config.json").get("model_max_length"))
+    positions = _integer(_read(root / "config.json").get("max_position_embeddings"))
+    if sentence:
+        return sentence
+    if limit and limit < _NO_LIMIT:
+        return min(limit, positions or limit)
+    return positions or _DEFAULT_TOKENS
+
+
+def _pooling(root: Path) -> Pooling:
+    declared = _read(root / "1_Pooling" / "config.json")
+    modes = {key for key, value in declared.items() if key.startswith("pooling_mode") and value}
+    if not modes or modes == {"pooling_mode_mean_tokens"}:
+        return "mean"
+    if modes == {"pooling_mode_cls_token"}:
+        return "cls"
+    raise ModelSetupError(
+        f"model directory {root.name!r} pools by {', '.join(sorted(modes))}, which is not"
+        " supported: mean and cls are"
+    )
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and value >= 0 else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ModelSetupError(f"cannot read {path.name} of {path.parent.name!r}: {exc}") from exc
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,116 @@
+"""ONNX graphs over token ids with their tokenizers: loaded, fed in batches, no event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from kadi_localnet.models.errors import ModelSetupError
+from kadi_localnet.models.requests import Vectors, encodable
+from kadi_localnet.models.runtime import ort
+
+Ids = npt.NDArray[np.int64]
+
+_ATTENDED = "attention_mask"
+_INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
+
+
+class TokenGraph:
+    """Loaded graph and tokenizer; safe to call from several threads at once.
+
+    Attributes:
+        ranks: number of axes of each output, by its name.
+    """
+
+    def __init__(self, name: str, session: Any, tokenizer: Any, *, pad_id: int) -> None:
+        self.name = name
+        self.ranks: Mapping[str, int] = {
+            item.name: len(item.shape) for item in session.get_outputs()
+        }
+        self._session = session
+        self._tokenizer = tokenizer
+        self._pad_id = pad_id
+        self._inputs = {item.name: item.type for item in session.get_inputs()}
+
+    @classmethod
+    def load(cls, graph: Path, tokenizer: Path, *, max_tokens: int, pad_id: int) -> TokenGraph:
+        """Load both; texts are cut at ``max_tokens``, special tokens included.
+
+        Raises:
+            ModelSetupError: if a file cannot be read, or the graph wants inputs other than ids,
+                mask and types.
+        """
+        try:
+            loaded = Tokenizer.from_file(str(tokenizer))
+            session = ort.InferenceSession(
+                str(graph), _session_options(), providers=["CPUExecutionProvider"]
+            )
+        except Exception as exc:  # both libraries raise bare Exceptions
+            raise ModelSetupError(f"cannot load {graph.name}: {exc}") from exc
+        loaded.no_padding()
+        loaded.enable_truncation(max_tokens)
+        built = cls(graph.name, session, loaded, pad_id=pad_id)
+        if set(built._inputs) - _INPUTS or "input_ids" not in built._inputs:
+            raise ModelSetupError(
+                f"{graph.name} takes other inputs than token ids: {sorted(built._inputs)}"
+            )
+        return built
+
+    def encode(self, text: str, pair: str | None = None) -> Any:
+        """The tokenizer's encoding of a text, or of two that are read together.
+
+        Special tokens are included; of two texts the longer one is cut first. Lone surrogates
+        become U+FFFD. An empty text gives the special tokens alone.
+        """
+        # One text a call: a batch would start as many threads as there are cores, a plain
+        # encode() holds the interpreter lock for as long as it takes.
+        item = encodable(text) if pair is None else (encodable(text), encodable(pair))
+        return self._tokenizer.encode_batch_fast([item])[0]
+
+    def run(
+        self, output: str, batch: Sequence[Ids], types: Sequence[Ids] | None = None
+    ) -> tuple[Vectors, Ids]:
+        """Run a batch, padded to its longest sequence.
+
+        Args:
+            output: Which of the outputs is wanted.
+            batch: Token ids of each sequence, shape (n,).
+            types: Which of two texts each token belongs to, shaped as ``batch``; 0 by default.
+
+        Returns:
+            The output as float32, and the attention mask of shape (len(batch), longest).
+        """
+        length = max(1, max(len(ids) for ids in batch))
+        ids = np.full((len(batch), length), self._pad_id, np.int64)
+        mask = np.zeros_like(ids)
+        kinds = np.zeros_like(ids)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+            if types is not None:
+                kinds[row, : len(tokens)] = types[row]
+        given = {"input_ids": ids, _ATTENDED: mask, "token_type_ids": kinds}
+        feed = {
+            name: given[name].astype(np.int32) if kind == "tensor(int32)" else given[name]
+            for name, kind in self._inputs.items()
+        }
+        raw: Vectors = self._session.run([output], feed)[0].astype(np.float32, copy=False)
+        return raw, mask
+
+
+def _session_options() -> Any:
+    options = ort.SessionOptions()
+    # Every lane is a thread that runs alone: pools inside the session would only compete with it.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Lengths differ from run to run: remembered layouts and a growing arena are memory for nothing.
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    return options

@@ -1,0 +1,197 @@
+"""The model manager over HTTP, as clients of OpenAI's API expect it, and those of rerankers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kadi_client.asgi import CannotServe, serve_app, while_connected
+from kadi_client.context import TRACEPARENT, from_headers, handling, incident
+from kadi_client.serving import FAILED, OK, noted
+from kadi_client.tracing import span
+from kadi_localnet.models.errors import (
+    DeadlinePassed,
+    InvalidRequest,
+    ModelsError,
+    ModelSetupError,
+    RequestTooLarge,
+    Unauthorized,
+)
+
+log = logging.getLogger(__name__)
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+_CLIENT_CLOSED_REQUEST = 499
+
+
+class Service(Protocol):
+    """What the door opens to."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The served models."""
+
+    @property
+    def rerankers(self) -> tuple[str, ...]:
+        """The served rerankers."""
+
+    async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one embedding request."""
+
+    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one rerank request."""
+
+
+def application(models: Service, *, token: str | None, max_bytes: int, timeout: float) -> Starlette:
+    """The ASGI application; with a ``token`` everything but ``/health`` asks for it.
+
+    A body has at most ``max_bytes`` bytes; reading and answering it take ``timeout`` seconds each
+    at most. The work for a client that hangs up is dropped.
+    """
+
+    async def embeddings(request: Request) -> Response:
+        raw = await _read_json(request, max_bytes, timeout)
+        return _json(await while_connected(request, models.create_embedding(raw, timeout=timeout)))
+
+    async def reranking(request: Request) -> Response:
+        raw = await _read_json(request, max_bytes, timeout)
+        return _json(await while_connected(request, models.rerank(raw, timeout=timeout)))
+
+    async def listing(_: Request) -> Response:
+        rows = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "ability-search"}
+            for name in (*models.names, *models.rerankers)
+        ]
+        return _json({"object": "list", "data": rows})
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok"})
+
+    return Starlette(
+        routes=[
+            Route("/v1/embeddings", _guarded(_noted(embeddings), token), methods=["POST"]),
+            Route("/v1/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
+            Route("/rerank", _guarded(_noted(reranking), token), methods=["POST"]),
+            Route("/v1/models", _guarded(listing, token), methods=["GET"]),
+            Route("/health", _guarded(health, None), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _routing_error},
+    )
+
+
+@asynccontextmanager
+async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
+    """Serve ``app`` until the context ends; yields the base URL.
+
+    See :func:`kadi_client.asgi.serve_app`.
+
+    Raises:
+        ModelSetupError: if the address cannot be bound, or is not loopback and has no ``token``.
+    """
+    try:
+        async with serve_app(app, host, port, token=token) as url:
+            log.info("models over http on %s", url)
+            yield url
+    except CannotServe as exc:
+        raise ModelSetupError(f"http: {exc}") from exc
+
+
+def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
+    expected = f"Bearer {token}".encode()
+
+    async def call(request: Request) -> Response:
+        with handling(from_headers(request.headers)):
+            try:
+                given = request.headers.get("authorization", "").encode()
+                if token and not hmac.compare_digest(given, expected):
+                    raise Unauthorized
+                return await endpoint(request)
+            except ModelsError as exc:
+                return _error(exc)
+            except ClientDisconnect:
+                return Response(status_code=_CLIENT_CLOSED_REQUEST)
+            except Exception:
+                name = incident()
+                log.exception("incident %s", name)
+                return _error(ModelsError(f"internal error, incident {name}"))
+
+    return call
+
+
+def _noted(endpoint: Endpoint) -> Endpoint:
+    """An endpoint whose requests have a span, and a line in the log, each."""
+
+    async def call(request: Request) -> Response:
+        began, outcome, path = time.perf_counter(), FAILED, request.url.path
+        with span(path, "server", parent=request.headers.get(TRACEPARENT)):
+            try:
+                response = await endpoint(request)
+                outcome = OK
+                return response
+            finally:
+                noted(path, outcome, time.perf_counter() - began)
+
+    return call
+
+
+async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(timeout):
+            async for part in request.stream():
+                body += part
+                if len(body) > max_bytes:
+                    raise RequestTooLarge(f"body: at most {max_bytes} bytes are taken")
+    except TimeoutError:
+        raise DeadlinePassed(timeout) from None
+    try:
+        # Not msgspec: it refuses lone surrogates, which cut texts hold.
+        return json.loads(bytes(body))
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequest("body: not valid JSON") from exc
+
+
+def _json(value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        msgspec.json.encode(value),
+        status_code=status,
+        media_type="application/json",
+        headers=headers,
+    )
+
+
+def _error(error: ModelsError) -> Response:
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json(error.body(), status=error.status, headers=headers)
+
+
+async def _routing_error(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    body = {
+        "error": {
+            "message": exc.detail,
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "unknown_url",
+        }
+    }
+    headers = dict(exc.headers) if exc.headers else None
+    return _json(body, status=exc.status_code, headers=headers)

@@ -1,0 +1,192 @@
+"""Models that run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+
+from kadi_localnet.models.admission import Admission
+from kadi_localnet.models.crossencoder import CrossEncoder
+from kadi_localnet.models.encoder import Encoder
+from kadi_localnet.models.errors import InvalidRequest
+from kadi_localnet.models.lanes import Lanes
+from kadi_localnet.models.observing import NOBODY, Observer
+from kadi_localnet.models.requests import Embedded
+from kadi_localnet.models.reranking import Reranked
+
+T = TypeVar("T")
+
+# Characters that one unit of tokenizing takes: some tens of milliseconds.
+_TOKENIZED_AT_ONCE = 100_000
+
+
+class LocalModel:
+    """An encoder on shared lanes.
+
+    A single text is taken for a query and goes first; texts that come together are sorted by
+    length and embedded in runs of about ``batch_tokens`` tokens, so that little is padded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: Encoder,
+        lanes: Lanes,
+        *,
+        batch_tokens: int,
+        max_queued_texts: int,
+        observer: Observer = NOBODY,
+    ) -> None:
+        self.name = name
+        self.encoder = encoder
+        self._lanes = lanes
+        # Without this the vector of a text would depend on its neighbours.
+        self._batch_tokens = batch_tokens if encoder.independent else 1
+        self._queries = Admission(name, most=max_queued_texts)
+        self._documents = Admission(name, most=max_queued_texts)
+        self._observer = observer
+
+    @property
+    def queued(self) -> int:
+        """Texts that are worked on or wait."""
+        return self._queries.queued + self._documents.queued
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        timeout: float,
+        dimensions: int | None = None,
+        api_key: str | None = None,
+    ) -> Embedded:
+        """Embed ``texts``; those over the model's maximum of tokens are cut there.
+
+        ``api_key`` is not needed here.
+
+        Raises:
+            InvalidRequest: if ``dimensions`` is given and not the model's own number.
+            Overloaded: if more texts are queued than allowed.
+            DeadlinePassed: after ``timeout`` seconds; what had not begun is dropped.
+        """
+        if dimensions not in (None, self.encoder.dimensions):
+            raise InvalidRequest(
+                f"dimensions: {self.name} has {self.encoder.dimensions} and cannot be shortened",
+                param="dimensions",
+            )
+        if len(texts) == 1:
+            async with self._queries.admit(1, timeout=timeout):
+                return await self._query(texts)
+        async with self._documents.admit(len(texts), timeout=timeout):
+            return await self._bulk(texts)
+
+    async def _query(self, texts: Sequence[str]) -> Embedded:
+        [(vectors, tokens)] = await self._lanes.run(
+            [partial(self.encoder.embed, texts)], urgent=True
+        )
+        self._observer.ran(self.name, texts=1)
+        return Embedded(vectors, tokens)
+
+    async def _bulk(self, texts: Sequence[str]) -> Embedded:
+        parts = [partial(self.encoder.tokenize, part) for part in _portions(texts)]
+        ids = list(chain.from_iterable(await self._lanes.run(parts)))
+        batches = plan_batches([len(tokens) for tokens in ids], budget=self._batch_tokens)
+        runs = [partial(self.encoder.infer, _pick(ids, batch)) for batch in batches]
+        vectors = np.empty((len(texts), self.encoder.dimensions), np.float32)
+        for batch, rows in zip(batches, await self._lanes.run(runs), strict=True):
+            vectors[batch] = rows
+            self._observer.ran(self.name, texts=len(batch))
+        return Embedded(vectors, sum(len(tokens) for tokens in ids))
+
+
+class LocalReranker:
+    """A cross-encoder on shared lanes.
+
+    Somebody waits for the order of what was found, so it goes before bulk requests and takes
+    turns with queries. Batches are made as those of :class:`LocalModel`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: CrossEncoder,
+        lanes: Lanes,
+        *,
+        batch_tokens: int,
+        max_queued_texts: int,
+        observer: Observer = NOBODY,
+    ) -> None:
+        self.name = name
+        self._encoder = encoder
+        self._lanes = lanes
+        self._batch_tokens = batch_tokens if encoder.independent else 1
+        self._admission = Admission(name, most=max_queued_texts)
+        self._observer = observer
+
+    @property
+    def queued(self) -> int:
+        """Texts that are worked on or wait."""
+        return self._admission.queued
+
+    async def rerank(
+        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
+    ) -> Reranked:
+        """Score ``texts`` by how well they answer ``query``; what is too long for both is cut.
+
+        ``api_key`` is not needed here.
+
+        Raises:
+            Overloaded: if more texts are queued than allowed.
+            DeadlinePassed: after ``timeout`` seconds; what had not begun is dropped.
+        """
+        async with self._admission.admit(len(texts), timeout=timeout):
+            return await self._scored(query, texts)
+
+    async def _scored(self, query: str, texts: Sequence[str]) -> Reranked:
+        parts = [
+            partial(self._encoder.tokenize, query, part)
+            for part in _portions(texts, beside=len(query))
+        ]
+        pairs = list(chain.from_iterable(await self._lanes.run(parts, urgent=True)))
+        batches = plan_batches([len(pair.ids) for pair in pairs], budget=self._batch_tokens)
+        runs = [partial(self._encoder.infer, _pick(pairs, batch)) for batch in batches]
+        scores = np.empty(len(texts))
+        for batch, rows in zip(batches, await self._lanes.run(runs, urgent=True), strict=True):
+            scores[batch] = rows
+            self._observer.ran(self.name, texts=len(batch))
+        return Reranked(scores.tolist(), sum(len(pair.ids) for pair in pairs))
+
+
+def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
+    """Positions of texts, shortest first, cut where padding to the longest exceeds ``budget``.
+
+    Each batch has at least one text; texts of one length keep their order; no text gives none.
+    """
+    batches: list[list[int]] = []
+    current: list[int] = []
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if current and (len(current) + 1) * lengths[position] > budget:
+            batches.append(current)
+            current = []
+        current.append(position)
+    if current:
+        batches.append(current)
+    return batches
+
+
+def _pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
+    return [items[position] for position in positions]
+
+
+def _portions(texts: Sequence[str], *, beside: int = 0) -> Iterator[Sequence[str]]:
+    """Cut into runs of about ``_TOKENIZED_AT_ONCE`` characters, ``beside`` more with each text."""
+    start = size = 0
+    for position, text in enumerate(texts):
+        if position > start and size + len(text) + beside > _TOKENIZED_AT_ONCE:
+            yield texts[start:position]
+            start, size = position, 0
+        size += len(text) + beside
+    yield texts[start:]

@@ -1,0 +1,155 @@
+"""The request and the answer of an embedding call, as OpenAI's API defines them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from kadi_client.tools import validation_text
+from kadi_localnet.models.config import ModelsConfig
+from kadi_localnet.models.errors import InvalidRequest, RequestTooLarge
+
+R = TypeVar("R", bound=BaseModel)
+
+Vectors = npt.NDArray[np.float32]
+
+
+def _text_or_texts(schema: dict[str, Any]) -> None:
+    texts = {key: schema.pop(key) for key in ("type", "items", "minItems")}
+    schema["anyOf"] = [{"type": "string"}, texts]
+
+
+class EmbeddingRequest(BaseModel):
+    """Input of ``create-embedding`` and of ``POST /v1/embeddings``."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    model: str = Field(
+        description="Name of a served model.", min_length=1, examples=["all-MiniLM-L6-v2"]
+    )
+    input: list[str] = Field(
+        description="One text, or a list of them; an empty text is embedded like any other.",
+        min_length=1,
+        examples=[["What is a chunk?"]],
+        json_schema_extra=_text_or_texts,
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="For models served elsewhere: the key to use there."
+    )
+    encoding_format: Literal["float", "base64"] | None = Field(
+        default="float", description="base64: the vector's float32 values, little-endian."
+    )
+    dimensions: int | None = Field(
+        default=None, description="For models that can shorten their vectors.", ge=1
+    )
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [value]
+        if isinstance(value, list) and value and isinstance(value[0], int | list):
+            raise ValueError(
+                "send texts, not token ids (LangChain: check_embedding_ctx_length=False)"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of shape (n, d) in the order of the texts, and the tokens they were made from."""
+
+    vectors: Vectors
+    tokens: int
+
+
+def read_request(raw: Any, config: ModelsConfig) -> EmbeddingRequest:
+    """Validate an input against the shape and the limits.
+
+    Raises:
+        InvalidRequest: naming the field and what was expected of it.
+        RequestTooLarge: naming the limit.
+    """
+    request = validated(EmbeddingRequest, raw)
+    check_texts(request.input, config, where="input")
+    return request
+
+
+def validated(shape: type[R], raw: Any) -> R:
+    """Validate an input against a shape.
+
+    Raises:
+        InvalidRequest: naming the field and what was expected of it.
+    """
+    try:
+        return shape.model_validate(raw)
+    except ValidationError as exc:
+        where = exc.errors(include_input=False, include_context=False)[0]["loc"]
+        raise InvalidRequest(validation_text(exc), param=str(where[0]) if where else None) from None
+
+
+def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:
+    """Require at most ``max_texts`` texts in the field ``where``, none of them too long.
+
+    Raises:
+        RequestTooLarge: naming the limit.
+    """
+    if len(texts) > config.max_texts:
+        raise RequestTooLarge(
+            f"{where}: {len(texts)} texts, at most {config.max_texts} are taken;"
+            " send them in parts",
+            param=where,
+        )
+    for index, text in enumerate(texts):
+        check_text(text, config, where=f"{where}.{index}")
+
+
+def check_text(text: str, config: ModelsConfig, *, where: str) -> None:
+    """Require at most ``max_text_bytes`` bytes of UTF-8.
+
+    Raises:
+        RequestTooLarge: naming the limit.
+    """
+    # Four bytes a character at most: only a text that may be too long is encoded to know.
+    if len(text) * 4 <= config.max_text_bytes:
+        return
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > config.max_text_bytes:
+        raise RequestTooLarge(
+            f"{where}: {size} bytes, at most {config.max_text_bytes} are taken; split the text",
+            param=where.partition(".")[0],
+        )
+
+
+def encodable(text: str) -> str:
+    """``text`` with U+FFFD for each lone surrogate, which UTF-8 has no bytes for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def answer(request: EmbeddingRequest, embedded: Embedded) -> dict[str, Any]:
+    """The response, in OpenAI's shape, under the model name that was asked for."""
+    rows: list[Any]
+    if request.encoding_format == "base64":
+        little = np.ascontiguousarray(embedded.vectors, dtype="<f4")
+        rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in little]
+    else:
+        rows = embedded.vectors.tolist()
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": row}
+            for index, row in enumerate(rows)
+        ],
+        "model": request.model,
+        "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
+    }

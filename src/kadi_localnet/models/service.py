@@ -1,0 +1,222 @@
+"""The model manager: one implementation behind the KADI tools and the HTTP door."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kadi_client.tools import Call, Tool
+from kadi_localnet.models.config import ModelsConfig
+from kadi_localnet.models.errors import ModelNotServed, ModelsError
+from kadi_localnet.models.http import application, serve
+from kadi_localnet.models.local import LocalModel, LocalReranker
+from kadi_localnet.models.observing import Observer
+from kadi_localnet.models.requests import Embedded, EmbeddingRequest, answer, read_request
+from kadi_localnet.models.reranking import (
+    Reranked,
+    RerankRequest,
+    read_rerank_request,
+    rerank_answer,
+)
+
+
+class Model(Protocol):
+    """Something that embeds, here or elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """The name it is known by first."""
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        timeout: float,
+        dimensions: int | None = None,
+        api_key: str | None = None,
+    ) -> Embedded:
+        """Vectors of ``texts``, in their order, within ``timeout`` seconds."""
+
+
+class Reranker(Protocol):
+    """Something that says how well texts answer a query, here or elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """The name it is known by first."""
+
+    async def rerank(
+        self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
+    ) -> Reranked:
+        """A score for each of ``texts``, in their order, within ``timeout`` seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What is known of a served model; upstream models are known by name only."""
+
+    name: str
+    local: bool
+    dimensions: int | None = None
+    max_tokens: int | None = None
+    tokenizer: Path | None = None
+    """Its ``tokenizer.json``."""
+
+
+class Models:
+    """The served models; made by :func:`kadi_localnet.models.open_models`."""
+
+    def __init__(
+        self,
+        config: ModelsConfig,
+        served: Mapping[str, Model],
+        rerankers: Mapping[str, Reranker],
+        observer: Observer,
+    ) -> None:
+        self._config = config
+        self._served = served
+        self._rerankers = rerankers
+        self._observer = observer
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name of a model that embeds, aliases included."""
+        return tuple(self._served)
+
+    @property
+    def rerankers(self) -> tuple[str, ...]:
+        """Every name of a reranker, aliases included."""
+        return tuple(self._rerankers)
+
+    @property
+    def queued(self) -> dict[str, int]:
+        """Texts that each local model works on or lets wait, by the name it is known by first."""
+        every = (*self._served.values(), *self._rerankers.values())
+        return {
+            model.name: model.queued
+            for model in every
+            if isinstance(model, LocalModel | LocalReranker)
+        }
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """``create-embedding`` and ``rerank``, as far as there are models for them."""
+        embedding = Tool(
+            name="create-embedding",
+            description="Turn texts into embedding vectors with one of the served models.",
+            input_schema=EmbeddingRequest.model_json_schema(),
+            handler=self._create_embedding,
+        )
+        reranking = Tool(
+            name="rerank",
+            description="Order texts by how well they answer a query.",
+            input_schema=RerankRequest.model_json_schema(),
+            handler=self._rerank,
+        )
+        return (embedding,) * bool(self._served) + (reranking,) * bool(self._rerankers)
+
+    def describe(self, name: str) -> ServedModel:
+        """Dimensions, maximum of tokens and tokenizer of a served model.
+
+        Raises:
+            ModelNotServed: if there is none of this name.
+        """
+        model = self._find(name)
+        if not isinstance(model, LocalModel):
+            return ServedModel(name=name, local=False)
+        encoder = model.encoder
+        return ServedModel(
+            name=name,
+            local=True,
+            dimensions=encoder.dimensions,
+            max_tokens=encoder.files.max_tokens,
+            tokenizer=encoder.files.tokenizer,
+        )
+
+    async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one request, as OpenAI's API does.
+
+        Raises:
+            ModelsError: of the kind that says what was wrong.
+        """
+        request = read_request(raw, self._config)
+        model = self._find(request.model)
+        with self._observed(model.name, len(request.input)):
+            embedded = await model.embed(
+                request.input,
+                timeout=self._config.timeout if timeout is None else timeout,
+                dimensions=request.dimensions,
+                api_key=request.api_key.get_secret_value() if request.api_key else None,
+            )
+        return answer(request, embedded)
+
+    async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
+        """Answer one request, as the APIs of Cohere and Jina do.
+
+        Raises:
+            ModelsError: of the kind that says what was wrong.
+        """
+        request = read_rerank_request(raw, self._config)
+        name = request.model or next(iter(self._rerankers), "any reranker")
+        reranker = self._rerankers.get(name)
+        if reranker is None:
+            raise ModelNotServed(name, self.rerankers)
+        with self._observed(reranker.name, len(request.documents)):
+            reranked = await reranker.rerank(
+                request.query,
+                request.documents,
+                timeout=self._config.timeout if timeout is None else timeout,
+                api_key=request.api_key.get_secret_value() if request.api_key else None,
+            )
+        return rerank_answer(request, name, reranked)
+
+    def serve_http(
+        self, host: str = "127.0.0.1", port: int = 0, *, token: str | None = None
+    ) -> AbstractAsyncContextManager[str]:
+        """Serve embeddings, reranking, ``/v1/models`` and ``/health``; enters to the base URL.
+
+        Raises:
+            ModelSetupError: on entering, if the port cannot be bound, or ``host`` is reachable
+                from other machines and there is no ``token``.
+        """
+        app = application(
+            self,
+            token=token,
+            max_bytes=self._config.max_request_bytes,
+            timeout=self._config.timeout,
+        )
+        return serve(app, host, port, token=token)
+
+    async def _create_embedding(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
+        return await self.create_embedding(tool_input, timeout=call.remaining)
+
+    async def _rerank(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
+        return await self.rerank(tool_input, timeout=call.remaining)
+
+    @contextmanager
+    def _observed(self, model: str, texts: int) -> Iterator[None]:
+        started = time.perf_counter()
+        code = ModelsError.code
+        try:
+            yield
+            code = "ok"
+        except ModelsError as exc:
+            code = exc.code
+            raise
+        except asyncio.CancelledError:
+            code = "cancelled"
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            self._observer.answered(model, code, texts=texts, seconds=seconds)
+
+    def _find(self, name: str) -> Model:
+        model = self._served.get(name)
+        if model is None:
+            raise ModelNotServed(name, self.names)
+        return model

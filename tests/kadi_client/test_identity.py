@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_public_key,
+)
+
+from kadi_client.errors import AuthenticationError
+from kadi_client.identity import Identity, agent_id, verify
+
+FOREIGN = X25519PrivateKey.generate()
+
+
+def test_the_public_key_is_spki_der_and_the_agent_id_its_hash() -> None:
+    identity = Identity.generate()
+    der = base64.b64decode(identity.public_key, validate=True)
+    assert len(der) == 44
+    assert isinstance(load_der_public_key(der), Ed25519PublicKey)
+    assert identity.agent_id == hashlib.sha256(der).hexdigest()[:16]
+    assert agent_id(identity.public_key) == identity.agent_id
+    assert identity.agent_id in repr(identity)
+
+
+def test_the_nonce_is_signed_as_text() -> None:
+    identity = Identity.generate()
+    signature = identity.sign("bm9uY2U=")
+    assert len(base64.b64decode(signature, validate=True)) == 64
+    verify(identity.public_key, signature, "bm9uY2U=")
+    with pytest.raises(AuthenticationError, match="does not match"):
+        verify(identity.public_key, signature, "nonce")
+    with pytest.raises(AuthenticationError, match="does not match"):
+        verify(Identity.generate().public_key, signature, "bm9uY2U=")
+
+
+def test_an_identity_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "id.pem"
+    created = Identity.load_or_create(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Identity.load_or_create(path).public_key == created.public_key
+    assert [entry.name for entry in path.parent.iterdir()] == ["id.pem"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a key",
+        FOREIGN.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    ],
+)
+def test_a_file_without_an_ed25519_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "id.pem"
+    path.write_bytes(content)
+    with pytest.raises(AuthenticationError, match=r"id\.pem"):
+        Identity.load_or_create(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "public_key",
+    [
+        "!",
+        "",
+        base64.b64encode(b"x" * 44).decode(),
+        base64.b64encode(
+            FOREIGN.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        ).decode(),
+    ],
+    ids=["no base64", "empty", "no key", "another's key"],
+)
+def test_malformed_keys_and_signatures_are_authentication_errors(public_key: str) -> None:
+    identity = Identity.generate()
+    with pytest.raises(AuthenticationError):
+        verify(public_key, identity.sign("n"), "n")
+    for signature in ("!", "", "AAAA"):
+        with pytest.raises(AuthenticationError):
+            verify(identity.public_key, signature, "n")

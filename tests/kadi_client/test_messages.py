@@ -1,0 +1,40 @@
+"""Frames as peers of all kinds write them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadi_client.errors import ProtocolError
+from kadi_client.messages import decode, decode_frame
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"\ud800", "\ufffd"),
+        (r"\uDC00", "\ufffd"),
+        (r"a\ud83d\ude00b", "a\U0001f600b"),
+        (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (r"\\ud800", r"\ud800"),
+        (r"\\\ud800", "\\\ufffd"),
+    ],
+)
+def test_half_a_surrogate_pair_is_replaced_and_the_rest_is_kept(written: str, read: str) -> None:
+    frame = decode_frame(f'{{"method": "m", "params": {{"text": "{written}", "half": "\\ud800"}}}}')
+    assert decode(frame.params) == {"text": read, "half": "\ufffd"}
+
+
+@given(st.text(st.characters(exclude_categories=[]), max_size=20))
+def test_whatever_json_a_javascript_peer_writes_can_be_read(text: str) -> None:
+    frame = decode_frame(json.dumps({"method": "m", "params": [text]}))
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert decode(frame.params) == [whole]
+
+
+def test_what_is_not_json_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(r'{"method": "\ud800", "params": ')

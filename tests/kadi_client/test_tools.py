@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from kadi_client.tools import Tool, validation_text, without_routing
+
+
+class Params(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size: int = Field(alias="Size")
+
+
+class Result(BaseModel):
+    doubled: int = Field(serialization_alias="Doubled")
+    note: str | None = None
+
+
+async def _double(params: Params, _call: Any) -> Result:
+    return Result(doubled=params.size * 2)
+
+
+async def _fail(_params: Params, _call: Any) -> Result:
+    raise LookupError("gone")
+
+
+NO_CALL: Any = None
+
+
+async def test_a_typed_tool_validates_calls_and_dumps() -> None:
+    tool = Tool.typed("double", "Doubles", Params, _double, result=Result)
+    assert await tool.handler({"Size": 4}, NO_CALL) == {"Doubled": 8}
+    assert tool.input_schema["required"] == ["Size"]
+    assert tool.output_schema is not None
+    assert "Doubled" in tool.output_schema["properties"]
+    with pytest.raises(ValidationError):
+        await tool.handler({"Size": "x"}, NO_CALL)
+
+
+async def test_errors_become_values_where_asked_for() -> None:
+    def tell(error: Exception, name: str) -> Any:
+        return {"error": type(error).__name__, "tool": name}
+
+    tool = Tool.typed("fail", "", Params, _fail, on_error=tell)
+    assert await tool.handler({"Size": 1}, NO_CALL) == {"error": "LookupError", "tool": "fail"}
+    assert (await tool.handler({}, NO_CALL))["error"] == "ValidationError"
+    assert tool.output_schema is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, ({}, {})),
+        ({"a": 1}, ({"a": 1}, {})),
+        ({"a": 1, "_kadi": {"x": 2}}, ({"a": 1}, {"x": 2})),
+        ({"_kadi": "odd"}, ({}, {})),
+    ],
+)
+def test_routing_hints_are_split_off(given: Any, expected: Any) -> None:
+    assert without_routing(given) == expected
+
+
+def test_an_input_that_is_no_object_is_refused() -> None:
+    with pytest.raises(TypeError, match="toolInput must be an object"):
+        without_routing([1])
+
+
+def test_validation_errors_name_every_field_and_no_value() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Params.model_validate({"Size": "secret", "other": "secret"})
+    text = validation_text(caught.value)
+    assert "Size: " in text
+    assert "other: " in text
+    assert "secret" not in text
+
+
+def blank_is_refused(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+class Window(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    size: int
+
+
+class Choices(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    names: str | list[str] = "a"
+    window: Window | Literal["page"] = "page"
+    word: Annotated[str, AfterValidator(blank_is_refused)] = "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"nmaes": "a"}, "nmaes: There is no such field"),
+        ({"names": ["a", 1]}, "names.1: Input should be a valid string"),
+        ({"word": " "}, "word: must not be blank"),
+        ({"window": "pag"}, "window: Input should be an object, or: Input should be 'page'"),
+        ({"window": {"size": "many"}}, "window.size: Input should be a valid integer, unable to"),
+        ({"window": {"size": 1, "is": 2}}, "window.is: There is no such field"),
+    ],
+)
+def test_validation_errors_are_in_the_words_of_the_wire(given: Any, text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Choices.model_validate(given)
+    assert validation_text(caught.value).startswith(text)
+    assert ";" not in validation_text(caught.value)

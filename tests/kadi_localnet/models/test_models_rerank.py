@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadi_localnet.models import (
+    ModelDirectory,
+    Models,
+    ModelsConfig,
+    ModelSetupError,
+    Upstream,
+    is_reranker,
+    open_models,
+)
+from kadi_localnet.models.crossencoder import CrossEncoder, Pair
+from kadi_localnet.models.directory import find_reranker_files
+from kadi_localnet.models.errors import (
+    DeadlinePassed,
+    InvalidRequest,
+    ModelNotServed,
+    ModelsError,
+    Overloaded,
+    RequestTooLarge,
+)
+from kadi_localnet.models.lanes import Lanes
+from kadi_localnet.models.local import LocalReranker
+from kadi_localnet.models.reranking import Reranked, RerankRequest, rerank_answer
+
+TinyModel = Callable[..., Path]
+LIMIT = 10
+TEXTS = ["grey", "red green", "green blue blue", "red"]
+SHARED = [0, 2, 1, 1]
+"""Words of each text that occur in "red green"."""
+
+
+def logistic(logits: Sequence[float]) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.array(logits, float)))
+
+
+def load(path: Path, **settings: Any) -> CrossEncoder:
+    return CrossEncoder.load(find_reranker_files(ModelDirectory(path=path, **settings)))
+
+
+class Caller:
+    request_id = "r1"
+    remaining: float | None = 30.0
+
+    async def publish(self, channel: str, data: Any) -> None: ...
+
+
+@pytest.fixture
+async def models(tiny_reranker: TinyModel, tiny: TinyModel) -> AsyncIterator[Models]:
+    config = ModelsConfig(
+        minilm=False,
+        directories=(
+            ModelDirectory(path=tiny_reranker(), aliases=("org/judge",)),
+            ModelDirectory(path=tiny()),
+        ),
+        max_texts=4,
+        max_text_bytes=20,
+    )
+    async with asyncio.timeout(30), open_models(config) as models:
+        yield models
+
+
+async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
+    [tool] = [tool for tool in models.tools if tool.name == "rerank"]
+    return await tool.handler(tool_input, Caller())
+
+
+class TestCrossEncoder:
+    def test_scores_are_the_logistic_function_of_the_logits(self, tiny_reranker: TinyModel) -> None:
+        judge = load(tiny_reranker())
+        pairs = judge.tokenize("red green", TEXTS)
+        np.testing.assert_allclose(
+            judge.infer(pairs), logistic([shared - 1 for shared in SHARED]), rtol=1e-6
+        )
+
+    def test_close_scores_stay_apart(self, tiny_reranker: TinyModel) -> None:
+        judge = load(tiny_reranker(scale=18.0))
+        scores = judge.infer(judge.tokenize("red", ["red", "red red"]))
+        assert scores[0] < scores[1] < 1
+
+    def test_the_longest_of_both_is_cut(self, tiny_reranker: TinyModel) -> None:
+        judge = load(tiny_reranker(), max_tokens=10)
+        for query, text in (("red", "green " * 50), ("red " * 50, "green")):
+            [pair] = judge.tokenize(query, [text])
+            assert len(pair.ids) == 10
+            assert np.bincount(pair.types).min() >= 2
+        [pair] = judge.tokenize("red", ["\ud83d"])
+        assert len(pair.ids) == 5
+
+    def test_knows_whether_pairs_may_be_batched(self, tiny_reranker: TinyModel) -> None:
+        assert load(tiny_reranker()).independent
+        assert not load(tiny_reranker("shy", beside=0.5)).independent
+
+    def test_takes_a_single_output_of_another_name(self, tiny_reranker: TinyModel) -> None:
+        assert load(tiny_reranker(output="score")).independent
+
+    def test_refuses_what_does_not_score_pairs(
+        self, tiny_reranker: TinyModel, tiny: TinyModel
+    ) -> None:
+        with pytest.raises(ModelSetupError, match="3 logits a pair, not 1"):
+            load(tiny_reranker("moods", labels=3))
+        with pytest.raises(ModelSetupError, match=r"no output of logits among \['last_hidden"):
+            load(tiny())
+        with pytest.raises(ModelSetupError, match="finite"):
+            load(tiny_reranker("mad", scale=float("inf")))
+
+    def test_a_score_that_is_no_number_is_an_error(self, tiny_reranker: TinyModel) -> None:
+        judge = load(tiny_reranker(scale=3e38))
+        with pytest.raises(ModelsError, match="not finite"):
+            judge.infer(judge.tokenize("red", ["red red"]))
+
+    @pytest.mark.parametrize(
+        ("config", "expected"),
+        [
+            ({}, True),
+            ({"architectures": ["BertModel"]}, False),
+            ({"architectures": []}, False),
+            ({"architectures": None}, False),
+        ],
+    )
+    def test_is_told_by_its_configuration(
+        self, tiny_reranker: TinyModel, config: dict[str, Any], expected: bool
+    ) -> None:
+        assert is_reranker(ModelDirectory(path=tiny_reranker(**config))) is expected
+
+
+class Counting:
+    """A cross-encoder that scores a text by its length and can be held up."""
+
+    def __init__(self, *, independent: bool = True) -> None:
+        self.independent = independent
+        self.runs: list[int] = []
+        self.running = threading.Event()
+        self.held: threading.Event | None = None
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        lengths = [np.zeros(len(query) + len(text), np.int64) for text in texts]
+        return [Pair(ids, ids) for ids in lengths]
+
+    def infer(self, batch: Sequence[Pair]) -> np.ndarray:
+        self.running.set()
+        if self.held and not self.held.wait(LIMIT):
+            raise TimeoutError
+        self.runs.append(len(batch))
+        return np.array([len(pair.ids) / 1000 for pair in batch])
+
+
+def reranker(lanes: Lanes, encoder: Counting, **settings: int) -> LocalReranker:
+    options = {"batch_tokens": 8, "max_queued_texts": 100, **settings}
+    return LocalReranker("judge", encoder, lanes, **options)  # type: ignore[arg-type]
+
+
+async def test_scores_come_in_the_order_of_the_texts(lanes: Lanes) -> None:
+    texts = ["ccc", "a", "", "ddddddd", "bb", "x" * 40]
+    reranked = await reranker(lanes, Counting()).rerank("q", texts, timeout=LIMIT)
+    assert reranked.scores == [(len(text) + 1) / 1000 for text in texts]
+    assert reranked.tokens == sum(len(text) + 1 for text in texts)
+
+
+async def test_a_model_that_may_not_be_batched_gets_one_pair_a_run(lanes: Lanes) -> None:
+    encoder = Counting(independent=False)
+    await reranker(lanes, encoder).rerank("q", ["a", "b", "c"], timeout=LIMIT)
+    assert encoder.runs == [1, 1, 1]
+
+
+async def test_the_deadline_ends_the_wait_and_drops_what_has_not_begun() -> None:
+    lanes = Lanes(bulk_threads=1)
+    lanes.start()
+    encoder = Counting(independent=False)
+    encoder.held = threading.Event()
+    judge = reranker(lanes, encoder)
+    late = asyncio.create_task(judge.rerank("q", ["a"] * 9, timeout=0.5))
+    assert await asyncio.to_thread(encoder.running.wait, LIMIT)
+    with pytest.raises(DeadlinePassed):
+        await late
+    encoder.held.set()
+    await judge.rerank("q", ["d"], timeout=LIMIT)
+    # Both threads had begun one of the nine.
+    assert len(encoder.runs) <= 3
+    await lanes.close()
+    with pytest.raises(ModelsError, match="closing"):
+        await judge.rerank("q", ["d"], timeout=LIMIT)
+
+
+async def test_more_than_may_be_queued_is_refused(lanes: Lanes) -> None:
+    encoder = Counting()
+    encoder.held = threading.Event()
+    judge = reranker(lanes, encoder, max_queued_texts=3)
+    first = asyncio.create_task(judge.rerank("q", ["a"] * 5, timeout=LIMIT))
+    assert await asyncio.to_thread(encoder.running.wait, LIMIT)
+    with pytest.raises(Overloaded, match="5 texts are queued for judge"):
+        await judge.rerank("q", ["b"], timeout=LIMIT)
+    encoder.held.set()
+    assert len((await first).scores) == 5
+
+
+async def test_the_tool_answers_in_the_shape_of_cohere_and_jina(models: Models) -> None:
+    answer = await call(models, model="org/judge", query="red green", documents=TEXTS)
+    assert answer["model"] == "org/judge"
+    assert [row["index"] for row in answer["results"]] == [1, 2, 3, 0]
+    assert [row["relevance_score"] for row in answer["results"]] == pytest.approx(
+        logistic([1, 0, 0, -1])
+    )
+    assert answer["usage"] == {"prompt_tokens": 27, "total_tokens": 27}
+    assert all(set(row) == {"index", "relevance_score"} for row in answer["results"])
+
+
+async def test_results_are_cut_and_repeat_their_document_on_request(models: Models) -> None:
+    documents = ["grey", {"text": "red", "title": "left alone"}]
+    answer = await call(models, query="red", documents=documents, top_n=1, return_documents=True)
+    assert answer["model"] == "judge"
+    [row] = answer["results"]
+    assert (row["index"], row["document"]) == (1, {"text": "red"})
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1), st.integers(1, 9))
+def test_results_are_the_best_in_falling_order(scores: list[float], top: int) -> None:
+    request = RerankRequest(query="q", documents=["x"] * len(scores), top_n=top)
+    results = rerank_answer(request, "m", Reranked(scores, 0))["results"]
+    assert [(row["relevance_score"], -row["index"]) for row in results] == sorted(
+        ((score, -index) for index, score in enumerate(scores)), reverse=True
+    )[:top]
+
+
+@pytest.mark.parametrize(
+    ("tool_input", "said"),
+    [
+        ({"documents": ["x"]}, "^query: "),
+        ({"query": "", "documents": ["x"]}, "^query: "),
+        ({"query": "q"}, "^documents: "),
+        ({"query": "q", "documents": []}, "^documents: "),
+        ({"query": "q", "documents": "x"}, "^documents: "),
+        ({"query": "q", "documents": ["a", 5]}, r"^documents\.1: "),
+        ({"query": "q", "documents": ["a", {"body": "x"}]}, r"^documents\.1: "),
+        ({"query": "q", "documents": ["a"], "top_n": 0}, "^top_n: "),
+        ({"query": "q", "documents": ["a"], "model": ""}, "^model: "),
+        ({"query": {"secret": 1}, "documents": ["a"], "api_key": "sk-secret"}, "^query: "),
+    ],
+)
+async def test_a_wrong_field_is_named_and_its_value_kept_back(
+    models: Models, tool_input: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        await call(models, **tool_input)
+    assert caught.value.param in said
+    assert "secret" not in str(caught.value)
+
+
+async def test_limits_are_named(models: Models) -> None:
+    with pytest.raises(RequestTooLarge, match="documents: 5 texts, at most 4"):
+        await call(models, query="q", documents=["x"] * 5)
+    with pytest.raises(RequestTooLarge, match=r"documents\.1: 21 bytes, at most 20") as caught:
+        await call(models, query="q", documents=["x", "x" * 21])
+    assert caught.value.param == "documents"
+    with pytest.raises(RequestTooLarge, match="query: 21 bytes, at most 20"):
+        await call(models, query="q" * 21, documents=["x"])
+
+
+async def test_the_callers_time_is_kept(models: Models) -> None:
+    caller = Caller()
+    caller.remaining = 0.0
+    [_, tool] = models.tools
+    with pytest.raises(DeadlinePassed):
+        await tool.handler({"query": "q", "documents": ["x"]}, caller)
+
+
+async def test_a_reranker_does_not_embed_and_an_encoder_does_not_rerank(models: Models) -> None:
+    assert (models.names, models.rerankers) == (("tiny",), ("judge", "org/judge"))
+    with pytest.raises(ModelNotServed, match="'judge' is not served here; served: tiny"):
+        await models.create_embedding({"model": "judge", "input": "x"})
+    with pytest.raises(ModelNotServed, match="'tiny' is not served here; served: judge"):
+        await call(models, model="tiny", query="q", documents=["x"])
+
+
+async def test_without_a_model_there_is_no_tool(tiny: TinyModel, tiny_reranker: TinyModel) -> None:
+    for directory, tools in ((tiny(), {"create-embedding"}), (tiny_reranker(), {"rerank"})):
+        config = ModelsConfig(minilm=False, directories=(ModelDirectory(path=directory),))
+        async with asyncio.timeout(30), open_models(config) as models:
+            assert {tool.name for tool in models.tools} == tools
+            if "rerank" not in tools:
+                with pytest.raises(ModelNotServed, match="any reranker"):
+                    await models.rerank({"query": "q", "documents": ["x"]})
+
+
+async def test_the_tools_schema_says_what_it_takes(models: Models) -> None:
+    [_, tool] = models.tools
+    properties = tool.input_schema["properties"]
+    choices = properties["documents"]["items"]["anyOf"]
+    assert [choice["type"] for choice in choices] == ["string", "object"]
+    assert set(tool.input_schema["required"]) == {"query", "documents"}
+    assert all(field["description"] for field in properties.values())
+
+
+async def test_http_and_an_upstream_model_agree_with_the_model_itself(models: Models) -> None:
+    request: dict[str, Any] = {"model": "judge", "query": "red green", "documents": TEXTS}
+    direct = await call(models, **request)
+    async with models.serve_http() as url:
+        async with httpx.AsyncClient() as client:
+            posted = await client.post(f"{url}/v1/rerank", json=request)
+            assert posted.json() == direct
+            listed = (await client.get(f"{url}/v1/models")).json()["data"]
+            assert [row["id"] for row in listed] == ["tiny", "judge", "org/judge"]
+            wrong = await client.post(f"{url}/v1/rerank", json=request | {"documents": [1]})
+            assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "documents")
+        passing = ModelsConfig(minilm=False, rerank_upstreams=(Upstream(url, ("judge",)),))
+        async with open_models(passing) as relay:
+            assert relay.names == ()
+            relayed = await call(relay, **request)
+    assert relayed == direct

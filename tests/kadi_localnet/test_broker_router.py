@@ -1,0 +1,963 @@
+"""The routing core under a clock of the test's own; no socket, no waiting."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kadi_client.context import LOG_FIELD
+from kadi_client.identity import Identity, agent_id
+from kadi_client.messages import Raw
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import routing_hints
+from kadi_localnet.broker.router import Router
+from kadi_localnet.broker.session import Session
+
+WALL = 1_700_000_000.25
+
+
+class Desk:
+    """A router, its clock, and what each session was sent."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.router = Router(Limits(**limits), wall_clock=lambda: WALL)
+        self.now = 1000.0
+        self.serial = 0
+
+    def connect(self) -> Session:
+        return self.router.connect(self.now)
+
+    def send(self, session: Session, method: str, params: Any = None, **members: Any) -> Any:
+        """A request; its answer, taken out of the outbox."""
+        self.serial += 1
+        frame = {"id": self.serial, "method": method, "params": params, **members}
+        self.router.receive(session, json.dumps(frame), self.now)
+        answers = [answer for answer in read(session) if answer.get("id") == frame["id"]]
+        return answers[0].get("result", answers[0].get("error")) if answers else None
+
+    def join(self, identity: Identity | None = None, **register: Any) -> Session:
+        session = self.connect()
+        identity = identity or Identity.generate()
+        nonce = self.send(session, "kadi.session.hello", {"role": "agent"})["nonce"]
+        answer = self.send(
+            session,
+            "kadi.session.authenticate",
+            {"publicKey": identity.public_key, "signature": identity.sign(nonce), "nonce": nonce},
+        )
+        assert answer == {"agentId": agent_id(identity.public_key)}
+        if register:
+            register["tools"] = [{"name": name} for name in register.get("tools", ())]
+            assert self.send(session, "kadi.agent.register", register)["status"] == "registered"
+        return session
+
+    def call(self, session: Session, tool: str = "echo", **params: Any) -> str:
+        answer = self.send(session, "kadi.ability.request", {"toolName": tool, **params})
+        assert answer["status"] == "pending", answer
+        request_id: str = answer["requestId"]
+        return request_id
+
+    def call_directly(self, session: Session, tool: str = "echo", **params: Any) -> str:
+        """As :meth:`call`, to be answered under the id ``d``."""
+        params = {"toolName": tool, "directReply": True, **params}
+        assert self.send(session, "kadi.ability.request", params, id="d") is None
+        return next(reversed(session.calling))
+
+    def answer(self, provider: Session, id_: str, **members: Any) -> None:
+        self.router.receive(provider, json.dumps({"id": id_, **members}), self.now)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        self.router.tick(self.now)
+
+    def stat(self, name: str) -> int:
+        return self.router.stats()[name]
+
+
+def read(session: Session) -> list[dict[str, Any]]:
+    frames = []
+    while (frame := session.outbox.pop()) is not None:
+        frames.append(json.loads(frame))
+    return frames
+
+
+def only(session: Session) -> dict[str, Any]:
+    (frame,) = read(session)
+    return frame
+
+
+def ending(request_id: str, **members: Any) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "method": "kadi.ability.response",
+        "params": {"requestId": request_id, **members},
+    }
+
+
+def cancellation(request_id: str, **why: str) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "method": "kadi.ability.cancel",
+        "params": {"requestId": request_id, **why},
+    }
+
+
+# --- handshake ---------------------------------------------------------------------------------
+
+
+def test_hello_tells_the_heartbeat_in_seconds() -> None:
+    desk = Desk(heartbeat=20.0)
+    answer = desk.send(desk.connect(), "kadi.session.hello", {})
+    assert answer["heartbeatInterval"] == 20
+    assert answer["requiredSteps"] == ["kadi.session.authenticate"]
+
+
+@pytest.mark.parametrize(("age", "accepted"), [(59.0, True), (60.0, False)])
+def test_a_nonce_expires(age: float, accepted: bool) -> None:
+    desk = Desk()
+    session, identity = desk.connect(), Identity.generate()
+    nonce = desk.send(session, "kadi.session.hello")["nonce"]
+    desk.now += age
+    answer = desk.send(
+        session,
+        "kadi.session.authenticate",
+        {"publicKey": identity.public_key, "signature": identity.sign(nonce)},
+    )
+    assert ("agentId" in answer) is accepted
+    assert (session.closing is None) is accepted
+
+
+def test_a_second_hello_voids_the_first_nonce() -> None:
+    desk = Desk()
+    session, identity = desk.connect(), Identity.generate()
+    first = desk.send(session, "kadi.session.hello")["nonce"]
+    assert desk.send(session, "kadi.session.hello")["nonce"] != first
+    answer = desk.send(
+        session,
+        "kadi.session.authenticate",
+        {"publicKey": identity.public_key, "signature": identity.sign(first), "nonce": first},
+    )
+    assert "nonce" in answer["message"]
+    assert session.closing is not None
+
+
+def test_an_identity_cannot_be_changed_on_the_way() -> None:
+    desk = Desk()
+    session = desk.join()
+    before = session.agent_id
+    assert "already authenticated" in desk.send(session, "kadi.session.hello")["message"]
+    assert (session.agent_id, session.closing) == (before, None)
+
+
+@pytest.mark.parametrize("method", ["kadi.agent.register", "kadi.ability.request", "no.such"])
+def test_nothing_is_served_before_authentication(method: str) -> None:
+    desk = Desk()
+    session = desk.connect()
+    assert "not authenticated" in desk.send(session, method, {})["message"]
+    assert desk.send(session, "kadi.session.ping") == "pong"
+
+
+def test_networks_named_at_hello_hold_without_registration() -> None:
+    desk = Desk()
+    provider = desk.join(tools=["echo"], networks=["private"])
+    session, identity = desk.connect(), Identity.generate()
+    nonce = desk.send(session, "kadi.session.hello", {"networks": ["private"]})["nonce"]
+    desk.send(
+        session,
+        "kadi.session.authenticate",
+        {"publicKey": identity.public_key, "signature": identity.sign(nonce)},
+    )
+    desk.call(session)
+    assert only(provider)["params"]["toolName"] == "echo"
+
+
+# --- liveness ----------------------------------------------------------------------------------
+
+
+def test_a_silent_session_is_dropped_and_a_pinging_one_kept() -> None:
+    desk = Desk()
+    silent, alive = desk.join(tools=["echo"]), desk.join()
+    desk.now += 60
+    desk.send(alive, "kadi.session.ping")
+    assert desk.router.next_tick() is not None
+    desk.advance(30)
+    assert silent.closing is not None
+    assert "silent" in silent.closing.reason
+    assert alive.closing is None
+    assert (desk.stat("sessions"), desk.stat("tools"), desk.stat("silent")) == (1, 0, 1)
+    desk.advance(60)
+    assert alive.closing is not None
+
+
+def test_a_connection_must_authenticate_in_time_even_if_it_pings() -> None:
+    desk = Desk()
+    session = desk.connect()
+    desk.now += 59
+    desk.send(session, "kadi.session.ping")
+    desk.advance(1)
+    assert session.closing is not None
+    assert "authenticated" in session.closing.reason
+
+
+def test_ticks_are_asked_for_when_they_are_needed() -> None:
+    desk = Desk()
+    assert desk.router.next_tick() is None
+    desk.join(tools=["echo"])
+    caller = desk.join()
+    desk.call(caller, timeout=250)
+    assert desk.router.next_tick() == pytest.approx(desk.now + 0.25)
+
+
+def test_goodbye_is_answered_and_ends_the_session() -> None:
+    desk = Desk()
+    session = desk.join(tools=["echo"])
+    assert desk.send(session, "kadi.session.goodbye") == {"status": "goodbye"}
+    assert session.closing is not None
+    assert session.closing.code == 1000
+    assert desk.stat("tools") == 0
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+def test_a_call_goes_to_the_provider_and_its_answer_back_untouched() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    frame = (
+        '{"method":"kadi.ability.request","id":"x","params":{"toolName":"echo",'
+        '"toolInput":{"big": 12345678901234567890123, "e":1.50e+2, "u":"\\u00e9"},'
+        '"timeout":1500.9}}'
+    )
+    assert list(desk.router.receive(caller, frame, desk.now)) == [provider, caller]
+    pending = only(caller)
+    assert pending["id"] == "x"
+    request_id = pending["result"]["requestId"]
+    sent = provider.outbox.pop()
+    assert sent is not None
+    assert b'{"big": 12345678901234567890123, "e":1.50e+2, "u":"\\u00e9"}' in sent
+    asked = json.loads(sent)
+    assert isinstance(asked["id"], str)
+    assert asked["params"]["requestId"] == request_id
+    assert asked["params"]["timeout"] == 1500
+    desk.router.receive(
+        provider, f'{{"id":"{asked["id"]}","result":[1.0, {{"z":1e400}}]}}', desk.now
+    )
+    answer = caller.outbox.pop()
+    assert answer is not None
+    assert b'"result":[1.0, {"z":1e400}]' in answer
+    assert (desk.stat("calls_completed"), desk.stat("outstanding_calls")) == (1, 0)
+    (counts,) = desk.router.calls_by_tool().values()
+    assert (counts.started, counts.completed, counts.failed) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("id_", ["7", '"d"', "1.50"])
+@pytest.mark.parametrize(
+    "answer", ['"result":{"status":"pending","requestId":"x"}', '"result":null', '"result":[1.0]']
+)
+def test_a_direct_call_is_answered_under_the_id_of_its_request(id_: str, answer: str) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    frame = (
+        f'{{"method":"kadi.ability.request","id":{id_},'
+        '"params":{"toolName":"echo","toolInput":{"a":1},"directReply":true}}'
+    )
+    assert desk.router.receive(caller, frame, desk.now) == {provider}
+    (request_id,) = caller.calling
+    asked = only(provider)
+    assert asked["id"] == request_id
+    assert asked["params"].keys() == {"toolName", "toolInput", "requestId", "timeout"}
+    ready = desk.router.receive(provider, f'{{"id":"{request_id}",{answer}}}', desk.now)
+    assert ready == {caller}
+    assert caller.outbox.pop() == f'{{"jsonrpc":"2.0","id":{id_},{answer}}}'.encode()
+    assert read(caller) == []
+    assert (desk.stat("calls_completed"), desk.stat("outstanding_calls")) == (1, 0)
+
+
+ENDS = {
+    "failed": lambda desk, provider, id_: desk.answer(provider, id_, error={"message": "broken"}),
+    "timed out": lambda desk, provider, id_: desk.advance(300),
+    "provider lost": lambda desk, provider, id_: desk.router.disconnect(provider),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_a_direct_call_fails_as_any_other(end: Any) -> None:
+    def ended(start: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]]:
+        desk = Desk(silence=1000)
+        provider, caller = desk.join(tools=["echo"]), desk.join()
+        request_id = start(desk, caller)
+        read(provider)
+        end(desk, provider, request_id)
+        told = only(caller)
+        desk.answer(provider, request_id, result="late")
+        assert read(caller) == []
+        return told, [frame["method"] for frame in read(provider)], desk.router.stats()
+
+    pending, *rest = ended(Desk.call)
+    direct, *direct_rest = ended(Desk.call_directly)
+    error = {"code": -32000, "message": pending["params"]["error"]}
+    assert direct == {"jsonrpc": "2.0", "id": "d", "error": error}
+    assert direct_rest == rest
+
+
+def test_an_answer_is_direct_only_if_that_was_asked_for_and_can_be_given() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for value in (False, None, 1, "true", {}):
+        request_id = desk.call(caller, directReply=value)
+        desk.answer(provider, request_id, result=value)
+        assert only(caller) == ending(request_id, result=value)
+    params = {"toolName": "echo", "directReply": True}
+    frame = {"method": "kadi.ability.request", "params": params}
+    desk.router.receive(caller, json.dumps(frame), desk.now)
+    (request_id,) = caller.calling
+    desk.answer(provider, request_id, result=1)
+    assert only(caller) == ending(request_id, result=1)
+    error = desk.send(caller, "kadi.ability.request", params, id="x" * 300)
+    assert (error["code"], "id has more than 256" in error["message"]) == (-32602, True)
+    listed = desk.send(caller, "kadi.ability.request", {**params, "toolName": "kadi.ability.list"})
+    assert [tool["name"] for tool in listed["tools"]] == ["echo"]
+
+
+def test_calls_are_counted_by_tool_up_to_a_bound_of_tools() -> None:
+    names = [f"tool-{number}" for number in range(600)]
+    desk = Desk(tools=len(names))
+    provider, caller = desk.join(tools=names), desk.join()
+    for name in [*names, names[0], names[-1]]:
+        desk.answer(provider, desk.call(caller, name), result=1)
+        read(provider), read(caller)
+    counted = desk.router.calls_by_tool()
+    assert len(counted) < len(names)
+    assert counted[names[0]].completed == 2
+    assert counted["other"].completed == len(names) + 2 - sum(
+        each.completed for name, each in counted.items() if name != "other"
+    )
+    assert counted["other"].completed > 2
+    assert desk.stat("calls_completed") == len(names) + 2
+
+
+def test_an_oversight_of_the_provider_is_an_answer_too() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for members, expected in [
+        ({"result": None}, {"result": None}),
+        ({"error": None}, {"result": None}),
+        ({"result": 1, "error": None}, {"result": 1}),
+        ({"error": "plain"}, {"error": "plain"}),
+        ({"error": {"code": -32000, "message": "structured"}}, {"error": "structured"}),
+        ({"error": {"reason": 1}}, {"error": '{"reason":1}'}),
+    ]:
+        request_id = desk.call(caller)
+        desk.answer(provider, request_id, **members)
+        assert only(caller) == ending(request_id, **expected)
+
+
+@pytest.mark.parametrize("error", ["1e400", '{"reason":1e400}', "[123456789012345678901234567890]"])
+def test_an_error_that_python_cannot_hold_still_ends_the_call(error: str) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    request_id = desk.call(caller)
+    desk.router.receive(provider, f'{{"id":"{request_id}","error":{error}}}', desk.now)
+    ended = only(caller)["params"]
+    assert ended["requestId"] == request_id
+    assert isinstance(ended["error"], str)
+    desk.router.receive(provider, '{"id":1e400,"result":1}', desk.now)
+    assert desk.stat("calls_discarded") == 1
+
+
+def test_only_the_provider_asked_can_answer() -> None:
+    desk = Desk()
+    desk.join(tools=["echo"])
+    caller, stranger = desk.join(), desk.join()
+    request_id = desk.call(caller)
+    desk.answer(stranger, request_id, result="forged")
+    assert read(caller) == []
+    assert (desk.stat("calls_discarded"), desk.stat("outstanding_calls")) == (1, 1)
+
+
+def test_a_call_times_out_and_the_late_answer_is_discarded() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["slow"]), desk.join()
+    request_id = desk.call(caller, "slow", timeout=2000)
+    read(provider)
+    desk.advance(1.9)
+    assert read(caller) == []
+    desk.advance(0.1)
+    assert only(caller) == ending(request_id, error="no answer from 'slow' within 2 s")
+    assert only(provider) == cancellation(request_id)
+    desk.answer(provider, request_id, result="late")
+    assert read(caller) == []
+    assert (desk.stat("calls_timed_out"), desk.stat("calls_discarded")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"), [(None, 7000), (9_000, 9_000), (1e300, 20_000), (0.5, 1)]
+)
+def test_the_provider_is_told_how_long_it_has(asked: float | None, granted: int) -> None:
+    desk = Desk(default_timeout=7.0, max_timeout=20.0)
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, timeout=asked)
+    assert only(provider)["params"]["timeout"] == granted
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({}, "toolName"),
+        ({"toolName": ""}, "toolName"),
+        ({"toolName": 7}, "toolName"),
+        ({"toolName": "echo", "toolInput": [1]}, "toolInput"),
+        ({"toolName": "echo", "toolInput": "text"}, "toolInput"),
+        ({"toolName": "echo", "timeout": 0}, "timeout"),
+        ({"toolName": "echo", "timeout": -5}, "timeout"),
+        ({"toolName": "echo", "timeout": "soon"}, "timeout"),
+        ({"toolName": "echo", "toolInput": {"_kadi": {"requireProvider": 3}}}, "requireProvider"),
+        ([1, 2], "object"),
+    ],
+)
+def test_a_malformed_call_is_refused_by_name(params: Any, named: str) -> None:
+    desk = Desk()
+    desk.join(tools=["echo"])
+    error = desk.send(desk.join(), "kadi.ability.request", params)
+    assert error["code"] == -32602
+    assert named in error["message"]
+    assert desk.stat("calls_started") == 0
+
+
+def test_hints_that_are_not_hints_are_passed_over() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for value in ("text", None, [], {}, {"requireProvider": None}):
+        desk.call(caller, toolInput={"_kadi": value, "q": 1})
+        assert only(provider)["params"]["toolInput"] == {"_kadi": value, "q": 1}
+    desk.call(caller, toolInput={"nested": {"_kadi": {"requireProvider": "nobody"}}})
+    assert only(provider)["method"] == "kadi.ability.request"
+
+
+@pytest.mark.parametrize("id_", ["x" * 65, "two\nlines", "", "\ud800", 7, None, [], {"a": 1}, True])
+def test_an_id_that_is_none_harms_no_call(id_: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="kadi_localnet.broker")
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    for sent, written in (("call-1", "call-1"), (id_, None)):
+        for tool_input in (
+            {"_kadi": {"callId": sent}, "q": 1},
+            {"q": 1, "_kadi": {"callId": sent}},
+        ):
+            request_id = desk.call(caller, toolInput=tool_input)
+            desk.answer(provider, request_id, result=1)
+            assert getattr(caplog.records[-1], LOG_FIELD) == (written or request_id)
+
+
+strings = st.text(st.sampled_from('ab{}"\\,:é'), max_size=6)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["requireProvider", "callId", "x", "{"]), strings),
+    st.dictionaries(strings, strings | st.none()),
+    st.booleans(),
+)
+def test_hints_are_read_wherever_they_stand(
+    hints: dict[str, str], further: dict[str, Any], spaced: bool
+) -> None:
+    separators = (" , ", " : ") if spaced else (",", ":")
+    first, last = (
+        routing_hints(Raw(json.dumps(each, separators=separators).encode()))
+        for each in ({"_kadi": hints, **further}, {**further, "_kadi": hints})
+    )
+    assert first == last
+    assert first.require_provider == hints.get("requireProvider")
+
+
+def test_the_least_busy_provider_is_asked_and_ties_go_round() -> None:
+    desk = Desk()
+    providers = [desk.join(tools=["echo"]) for _ in range(3)]
+    caller = desk.join()
+    for _ in range(6):
+        desk.call(caller)
+    assert [len(provider.serving) for provider in providers] == [2, 2, 2]
+    for request_id in list(providers[1].serving):
+        desk.answer(providers[1], request_id, result=1)
+    desk.call(caller)
+    desk.call(caller)
+    assert [len(provider.serving) for provider in providers] == [2, 2, 2]
+
+
+def test_sequential_calls_are_spread_evenly() -> None:
+    desk = Desk()
+    providers = [desk.join(tools=["echo"]) for _ in range(3)]
+    caller = desk.join()
+    served = dict.fromkeys(providers, 0)
+    for _ in range(9):
+        request_id = desk.call(caller)
+        (provider,) = [provider for provider in providers if provider.serving]
+        served[provider] += 1
+        desk.answer(provider, request_id, result=1)
+    assert list(served.values()) == [3, 3, 3]
+
+
+def test_a_provider_may_be_named_by_agent_or_by_session() -> None:
+    desk = Desk()
+    desk.join(tools=["echo"])
+    wanted, caller = desk.join(tools=["echo"]), desk.join()
+    for name in (wanted.agent_id, wanted.id):
+        desk.call(caller, targetAgent=name)
+        desk.call(caller, toolInput={"_kadi": {"requireProvider": name}})
+    assert len(wanted.serving) == 4
+    error = desk.send(
+        caller,
+        "kadi.ability.request",
+        {
+            "toolName": "echo",
+            "targetAgent": wanted.agent_id,
+            "toolInput": {"_kadi": {"requireProvider": "another"}},
+        },
+    )
+    assert "'echo'" in error["message"]
+    assert "'another'" in error["message"]
+
+
+def test_a_call_of_ones_own_tool_works() -> None:
+    desk = Desk()
+    session = desk.join(tools=["echo"])
+    request_id = desk.call(session)
+    desk.answer(session, request_id, result="mine")
+    assert only(session) == ending(request_id, result="mine")
+    desk.call(session)
+    desk.router.disconnect(session)
+    assert desk.stat("outstanding_calls") == 0
+
+
+def test_too_many_outstanding_calls_are_refused_until_one_ends() -> None:
+    desk = Desk(outstanding=2)
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    first = desk.call(caller)
+    desk.call(caller)
+    error = desk.send(caller, "kadi.ability.request", {"toolName": "echo"})
+    assert "too many outstanding calls: 2" in error["message"]
+    desk.answer(provider, first, result=1)
+    desk.call(caller)
+
+
+def test_a_provider_that_is_behind_is_spared_and_then_refused() -> None:
+    desk = Desk(outbox_frames=2, outstanding=100)
+    behind, other = desk.join(tools=["echo"]), desk.join(tools=["echo"])
+    caller = desk.join()
+    for _ in range(2):
+        desk.call(caller, targetAgent=behind.agent_id)
+    for _ in range(4):
+        desk.call(caller)
+        read(other)
+    assert (len(behind.serving), len(other.serving)) == (2, 4)
+    error = desk.send(
+        caller, "kadi.ability.request", {"toolName": "echo", "targetAgent": behind.agent_id}
+    )
+    assert "too far behind" in error["message"]
+    assert behind.closing is None
+
+
+def test_the_caller_may_cancel() -> None:
+    desk = Desk()
+    provider, caller, stranger = desk.join(tools=["echo"]), desk.join(), desk.join()
+    request_id = desk.call(caller)
+    read(provider)
+    params = {"requestId": request_id}
+    assert desk.send(stranger, "kadi.ability.cancel", params)["status"] == "unknown"
+    assert desk.send(caller, "kadi.ability.cancel", params)["status"] == "cancelled"
+    assert only(provider) == cancellation(request_id)
+    assert desk.send(caller, "kadi.ability.cancel", params)["status"] == "unknown"
+    assert desk.stat("calls_cancelled") == 1
+
+
+def test_a_direct_call_is_cancelled_by_the_id_of_its_request() -> None:
+    desk = Desk()
+    provider, caller, stranger = desk.join(tools=["echo"]), desk.join(), desk.join()
+    kept, request_id = desk.call(caller), desk.call_directly(caller)
+    read(provider)
+    method = "kadi.ability.cancel"
+    assert desk.send(stranger, method, {"id": "d"}) == {"status": "unknown", "id": "d"}
+    assert desk.send(caller, method, {"id": 1}) == {"status": "unknown", "id": 1}
+    assert desk.send(caller, method, {"requestId": "no", "id": "d"})["status"] == "unknown"
+    assert desk.send(caller, method, {"id": "d"}) == {"status": "cancelled", "id": "d"}
+    assert only(provider) == cancellation(request_id)
+    desk.answer(provider, request_id, result="late")
+    assert read(caller) == []
+    assert desk.send(caller, method, {"id": "d"})["status"] == "unknown"
+    assert list(caller.calling) == [kept]
+    assert desk.stat("calls_cancelled") == 1
+    for params in ({}, {"id": None}, {"requestId": None}):
+        assert "requestId" in desk.send(caller, method, params)["message"]
+
+
+def test_a_frame_that_outgrows_the_limit_on_the_way_is_not_sent() -> None:
+    desk = Desk(max_message_bytes=2000)
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    error = desk.send(
+        caller, "kadi.ability.request", {"toolName": "echo", "toolInput": {"x": "y" * 1900}}
+    )
+    assert "2000 allowed" in error["message"]
+    assert read(provider) == []
+    request_id = desk.call(caller)
+    desk.answer(provider, request_id, result="y" * 1930)
+    error = only(caller)["params"]["error"]
+    assert "'echo'" in error
+    assert "2000 allowed" in error
+    desk.answer(provider, desk.call_directly(caller), result="y" * 1990)
+    answer = only(caller)
+    assert (answer["id"], "2000 allowed" in answer["error"]["message"]) == ("d", True)
+    error = desk.send(provider, "kadi.event.publish", {"channel": "c", "data": "y" * 1900})
+    assert error == {"status": "published"}
+    desk.send(caller, "kadi.event.subscribe", {"channels": ["c"]})
+    error = desk.send(provider, "kadi.event.publish", {"channel": "c", "data": "y" * 1900})
+    assert "2000 allowed" in error["message"]
+
+
+# --- registration and discovery ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"tools": [{"name": "a"}, {"name": "a"}]}, "tools.1.name"),
+        ({"tools": [{"name": ""}]}, "tools.0.name"),
+        ({"tools": [{"name": "kadi.ability.list"}]}, "reserved"),
+        ({"tools": [{"description": "nameless"}]}, "name"),
+        ({"tools": [{"name": "x" * 300}]}, "300 characters"),
+        ({"tools": [{"name": str(n)} for n in range(4)]}, "more than the 3"),
+        ({"tools": [], "networks": ["a", ""]}, "networks.1"),
+        ({"tools": [], "networks": ["a", "b", "c"]}, "more than the 2"),
+        ({"tools": {"name": "a"}}, "tools"),
+    ],
+)
+def test_a_bad_registration_is_refused_and_changes_nothing(params: Any, named: str) -> None:
+    desk = Desk(tools=3, networks=2)
+    session = desk.join(tools=["before"], networks=["n"])
+    error = desk.send(session, "kadi.agent.register", params)
+    assert named in error["message"]
+    assert (list(session.tools), session.networks) == (["before"], ("n",))
+
+
+def test_registering_again_replaces_the_tools() -> None:
+    desk = Desk()
+    session = desk.join(tools=["a", "b"], networks=["n"])
+    request_id = desk.call(session, "a")
+    desk.send(session, "kadi.agent.register", {"tools": [{"name": "b"}, {"name": "c"}]})
+    listed = desk.send(session, "kadi.ability.list")["tools"]
+    assert [tool["name"] for tool in listed] == ["b", "c"]
+    assert session.networks == ("n",)
+    desk.answer(session, request_id, result="still awaited")
+    assert only(session) == ending(request_id, result="still awaited")
+
+
+def test_a_listing_has_every_member_and_shows_what_is_shared_only() -> None:
+    desk = Desk()
+    rich = {
+        "name": "rich",
+        "description": "all of it",
+        "inputSchema": {"type": "object", "x": [1]},
+        "outputSchema": {"type": "array"},
+        "tags": ["t"],
+    }
+    provider = desk.join(tools=[], networks=["a", "b"])
+    desk.send(
+        provider, "kadi.agent.register", {"tools": [rich, {"name": "bare"}], "displayName": "P"}
+    )
+    desk.join(tools=["hidden"], networks=["c"])
+    caller = desk.join(tools=[], networks=["b", "d"])
+    bare = {"name": "bare", "description": "", "inputSchema": {"type": "object"}}
+    assert desk.send(caller, "kadi.ability.list") == {"tools": [bare, rich]}
+    providers = [
+        {
+            "sessionId": provider.id,
+            "source": "websocket",
+            "displayName": "P",
+            "agentId": provider.agent_id,
+        }
+    ]
+    found = desk.send(caller, "kadi.discover", {"tool": "bare", "includeProviders": True})
+    assert found == {"tools": [{**bare, "providers": providers}]}
+    assert desk.send(caller, "kadi.discover", {"tool": "hidden"}) == {"tools": []}
+    assert desk.send(caller, "kadi.ability.list", {"networks": ["c", "a"]}) == {"tools": []}
+    assert desk.send(caller, "kadi.ability.list", {"networks": ["b"]}) == {"tools": [bare, rich]}
+
+
+# --- events ------------------------------------------------------------------------------------
+
+
+def test_an_event_reaches_each_subscriber_once_with_all_its_members() -> None:
+    desk = Desk()
+    publisher = desk.join(tools=[], networks=["x", "y", "z"])
+    receiver = desk.join(tools=[], networks=["z", "y"])
+    desk.send(receiver, "kadi.event.subscribe", {"channels": ["a.*", "a.#", "a.b"]})
+    desk.send(receiver, "kadi.event.subscribe", {"channels": ["#"], "networkId": "z"})
+    desk.send(publisher, "kadi.event.publish", {"channel": "a.b", "data": {"n": 1}})
+    assert only(receiver) == {
+        "jsonrpc": "2.0",
+        "method": "kadi.event.delivery",
+        "params": {
+            "channel": "a.b",
+            "data": {"n": 1},
+            "networkId": "y",
+            "timestamp": round(WALL * 1000),
+            "source": publisher.agent_id,
+        },
+    }
+    desk.send(publisher, "kadi.event.publish", {"channel": "other", "networkId": "z"})
+    params = only(receiver)["params"]
+    assert (params["networkId"], params["data"]) == ("z", None)
+    desk.send(publisher, "kadi.event.publish", {"channel": "other", "networkId": "y"})
+    desk.send(publisher, "kadi.event.publish", {"channel": "a.b", "networkId": "x"})
+    assert read(receiver) == []
+
+
+def test_unsubscribing_names_the_pattern_and_maybe_the_network() -> None:
+    desk = Desk()
+    session = desk.join(tools=[], networks=["x", "y"])
+    for network in ("x", "y", None):
+        desk.send(session, "kadi.event.subscribe", {"channels": ["c", "d"], "networkId": network})
+    assert desk.stat("subscriptions") == 6
+    desk.send(session, "kadi.event.unsubscribe", {"channels": ["c"], "networkId": "x"})
+    assert desk.stat("subscriptions") == 5
+    desk.send(session, "kadi.event.unsubscribe", {"channels": ["c", "never"]})
+    assert session.subscriptions == {("d", "x"), ("d", "y"), ("d", None)}
+    desk.send(session, "kadi.event.publish", {"channel": "c"})
+    assert read(session) == []
+
+
+def test_a_network_that_was_left_delivers_no_more() -> None:
+    desk = Desk()
+    publisher, receiver = desk.join(tools=[], networks=["x"]), desk.join(tools=[], networks=["x"])
+    desk.send(receiver, "kadi.event.subscribe", {"channels": ["#"], "networkId": "x"})
+    desk.send(receiver, "kadi.agent.register", {"networks": ["y"]})
+    desk.send(publisher, "kadi.event.publish", {"channel": "c"})
+    assert read(receiver) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "named"),
+    [
+        ("subscribe", {"channels": ["a", ""]}, "channels.1"),
+        ("subscribe", {"channels": "a"}, "channels"),
+        ("subscribe", {}, "channels"),
+        ("subscribe", {"channels": ["a"], "networkId": "foreign"}, "networkId"),
+        ("subscribe", {"channels": [str(n) for n in range(4)]}, "too many subscriptions: 3"),
+        ("publish", {"channel": ""}, "channel"),
+        ("publish", {"channel": "x" * 300}, "channel"),
+        ("publish", {"channel": "c", "networkId": "foreign"}, "networkId"),
+    ],
+)
+def test_bad_event_requests_are_refused_by_name(method: str, params: Any, named: str) -> None:
+    desk = Desk(subscriptions=3)
+    session = desk.join()
+    assert named in desk.send(session, f"kadi.event.{method}", params)["message"]
+    assert desk.stat("subscriptions") == 0
+
+
+def test_a_subscriber_that_does_not_read_loses_its_oldest_events_only() -> None:
+    desk = Desk(outbox_frames=3)
+    publisher, slow = desk.join(), desk.join()
+    desk.send(slow, "kadi.event.subscribe", {"channels": ["#"]})
+    for number in range(5):
+        desk.send(publisher, "kadi.event.publish", {"channel": "c", "data": number})
+    assert desk.stat("events_dropped") == 2
+    assert [frame["params"]["data"] for frame in read(slow)] == [2, 3, 4]
+    assert slow.closing is None
+    desk.router.disconnect(slow)
+    assert desk.stat("events_dropped") == 2
+
+
+def test_a_caller_that_does_not_read_its_replies_is_closed_with_1013() -> None:
+    desk = Desk(outbox_frames=2)
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    request_id = desk.call(caller)
+    read(provider)
+    for id_ in range(3):
+        frame = json.dumps({"id": id_, "method": "kadi.session.ping"})
+        ready = desk.router.receive(caller, frame, desk.now)
+    assert caller in ready
+    assert caller.closing is not None
+    assert caller.closing.code == 1013
+    assert provider in ready
+    assert only(provider) == cancellation(request_id, reason="caller_lost")
+    assert (desk.stat("overflows"), desk.stat("sessions")) == (1, 1)
+    assert desk.router.receive(caller, '{"id":9,"method":"kadi.session.ping"}', desk.now) == set()
+    assert desk.router.disconnect(caller) == set()
+
+
+def test_a_session_that_overflows_on_calls_of_its_own_leaves_none() -> None:
+    desk = Desk(outbox_frames=1)
+    session = desk.join(tools=["echo"])
+    frame = '{"id":1,"method":"kadi.ability.request","params":{"toolName":"echo"}}'
+    assert desk.router.receive(session, frame, desk.now) == {session}
+    assert session.closing is not None
+    assert session.closing.code == 1013
+    assert read(session) == []
+    assert (desk.stat("outstanding_calls"), desk.stat("sessions")) == (0, 0)
+
+
+def test_the_first_reason_to_close_is_the_one_given() -> None:
+    desk = Desk(outbox_frames=1)
+    session = desk.connect()
+    desk.router.receive(session, '{"id":1,"method":"kadi.session.ping"}', desk.now)
+    frame = '{"id":2,"method":"kadi.session.authenticate","params":{"publicKey":"","signature":""}}'
+    desk.router.receive(session, frame, desk.now)
+    assert session.closing is not None
+    assert session.closing.code == 1013
+
+
+# --- frames ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ("{", -32700),
+        ("", -32700),
+        ('{"method": "x", "params": ' + "[" * 100_000, -32700),
+        (b"\xff\xfe", -32700),
+        ("[]", -32600),
+        ("42", -32600),
+        ("{}", -32600),
+        ('{"method": 5, "id": 1}', -32600),
+    ],
+)
+def test_garbage_is_answered_and_survived(data: str | bytes, code: int) -> None:
+    desk = Desk()
+    session = desk.join()
+    desk.router.receive(session, data, desk.now)
+    answer = only(session)
+    assert (answer["id"], answer["error"]["code"]) == (None, code)
+    assert desk.send(session, "kadi.session.heartbeat") == "pong"
+
+
+@pytest.mark.parametrize("id_", ['"abc"', "7", "0", '""', "1.50", "123456789012345678901234567890"])
+def test_ids_are_echoed_byte_for_byte(id_: str) -> None:
+    desk = Desk()
+    session = desk.join()
+    for method in ("kadi.session.ping", "no.such.method"):
+        desk.router.receive(session, f'{{"id": {id_}, "method": "{method}"}}', desk.now)
+        answer = session.outbox.pop()
+        assert answer is not None
+        assert f'"id":{id_},'.encode() in answer
+
+
+def test_unknown_methods_and_notifications() -> None:
+    desk = Desk()
+    session = desk.join()
+    error = desk.send(session, "kadi.no.such")
+    assert error["code"] == -32601
+    for frame in (
+        '{"method": "kadi.no.such"}',
+        '{"method": "kadi.session.ping", "id": null}',
+        '{"method": "kadi.event.publish", "params": {"channel": ""}}',
+        '{"id": null, "error": {"code": -32700, "message": "yours was garbage"}}',
+        '{"id": {"not": "ours"}, "result": 1}',
+    ):
+        desk.router.receive(session, frame, desk.now)
+    assert read(session) == []
+
+
+# --- whatever comes ----------------------------------------------------------------------------
+
+METHODS = [
+    "kadi.session.hello",
+    "kadi.session.authenticate",
+    "kadi.session.ping",
+    "kadi.agent.register",
+    "kadi.ability.request",
+    "kadi.ability.cancel",
+    "kadi.ability.list",
+    "kadi.discover",
+    "kadi.event.subscribe",
+    "kadi.event.unsubscribe",
+    "kadi.event.publish",
+    "kadi.ability.response",
+    "nonsense",
+]
+MEMBERS = [
+    "role", "networks", "publicKey", "signature", "nonce", "tools", "toolName", "name", "toolInput",
+    "arguments", "targetAgent", "timeout", "requestId", "channels", "channel", "networkId", "data",
+    "tool", "includeProviders", "_kadi", "requireProvider", "code", "message", "inputSchema",
+    "directReply", "id",
+]  # fmt: skip
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from(["echo", "global", "a.*", "#", "kadi.ability.list", "\ud800"]),
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=4),
+    ),
+    max_leaves=8,
+)
+calls = st.fixed_dictionaries(
+    {"toolName": st.just("echo")},
+    optional={
+        "toolInput": values,
+        "timeout": st.sampled_from([1, 6000, 1e9]),
+        "targetAgent": leaves,
+        "directReply": st.booleans(),
+    },
+)
+frames = st.one_of(
+    st.fixed_dictionaries(
+        {"method": st.just("kadi.ability.request"), "id": leaves, "params": calls}
+    ),
+    st.fixed_dictionaries(
+        {"method": st.sampled_from(METHODS)},
+        optional={
+            "id": leaves,
+            "jsonrpc": leaves,
+            "params": st.dictionaries(st.sampled_from(MEMBERS), values, max_size=5),
+        },
+    ),
+    st.fixed_dictionaries({"id": leaves}, optional={"result": values, "error": values}),
+    st.fixed_dictionaries({"id": st.just("$request"), "error": values}),
+    st.fixed_dictionaries({"id": st.just("$request")}, optional={"result": values}),
+    values,
+)
+texts = st.one_of(
+    st.builds(lambda frame, ascii_: json.dumps(frame, ensure_ascii=ascii_), frames, st.booleans()),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+)
+steps = st.lists(
+    st.tuples(st.integers(0, 2), texts, st.sampled_from([0.0, 0.0, 0.0, 5.0])), max_size=25
+)
+
+
+@settings(max_examples=300)
+@given(steps, st.booleans())
+def test_no_frame_whatever_makes_the_core_raise_or_send_nonsense(
+    steps: list[tuple[int, str | bytes, float]], small: bool
+) -> None:
+    limits = {"outbox_frames": 3, "outstanding": 2, "subscriptions": 2, "tools": 2} if small else {}
+    desk = Desk(default_timeout=8.0, **limits)
+    sessions = [desk.join(tools=["echo"]), desk.join(), desk.connect()]
+    for who, data, seconds in steps:
+        session = sessions[who]
+        if isinstance(data, str) and (serving := next(iter(session.serving), None)):
+            data = data.replace("$request", serving)
+        desk.advance(seconds)
+        for ready in desk.router.receive(session, data, desk.now):
+            if who != 1 or ready is not session:
+                for frame in read(ready):
+                    assert frame["jsonrpc"] == "2.0"
+                    assert ("method" in frame) or ("result" in frame) != ("error" in frame)
+    for session in sessions:
+        desk.router.disconnect(session)
+    stats = desk.router.stats()
+    present = ("sessions", "authenticated", "tools", "subscriptions", "outstanding_calls")
+    assert [stats[name] for name in present] == [0] * len(present)
+    fates = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
+    assert stats["calls_started"] == sum(stats[f"calls_{fate}"] for fate in fates)
