@@ -16,6 +16,7 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
     RemoteError,
+    ToolError,
 )
 from kadi_client.identity import Identity
 from kadi_client.link import Link
@@ -184,14 +185,22 @@ class Connection:
     # Calling
 
     async def invoke(
-        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+        self,
+        tool: str,
+        tool_input: Any,
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+        check: bool = True,
     ) -> Any:
-        """Call a tool and return its result as plain Python values.
+        """Call a tool and return its answer as plain Python values.
 
         ``timeout`` in seconds covers everything, waiting for a session to come back included.
         Cancelling gives up the call.
 
         Raises:
+            ToolError: if the answer has ``success: false``; with ``check=False`` such an answer is
+                returned like any other.
             CallTimeout: if no answer came in time.
             RemoteError: if the provider or the broker answered with an error.
             NotConnected: if the session was lost during the call, or the connection is closed.
@@ -200,14 +209,17 @@ class Connection:
             TypeError: if the input is not JSON.
             ProtocolError: if the result cannot be decoded.
         """
-        return decode(
+        answer = decode(
             await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
         )
+        if check and isinstance(answer, dict) and answer.get("success") is False:
+            raise ToolError(tool, answer)
+        return answer
 
     async def invoke_raw(
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
     ) -> Raw:
-        """As :meth:`invoke`, with the result as the JSON it came as, to be passed on unread.
+        """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says.
 
         ``tool_input`` may be or hold :class:`kadi_client.messages.Raw`, which is sent as it is.
         """
