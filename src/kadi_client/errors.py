@@ -80,6 +80,12 @@ class RemoteError(KadiError):
 class ToolError(KadiError):
     """The tool answered, and its answer says that it failed: ``{success: false, error, ...}``.
 
+    Example:
+        try:
+            await broker.invoke("search-query", {"collection": "recipes", "query": "bread"})
+        except ToolError as error:
+            print(error.code, error, error.hint)
+
     Not a :class:`RemoteError`, where there is no answer at all. ``str()`` gives the tool's own
     words. Only ``answer`` is certain; every other field is read leniently, as many abilities send
     ``error`` and nothing else.
