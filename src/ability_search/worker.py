@@ -203,8 +203,6 @@ def build_services(
         vocabulary,
         generations,
         scan_below=ranking.scan_below,
-        k1=ranking.bm25_k1,
-        b=ranking.bm25_b,
         now=_now,
     )
     rebuilding = Rebuilding(

@@ -277,8 +277,18 @@ class Ranking(Group):
         ge=0,
         le=100_000,
     )
-    bm25_k1: float = setting(1.2, about="Saturation of a term's frequency.", ge=0, le=10)
-    bm25_b: float = setting(0.75, about="Weight of a text's length.", ge=0, le=1)
+    bm25_k1: float = setting(
+        1.2,
+        about="Saturation of a term's frequency, in generations that are built from now on.",
+        ge=0,
+        le=10,
+    )
+    bm25_b: float = setting(
+        0.75,
+        about="Weight of a text's length, in generations that are built from now on.",
+        ge=0,
+        le=1,
+    )
     title_weight: float = setting(
         1.5, about="Weight of a term in the title; 1 in the text.", ge=0, le=100
     )
