@@ -9,6 +9,7 @@ from kadi_client.errors import (
     NotConnected,
     ProtocolError,
     RemoteError,
+    ToolError,
 )
 from kadi_client.identity import Identity
 from kadi_client.messages import Raw
@@ -32,5 +33,6 @@ __all__ = [
     "RemoteError",
     "Subscription",
     "Tool",
+    "ToolError",
     "serve_stdio",
 ]

@@ -16,6 +16,7 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
     RemoteError,
+    ToolError,
 )
 from kadi_client.identity import Identity
 from kadi_client.link import Link
@@ -37,28 +38,28 @@ BROKER_TIMEOUT = 10.0
 
 
 class Connection:
-    """Calls tools on the network, offers its own, publishes and receives events.
+    """A connection to a broker that calls tools, serves tools and exchanges events.
 
-    ::
-
+    Example:
         async with Connection("ws://localhost:8080/kadi", name="reader") as broker:
-            hits = await broker.invoke("search-query", {"query": "reciprocal rank fusion"})
+            found = await broker.invoke("search-collections", {})
+            print(found["collections"])
 
-    Entering connects and registers, or raises. When a session is lost, calls in flight fail at
-    once with :class:`NotConnected`, handlers that run for it are cancelled, and a new session is
-    made in the background: exponential backoff with full jitter up to ``max_backoff`` seconds,
-    the same identity, the current tools and subscriptions. Calls made meanwhile wait for it
-    within their own timeout. Leaving stops taking calls, gives running handlers ``grace`` seconds
-    to finish, says goodbye and wakes everybody who still waits.
+    Entering connects and registers, or raises. If the session is lost, calls in flight fail at
+    once with :class:`NotConnected`, and handlers that serve its calls are cancelled. The
+    connection then reconnects in the background, with exponential backoff and full jitter, and
+    keeps the identity, the tools and the subscriptions. Calls made meanwhile wait for the new
+    session within their own timeout. Leaving accepts no more calls, gives running handlers
+    ``grace`` seconds to finish, says goodbye and ends every wait.
 
     Args:
         url: ``ws://`` or ``wss://`` address of the broker.
-        identity: Who to be; a fresh identity if not given.
-        name: How to be displayed.
+        identity: Key pair of the agent; a new one if not given.
+        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         version: Version of the agent or ability.
-        role: ``"ability"`` for what mainly offers tools.
-        networks: Networks to share tools and events in.
-        tools: Tools to offer from the start.
+        role: ``"ability"`` for an agent that mainly serves tools.
+        networks: Networks to join; tools and events are shared within a network.
+        tools: Tools to serve from the start; :meth:`serve` replaces them.
         max_message_bytes: Limit of a message in either direction.
         open_timeout: Seconds for one attempt: connecting, handshake, registration.
         connect_timeout: Seconds to keep trying for the first session; 0 tries once. A refused
@@ -66,12 +67,12 @@ class Connection:
         grace: Seconds for running handlers on closing.
         max_concurrent: Handlers that run at a time.
         max_queued: Calls that may wait for a handler; more are refused.
-        max_backoff: Cap of the reconnect delay in seconds.
+        max_backoff: Longest pause between two attempts to reconnect, in seconds.
         propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
 
     Raises:
-        ValueError: if an argument cannot work; the message names it.
+        ValueError: if an argument is not usable; the message names it.
     """
 
     def __init__(
@@ -121,20 +122,20 @@ class Connection:
             max_backoff=max_backoff,
         )
         self.agent_id = self._identity.agent_id
-        """What the broker calls this agent, once connected."""
+        """Id of this agent; once connected, the one that the broker uses."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session right now."""
+        """Return whether there is a session at this moment."""
         return self._uplink.link is not None
 
     @property
     def calls_waiting(self) -> int:
-        """Calls of its own tools that wait for their turn."""
+        """Return how many calls of this agent's tools wait for a free handler."""
         return self._provider.waiting
 
     async def wait_connected(self) -> None:
-        """Wait for a session to be there; raises :class:`NotConnected` if there will be none."""
+        """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
         await self._uplink.next_link()
 
     async def __aenter__(self) -> Self:
@@ -150,7 +151,7 @@ class Connection:
         await self.close()
 
     async def open(self) -> None:
-        """Connect; what ``async with`` does on entering.
+        """Connect and register; ``async with`` does so on entering.
 
         Raises:
             NotConnected: if the broker cannot be reached.
@@ -164,7 +165,7 @@ class Connection:
             raise
 
     async def close(self) -> None:
-        """Close in order; what ``async with`` does on leaving. Closing again is harmless."""
+        """Close in order; ``async with`` does so on leaving. Closing again is harmless."""
         if not self._uplink.opened:
             return
         if not self._uplink.begin_close():
@@ -176,7 +177,7 @@ class Connection:
             await self._uplink.end()
 
     async def serve_forever(self) -> None:
-        """Wait until the connection is closed by somebody else; cancel it to stop waiting."""
+        """Wait until another task closes the connection; cancel it to stop waiting."""
         await self._uplink.closed.wait()
         if self._uplink.failure is not None:
             raise self._uplink.failure
@@ -184,14 +185,32 @@ class Connection:
     # Calling
 
     async def invoke(
-        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+        self,
+        tool: str,
+        tool_input: Any,
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+        check: bool = True,
     ) -> Any:
-        """Call a tool and return its result as plain Python values.
+        """Call a tool and return its answer as plain Python values.
 
-        ``timeout`` in seconds covers everything, waiting for a session to come back included.
-        Cancelling gives up the call.
+        Example:
+            found = await broker.invoke("search-query", {"collection": "notes", "query": "backup"})
+            print(found["count"])
+
+        Cancelling gives up the call and cancels it at the provider.
+
+        Args:
+            tool: Name of the tool.
+            tool_input: Input of the tool, a JSON object.
+            timeout: Seconds for the whole call, including the wait for a lost session.
+            target_agent: Id of the agent that must serve the call; any provider if not given.
+            check: Raise :class:`ToolError` for an answer with ``success: false``; otherwise
+                return it like any other answer.
 
         Raises:
+            ToolError: if the tool answered that it failed.
             CallTimeout: if no answer came in time.
             RemoteError: if the provider or the broker answered with an error.
             NotConnected: if the session was lost during the call, or the connection is closed.
@@ -200,14 +219,17 @@ class Connection:
             TypeError: if the input is not JSON.
             ProtocolError: if the result cannot be decoded.
         """
-        return decode(
+        answer = decode(
             await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
         )
+        if check and isinstance(answer, dict) and answer.get("success") is False:
+            raise ToolError(tool, answer)
+        return answer
 
     async def invoke_raw(
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
     ) -> Raw:
-        """As :meth:`invoke`, with the result as the JSON it came as, to be passed on unread.
+        """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says.
 
         ``tool_input`` may be or hold :class:`kadi_client.messages.Raw`, which is sent as it is.
         """
@@ -231,7 +253,19 @@ class Connection:
         include_providers: bool = False,
         timeout: float = BROKER_TIMEOUT,
     ) -> list[dict[str, Any]]:
-        """The tools this agent can see, as the broker describes them; raises as :meth:`invoke`."""
+        """Return the tools that this agent can call, as the broker describes them.
+
+        Example:
+            for tool in await broker.list_tools():
+                print(tool["name"], tool["description"])
+
+        Raises as :meth:`invoke` does.
+
+        Args:
+            networks: Networks to look in; all networks of this agent if not given.
+            include_providers: Whether each tool names the agents that serve it.
+            timeout: Seconds to wait for the broker.
+        """
         method = "kadi.ability.list"
         params: dict[str, Any] = {"includeProviders": include_providers}
         if networks is not None:
@@ -287,9 +321,15 @@ class Connection:
     # Offering
 
     async def serve(self, tools: Iterable[Tool]) -> None:
-        """Replace the tools offered; calls already running are not touched.
+        """Replace the tools that this agent serves; running calls go on.
 
-        Without a session nothing is waited for: the next one registers the new set.
+        Example:
+            async def greet(tool_input, call):
+                return {"text": f"Hello, {tool_input['name']}!"}
+
+            await broker.serve([Tool("greet", "Greet by name.", {"type": "object"}, greet)])
+
+        Without a session it returns at once, and the next session registers the tools.
 
         Raises:
             ValueError: if two tools share a name.
@@ -317,6 +357,9 @@ class Connection:
     ) -> None:
         """Publish an event and wait until the broker has accepted it; raises as :meth:`invoke`.
 
+        Example:
+            await broker.publish("kitchen.timer", {"minutes": 3})
+
         Without a ``network`` it is published on all networks of this agent. An agent that shares
         several of them gets it once from the local broker, and once a network from others.
         """
@@ -327,16 +370,22 @@ class Connection:
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
     ) -> Subscription:
-        """Receive events of the channels that match a pattern.
+        """Receive the events of all channels that match a pattern.
 
-        ::
-
-            async with broker.subscribe("search.*.progress") as events:
+        Example:
+            async with broker.subscribe("kitchen.#") as events:
+                await broker.publish("kitchen.timer", {"minutes": 3})
                 async for event in events:
-                    ...
+                    print(event.channel, event.data)
+                    break
 
-        In a pattern ``*`` stands for one word and ``#`` for any number of words, words being
-        separated by dots. Entering raises as :meth:`invoke` does.
+        Dots separate the words of a channel. In a pattern ``*`` stands for one word and ``#`` for
+        any number of words. Entering the block subscribes, and raises as :meth:`invoke` does.
+
+        Args:
+            patterns: One or more patterns.
+            network: Network of the events; all networks of this agent if not given.
+            max_queued: Events that may wait to be read; the oldest are dropped first.
         """
         return Subscription(
             patterns,
@@ -357,7 +406,7 @@ class Connection:
                 lambda session: [session.request(method, each) for each in wanted],
             )
         except BaseException:
-            self._subscriptions.discard(subscription)
+            await self._deactivate(subscription)
             raise
 
     async def _deactivate(self, subscription: Subscription) -> None:
@@ -375,7 +424,7 @@ class Connection:
                 link.session.post("kadi.event.unsubscribe", each)
             link.flush()
 
-    # What the uplink tells
+    # What the uplink reports
 
     def _new_session(self) -> Session:
         self._registered = self._provider.tools
