@@ -143,16 +143,19 @@ class Tool:
                 without fields that are ``None``.
             result: Model of the output, if it has one; for its schema only.
             on_error: Turns an exception of the validation or of the handler, and the name of the
-                tool, into an answer; without it the caller gets an error.
+                tool, into an answer. Without it the caller gets an error: its text names the
+                fields that are not valid, without their values.
         """
 
         async def handle(raw: dict[str, Any], call: Call) -> Any:
             try:
                 answer = await handler(params.model_validate(raw), call)
             except Exception as exc:
-                if on_error is None:
-                    raise
-                return on_error(exc, name)
+                if on_error is not None:
+                    return on_error(exc, name)
+                if isinstance(exc, ValidationError):
+                    raise ValueError(validation_text(exc)) from exc
+                raise
             return (
                 answer.model_dump(mode="json", by_alias=True, exclude_none=True)
                 if isinstance(answer, BaseModel)

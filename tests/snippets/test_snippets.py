@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
-from tests.snippets.blocks import PAGES, PLAIN, Block, blocks
+from tests.snippets.blocks import PAGES, PLAIN, ROOT, Block, blocks
 from tests.snippets.prepared import prepare
 from tests.snippets.reader import SECONDS, Reader, without_numbers
 
@@ -25,8 +25,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]
 
 NOT_RUN = "not run"
 ONLY_PARSED = "only parsed"
+PART_OF = "part of"
 UNRUN = {
     ("README.md", "needs a package index"): 1,
+    ("docs/agents.md", "needs the package of the KADI client"): 1,
     ("docs/edges.md", "needs npm"): 1,
     ("docs/evaluation.md", "needs a package index"): 1,
     ("docs/formats.md", "needs a package index"): 1,
@@ -85,7 +87,9 @@ def follow(block: Block, reader: Reader) -> None:
     Raises:
         AssertionError: if it does not work, or if nobody knows how to do it.
     """
-    if block.title:
+    if block.marker == PART_OF:
+        assert block.text in outdented((ROOT / block.about).read_text("utf-8"), block.text)
+    elif block.title:
         write(block, reader.directory)
     elif block.language == "sh":
         for line in block.commands:
@@ -100,6 +104,13 @@ def follow(block: Block, reader: Reader) -> None:
         look_at(block, json.loads(block.text), reader)
     else:
         raise AssertionError(f"what is to be done with {block.language!r}? Say so in a comment")
+
+
+def outdented(text: str, part: str) -> str:
+    """A text in which lines are as little indented as in a part of it."""
+    line = part.partition("\n")[0]
+    indent = next((each for each in text.splitlines() if each.strip() == line), line).index(line[0])
+    return re.sub(rf"^ {{{indent}}}", "", text, flags=re.MULTILINE)
 
 
 def write(block: Block, directory: Path) -> None:

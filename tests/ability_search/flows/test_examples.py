@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from tests.ability_search.flows.playing import Talker, playing
 from tests.interop.real_client import HOME, NODE, needs_real_client
 
 from ability_search.client import SearchClient
-from kadi_client import RemoteError, ToolError
+from kadi_client import ToolError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -68,10 +69,8 @@ class Agent:
 
 
 @asynccontextmanager
-async def running(
-    network: Network, directory: Path, *command: str | Path, stderr: str = ""
-) -> AsyncIterator[Agent]:
-    """Run an agent and end it by Ctrl-C, after which it has written no more than ``stderr``."""
+async def running(network: Network, directory: Path, *command: str | Path) -> AsyncIterator[Agent]:
+    """Run an agent and end it by Ctrl-C, which it takes without complaint."""
     process = await start(network, directory, *command)
     try:
         yield Agent(process)
@@ -83,7 +82,8 @@ async def running(
             process.kill()
             await process.communicate()
     assert process.returncode == 0, err.decode()
-    assert err.decode() == stderr
+    # The TypeScript client tells of reconnects.
+    assert [line for line in err.decode().splitlines() if not line.startswith("[KADI] ")] == []
 
 
 @pytest.fixture
@@ -144,8 +144,6 @@ async def test_an_agent_in_python_serves_tools_and_hears_events(
         assert "'agent-notes'" in await agent.line("search.index.completed")
         assert await client.invoke("remember", pump) == {"changed": False}
         assert await client.invoke("recall", question) == {"notes": [pump]}
-        with pytest.raises(RemoteError, match="text"):
-            await client.invoke("remember", {"name": "pump", "text": ""})
     assert "remember" not in [tool["name"] for tool in await client.list_tools()]
     async with running(network, tmp_path, sys.executable, EXAMPLES / "agent.py") as agent:
         assert await agent.line("ready as ") == agent_id
@@ -186,6 +184,10 @@ async def test_an_agent_in_typescript_subscribes_again_after_a_reconnect(
 
 def typescript(directory: Path) -> tuple[Path, str]:
     """The command of the example, installed in a directory."""
+    shown = subprocess.run([NODE, "--version"], capture_output=True, text=True, timeout=SECONDS)
+    major, minor, _ = shown.stdout.strip().removeprefix("v").split(".")
+    if (int(major), int(minor)) < (22, 18):
+        pytest.skip(f"Node.js {major}.{minor} runs no TypeScript; `make .venv/.node` installs one")
     shutil.copytree(EXAMPLES / "typescript", directory, dirs_exist_ok=True)
     (directory / "node_modules").symlink_to(HOME / "node_modules")
     return NODE, "agent.ts"
