@@ -26,7 +26,7 @@ SERVER_ERROR = -32000
 
 
 class KadiError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of the errors of this package."""
 
 
 class ProtocolError(KadiError):
@@ -51,7 +51,10 @@ class AuthenticationError(KadiError):
 
 
 class NotConnected(KadiError):
-    """There is no session with the broker, or it was lost during the call."""
+    """There is no session with the broker, or it was lost during the call.
+
+    In the latter case the tool may have run.
+    """
 
 
 class CallTimeout(KadiError):
