@@ -206,8 +206,8 @@ def test_nothing_is_imported_relatively() -> None:
     assert not relative
 
 
-def test_a_module_has_at_most_400_lines() -> None:
+def test_a_module_has_at_most_600_lines() -> None:
     lengths = {
         module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in FILES.items()
     }
-    assert not {module: lines for module, lines in lengths.items() if lines > 400}
+    assert not {module: lines for module, lines in lengths.items() if lines > 600}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from kadi_client.context import carrying
+from kadi_client.context import current
 from kadi_client.errors import (
     METHOD_NOT_FOUND,
     CallTimeout,
@@ -24,7 +24,7 @@ from kadi_client.params import Invocation
 from kadi_client.serving import Observe, Provider, noted
 from kadi_client.session import MAX_MESSAGE_BYTES, Session
 from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
-from kadi_client.subscriptions import Subscription, channels_params, deliver
+from kadi_client.subscriptions import Subscription, deliver, pattern_params
 from kadi_client.tools import Tool
 from kadi_client.tracing import RPC, span
 from kadi_client.uplink import Uplink
@@ -213,8 +213,13 @@ class Connection:
         """
 
         def send(session: Session, remaining: float) -> int:
-            given = carrying(tool_input) if self._propagate else tool_input
-            return session.invoke(tool, given, timeout=remaining, target_agent=target_agent)
+            return session.invoke(
+                tool,
+                tool_input,
+                timeout=remaining,
+                target_agent=target_agent,
+                context=current() if self._propagate else None,
+            )
 
         with span(tool, "client", RPC):
             return await self._ask(tool, timeout, send)
@@ -244,18 +249,37 @@ class Connection:
         return [tool for tool in tools if isinstance(tool, dict)]
 
     async def _ask(self, what: str, timeout: float, send: Callable[[Session, float], int]) -> Raw:
-        """One request, from waiting for a session to its answer."""
+        """Send one request and return its answer; waits for a session first."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            link = self._uplink.link
-            if link is None:
-                async with asyncio.timeout_at(deadline):
-                    link = await self._uplink.next_link()
+            link = await self._link_by(deadline)
             key = send(link.session, max(0.001, deadline - clock()))
             return await link.answer_to(key, deadline)
         except TimeoutError as exc:
             raise CallTimeout(what, timeout) from exc
+
+    async def _ask_each(
+        self, what: str, timeout: float, send: Callable[[Session], Sequence[int]]
+    ) -> None:
+        """Send several requests at once and wait for their answers; raises the first error."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            link = await self._link_by(deadline)
+            answers = [link.answer_to(key, deadline) for key in send(link.session)]
+            outcomes = await asyncio.gather(*answers, return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+        except TimeoutError as exc:
+            raise CallTimeout(what, timeout) from exc
+
+    async def _link_by(self, deadline: float) -> Link:
+        link = self._uplink.link
+        if link is not None:
+            return link
+        async with asyncio.timeout_at(deadline):
+            return await self._uplink.next_link()
 
     async def _request(self, method: str, params: Any, timeout: float) -> Raw:
         return await self._ask(method, timeout, lambda session, _: session.request(method, params))
@@ -291,11 +315,14 @@ class Connection:
         network: str | None = None,
         timeout: float = BROKER_TIMEOUT,
     ) -> None:
-        """Publish an event and wait until the broker has taken it; raises as :meth:`invoke`."""
-        params: dict[str, Any] = {"channel": channel, "data": data}
-        if network is not None:
-            params["networkId"] = network
-        await self._request("kadi.event.publish", params, timeout)
+        """Publish an event and wait until the broker has accepted it; raises as :meth:`invoke`.
+
+        Without a ``network`` it is published on all networks of this agent. An agent that shares
+        several of them gets it once from the local broker, and once a network from others.
+        """
+        await self._ask_each(
+            "kadi.event.publish", timeout, lambda session: session.publish(channel, data, network)
+        )
 
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
@@ -321,9 +348,14 @@ class Connection:
 
     async def _activate(self, subscription: Subscription) -> None:
         self._subscriptions.add(subscription)
-        params = channels_params(subscription.patterns, subscription.network)
+        method = "kadi.event.subscribe"
+        wanted = pattern_params(subscription.patterns, subscription.network)
         try:
-            await self._request("kadi.event.subscribe", params, BROKER_TIMEOUT)
+            await self._ask_each(
+                method,
+                BROKER_TIMEOUT,
+                lambda session: [session.request(method, each) for each in wanted],
+            )
         except BaseException:
             self._subscriptions.discard(subscription)
             raise
@@ -339,9 +371,8 @@ class Connection:
         unwanted = [pattern for pattern in subscription.patterns if pattern not in still_wanted]
         link = self._uplink.link
         if link is not None and unwanted:
-            link.session.post(
-                "kadi.event.unsubscribe", channels_params(unwanted, subscription.network)
-            )
+            for each in pattern_params(unwanted, subscription.network):
+                link.session.post("kadi.event.unsubscribe", each)
             link.flush()
 
     # What the uplink tells
@@ -370,7 +401,8 @@ class Connection:
         for subscription in self._subscriptions:
             wanted[subscription.network].update(dict.fromkeys(subscription.patterns))
         for network, patterns in wanted.items():
-            link.session.post("kadi.event.subscribe", channels_params(patterns, network))
+            for each in pattern_params(patterns, network):
+                link.session.post("kadi.event.subscribe", each)
 
     def lost(self) -> None:
         """Stop working for a broker that is gone."""

@@ -1,7 +1,8 @@
-"""Which call the code at hand works for: an id, and a trace, that follow it from part to part.
+"""The call that the running code works for: an id and a trace that follow it across processes.
 
-They hold for the task that handles the call and for all tasks and threads that it starts, and go
-with every call made meanwhile, beside the routing hints in the input.
+They hold for the task that handles the call and for all tasks and threads that it starts. Every
+call made meanwhile carries them in ``_meta``, beside its input; a broker that does not know them
+drops them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def handling(told: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Contex
     """Work for somebody's call in the block.
 
     Args:
-        told: What came with it under ``_kadi``; what cannot be used is left out.
+        told: What came with it in ``_meta`` or ``_kadi``; what cannot be used is left out.
         otherwise: Its id where none came with it, if that is long enough to be the only one;
             else a new one is made.
     """
@@ -108,29 +109,8 @@ def calling(tool_input: Any) -> Iterator[Context]:
         yield context
 
 
-def carrying(tool_input: Any) -> Any:
-    """A tool's input together with what the callee is to know of the context.
-
-    As it is if there is nothing to know, and if it is not an object that can be looked into.
-    """
-    told = _told()
-    if not told or not isinstance(tool_input, dict):
-        return tool_input
-    # First: the broker looks for it there before it looks into all of the input.
-    return {ROUTING_KEY: None} | tool_input | {ROUTING_KEY: _hints(tool_input) | told}
-
-
-def headers() -> dict[str, str]:
-    """What a server that is asked over HTTP is to know of the context."""
-    return {_HEADERS[name]: value for name, value in _told().items()}
-
-
-def from_headers(headers: Mapping[str, str]) -> dict[str, str | None]:
-    """What a request over HTTP tells, for :func:`handling`; names of headers in any case."""
-    return {name: headers.get(header) for name, header in _HEADERS.items()}
-
-
-def _told() -> dict[str, str]:
+def current() -> dict[str, str]:
+    """Return the context as members of ``_meta``; empty outside a call."""
     context = _current.get()
     told = {} if context is None else {CALL_ID: context.call}
     parent = tracing.traceparent() or (context and context.traceparent)
@@ -139,6 +119,16 @@ def _told() -> dict[str, str]:
     if context and context.tracestate:
         told[TRACESTATE] = context.tracestate
     return told
+
+
+def headers() -> dict[str, str]:
+    """Return the context as headers of an HTTP request."""
+    return {_HEADERS[name]: value for name, value in current().items()}
+
+
+def from_headers(headers: Mapping[str, str]) -> dict[str, str | None]:
+    """Read the context from the headers of an HTTP request, for :func:`handling`."""
+    return {name: headers.get(header) for name, header in _HEADERS.items()}
 
 
 def _hints(tool_input: Any) -> dict[str, Any]:

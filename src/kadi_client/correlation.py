@@ -1,4 +1,4 @@
-"""Calls that the broker acknowledges before it answers them."""
+"""Which answer belongs to which call."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import OrderedDict
 from kadi_client.params import AbilityResponse
 
 
-class AcknowledgedCalls:
-    """Such calls by the key they were made under, and by the request id the broker gave them.
+class OpenCalls:
+    """Calls that wait for their outcome, by key and by request id.
 
-    Results that overtake their acknowledgement are kept until it comes, ``max_bytes`` of them.
+    The caller chooses the request id. A broker may acknowledge a call under an id of its own;
+    outcomes that overtake such an acknowledgement are kept until it comes, ``max_bytes`` of them.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -20,40 +21,53 @@ class AcknowledgedCalls:
         self._early = EarlyResults(max_bytes=max_bytes)
 
     def __len__(self) -> int:
-        return len(self._unacknowledged) + len(self._request_of)
+        return len(self._request_of)
 
-    def start(self, key: int) -> None:
-        """Take up a call that was made."""
+    def start(self, key: int, request_id: str) -> None:
+        """Add a call that was made under a request id."""
         self._unacknowledged.add(key)
+        self._bind(key, request_id)
 
     def acknowledge(self, key: int, request_id: str, now: float) -> AbilityResponse | None:
-        """Note the request id of a call; returns its outcome, and ends it, if that came before."""
-        outcome = self._early.take(request_id, now)
-        self._acknowledge(key)
-        if outcome is None:
-            self._key_of[request_id] = key
-            self._request_of[key] = request_id
+        """Take in the id that the broker acknowledges a call under.
+
+        Returns:
+            The outcome of the call if it came before; the call has ended then.
+        """
+        known = self._request_of.get(key)
+        outcome = None
+        if known is not None and known != request_id:
+            outcome = self._early.take(request_id, now)
+            del self._key_of[known]
+            self._bind(key, request_id)
+        self._settle(key)
+        if outcome is not None:
+            self.end(key)
         return outcome
 
     def conclude(self, outcome: AbilityResponse, now: float) -> int | None:
-        """End the call that this is the outcome of; ``None`` if it has to be acknowledged first."""
-        key = self._key_of.pop(str(outcome.request_id), None)
+        """End the call with this outcome and return its key; ``None`` if the call is unknown."""
+        key = self._key_of.get(str(outcome.request_id))
         if key is not None:
-            self._request_of.pop(key, None)
+            self.end(key)
         # Only a call still to be acknowledged can claim it; without one it is a late answer.
         elif self._unacknowledged:
             self._early.put(outcome, now)
         return key
 
     def end(self, key: int) -> str | None:
-        """End a call, unless it is unknown; returns the request id if it was acknowledged."""
-        self._acknowledge(key)
+        """End a call and return its request id; ``None`` if the call is unknown."""
+        self._settle(key)
         request_id = self._request_of.pop(key, None)
         if request_id is not None:
             self._key_of.pop(request_id, None)
         return request_id
 
-    def _acknowledge(self, key: int) -> None:
+    def _bind(self, key: int, request_id: str) -> None:
+        self._key_of[request_id] = key
+        self._request_of[key] = request_id
+
+    def _settle(self, key: int) -> None:
         self._unacknowledged.discard(key)
         if not self._unacknowledged:
             self._early.clear()

@@ -70,7 +70,7 @@ class Identity:
 
     @property
     def agent_id(self) -> str:
-        """What a broker that hashes the DER bytes calls this identity."""
+        """Id that brokers derive from the public key, see :func:`agent_id`."""
         return agent_id(self.public_key)
 
     def sign(self, nonce: str) -> str:
@@ -100,12 +100,13 @@ class Identity:
 
 
 def agent_id(public_key: str) -> str:
-    """First 16 hex digits of SHA-256 over the DER bytes of a base64 public key.
+    """Return the first 16 hex digits of SHA-256 over the base64 text of a public key.
 
     Raises:
-        AuthenticationError: if it is not base64.
+        AuthenticationError: if it is not base64 in its one standard spelling.
     """
-    return hashlib.sha256(_der(public_key)).hexdigest()[:16]
+    _der(public_key)
+    return hashlib.sha256(public_key.encode()).hexdigest()[:16]
 
 
 def verify(public_key: str, signature: str, nonce: str) -> None:
@@ -127,6 +128,10 @@ def verify(public_key: str, signature: str, nonce: str) -> None:
 
 def _der(public_key: str) -> bytes:
     try:
-        return base64.b64decode(public_key, validate=True)
+        der = base64.b64decode(public_key, validate=True)
     except (binascii.Error, ValueError) as exc:
         raise AuthenticationError("publicKey is not standard base64") from exc
+    # Unused bits at the end would give one key several ids.
+    if base64.b64encode(der) != public_key.encode():
+        raise AuthenticationError("publicKey is not standard base64")
+    return der

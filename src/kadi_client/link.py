@@ -124,10 +124,16 @@ class Link:
         self.session.fail(id_, message, code=code)
         self.flush()
 
+    def confirm(self, id_: Raw, result: Any) -> None:
+        """Send a short result of an invocation, without waiting."""
+        self.session.respond(id_, result)
+        self.flush()
+
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event without waiting for it to be confirmed; never raises."""
         try:
-            self.session.post("kadi.event.publish", {"channel": channel, "data": data})
+            for key in self.session.publish(channel, data, None):
+                self.session.abandon(key)
             await self.drain()
         except (FrameTooLarge, TypeError, ValueError, OverflowError, RecursionError) as exc:
             logger.warning("event on %s not published: %s", channel, type(exc).__name__)

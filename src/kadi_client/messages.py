@@ -20,6 +20,8 @@ ABSENT = Raw()
 
 NULL = Raw(b"null")
 
+MAX_ERROR_CHARS = 8192
+
 _HIGH = r"[dD][89aAbB][0-9a-fA-F]{2}"
 _LOW = r"[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPES = re.compile(rf"\\u{_HIGH}\\u{_LOW}|(?P<half>\\u(?:{_HIGH}|{_LOW}))|\\.")
@@ -121,6 +123,11 @@ def response(id_: int | str | Raw, result: Any) -> bytes:
 def error_response(id_: int | str | Raw | None, message: str, *, code: int = SERVER_ERROR) -> bytes:
     """Encode a failure; ``id_`` is ``None`` where the request's own could not be read."""
     return encode({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
+
+
+def short_text(message: str) -> str:
+    """Cut the text of an error to a length that is fit to be sent, and make it valid Unicode."""
+    return message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
 
 
 def error_text(error: Any) -> tuple[int, str]:

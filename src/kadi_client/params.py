@@ -6,7 +6,8 @@ Whatever the protocol leaves open to interpretation is decided here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import msgspec
 
 from kadi_client.errors import INVALID_PARAMS, ProtocolError, RemoteError
 from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
-from kadi_client.tools import Tool
+from kadi_client.tools import UNKNOWN, Origin, Tool
 
 DEFAULT_BEAT_SECONDS = 30.0
 SHORTEST_BEAT_SECONDS = 0.1
@@ -42,7 +43,7 @@ class Authenticated(msgspec.Struct, rename="camel"):
 
 
 class AbilityRequest(msgspec.Struct, rename="camel"):
-    """Params of ``kadi.ability.request``."""
+    """Params of ``kadi.ability.request``; of a loaded ability, params of ``invoke``."""
 
     tool_name: str | None = None
     name: str | None = None
@@ -50,6 +51,13 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
     arguments: Raw = ABSENT
     request_id: str | int | None = None
     timeout: Any = None
+    meta: Any = msgspec.field(default=None, name="_meta")
+
+
+class Registered(msgspec.Struct, rename="camel"):
+    """Result of ``kadi.agent.register``."""
+
+    dropped_networks: Any = None
 
 
 class AbilityResponse(msgspec.Struct, rename="camel"):
@@ -76,13 +84,9 @@ class CancelParams(msgspec.Struct, rename="camel"):
         return self.reason == CALLER_LOST
 
 
-def cancellation(**call: str | int) -> bytes:
-    """Tell the broker that nobody waits any more; brokers that do not know it let it pass.
-
-    Args:
-        call: The ``requestId`` that the broker gave it; of a direct one the ``id`` of its request.
-    """
-    return notification("kadi.ability.cancel", call)
+def cancellation(request_id: str) -> bytes:
+    """Encode the message that gives up a call; brokers that do not know it ignore it."""
+    return notification("kadi.ability.cancel", {"requestId": request_id})
 
 
 class DeliveryParams(msgspec.Struct, rename="camel"):
@@ -112,6 +116,9 @@ class Invocation:
     tool: str
     input: Raw
     timeout: float | None
+    origin: Origin = UNKNOWN
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """Call id and trace that the call belongs to, see :mod:`kadi_client.context`."""
 
 
 @cache
@@ -153,7 +160,27 @@ def read_invocation(frame: Frame) -> Invocation:
         tool=tool,
         input=params.tool_input if len(params.tool_input) else params.arguments,
         timeout=_positive(params.timeout, scale=0.001),
+        origin=_origin(params.meta),
+        context=params.meta if isinstance(params.meta, dict) else {},
     )
+
+
+def _origin(meta: Any) -> Origin:
+    """Read the origin of a call from ``_meta``; what has another form counts as absent."""
+    if not isinstance(meta, dict):
+        return UNKNOWN
+    agent = meta.get("kadi_caller")
+    agent = agent if isinstance(agent, dict) else {}
+    return Origin(
+        protocol=_text(meta.get("callerProtocol")) or UNKNOWN.protocol,
+        session_id=_text(agent.get("sessionId")),
+        public_key=_text(agent.get("publicKey")),
+        network=_text(meta.get("network")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def acknowledged_request(result: Raw) -> str | None:
@@ -194,6 +221,8 @@ def describe(tool: Tool) -> dict[str, Any]:
     }
     if tool.output_schema is not None:
         descriptor["outputSchema"] = tool.output_schema
+    if tool.networks is not None:
+        descriptor["networks"] = list(tool.networks)
     return descriptor
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from kadi_client import tracing
+from kadi_client import mcp_results, tracing
 from kadi_client.context import handling
 from kadi_client.errors import (
     INVALID_PARAMS,
@@ -19,9 +19,9 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
 )
-from kadi_client.messages import Raw, decode
+from kadi_client.messages import Raw, decode, short_text
 from kadi_client.params import Invocation
-from kadi_client.tools import Tool, without_routing
+from kadi_client.tools import Origin, Tool, without_routing
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,10 @@ class Caller(Protocol):
         """
 
     def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Have an error sent, without waiting."""
+        """Send an error, without waiting."""
+
+    def confirm(self, id_: Raw, result: Any) -> None:
+        """Send a short result, without waiting; raises as :meth:`respond` does."""
 
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event."""
@@ -67,6 +70,7 @@ class Caller(Protocol):
 @dataclass(slots=True)
 class _Call:
     request_id: str
+    origin: Origin
     _deadline: float | None
     _caller: Caller
     abandoned: bool = False
@@ -87,6 +91,30 @@ class _Refused(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class _McpCaller:
+    """A caller that gets results and errors as MCP's CallToolResult."""
+
+    def __init__(self, caller: Caller, tool: Tool | None) -> None:
+        self._caller = caller
+        self._structured = tool is not None and tool.output_schema is not None
+
+    async def respond(self, id_: Raw, result: Any) -> None:
+        shaped = mcp_results.call_result(result, structured=self._structured)
+        await self._caller.respond(id_, shaped)
+
+    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
+        try:
+            self._caller.confirm(id_, mcp_results.call_error(short_text(message)))
+        except FrameTooLarge:
+            self._caller.fail(id_, message, code=code)
+
+    def confirm(self, id_: Raw, result: Any) -> None:
+        self._caller.confirm(id_, result)
+
+    async def publish(self, channel: str, data: Any) -> None:
+        await self._caller.publish(channel, data)
 
 
 class Provider:
@@ -144,7 +172,7 @@ class Provider:
         deadline = None
         if invocation.timeout is not None:
             deadline = asyncio.get_running_loop().time() + invocation.timeout
-        call = _Call(invocation.request_id, deadline, caller)
+        call = _Call(invocation.request_id, invocation.origin, deadline, caller)
         task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
         self._tasks.add(task)
         self._by_request[invocation.request_id] = task, call
@@ -209,7 +237,7 @@ class Provider:
         tool_input, hints = _given(invocation)
         name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
         with (
-            handling(hints, otherwise=invocation.request_id) as context,
+            handling({**hints, **invocation.context}, otherwise=invocation.request_id) as context,
             tracing.span(name, "server", tracing.RPC, parent=context.traceparent) as span,
         ):
             try:
@@ -227,7 +255,9 @@ class Provider:
         caller: Caller,
         deadline: float | None,
     ) -> str:
-        """Run a call and tell its caller what came of it; returns the outcome."""
+        """Run a call and send its result or its error; returns the outcome."""
+        if invocation.origin.protocol == mcp_results.PROTOCOL:
+            caller = _McpCaller(caller, self._by_name.get(invocation.tool))
         try:
             result = await self._run(invocation, tool_input, call, deadline)
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""The client's half of a KADI session, without I/O, without a clock.
+"""The client's half of a KADI session, without I/O.
 
 Feed it what the broker sent with :meth:`Session.receive`, act on the event it returns, and put
 whatever :meth:`Session.next_to_send` hands out on the wire, in that order. ``now`` is any
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import enum
 import logging
+import time
+import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kadi_client.correlation import AcknowledgedCalls
+from kadi_client.correlation import OpenCalls
 from kadi_client.errors import (
     METHOD_NOT_FOUND,
     SERVER_ERROR,
@@ -24,13 +26,23 @@ from kadi_client.errors import (
     RemoteError,
 )
 from kadi_client.identity import Identity
-from kadi_client.messages import NULL, Frame, Raw, decode_frame, error_response, request, response
+from kadi_client.messages import (
+    NULL,
+    Frame,
+    Raw,
+    decode_frame,
+    error_response,
+    request,
+    response,
+    short_text,
+)
 from kadi_client.params import (
     AbilityResponse,
     Authenticated,
     CancelParams,
     DeliveryParams,
     Hello,
+    Registered,
     acknowledged_request,
     cancellation,
     describe,
@@ -49,13 +61,12 @@ from kadi_client.session_events import (
     Refused,
     SessionEvent,
 )
-from kadi_client.tools import Tool
+from kadi_client.tools import REQUIRE_AGENT, Tool, with_hints
 
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 BEATS_UNTIL_DEAD = 3
-MAX_ERROR_CHARS = 8192
 
 
 class Phase(enum.Enum):
@@ -87,6 +98,7 @@ class Session:
         networks: Sequence[str] = ("global",),
         tools: Sequence[Tool] = (),
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._identity = identity
         self._role = role
@@ -98,8 +110,9 @@ class Session:
         self._outgoing: deque[bytes] = deque()
         self._last_key = 0
         self._pending: dict[int, _OnAnswer] = {}
-        self._acknowledged = AcknowledgedCalls(max_bytes=max_message_bytes)
-        self._direct_replies = False
+        self._calls = OpenCalls(max_bytes=max_message_bytes)
+        self._extended = False
+        self._wall_clock = wall_clock
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
         self.phase = Phase.NEW
@@ -136,8 +149,17 @@ class Session:
         *,
         timeout: float | None = None,
         target_agent: str | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> int:
-        """Call a tool on the network; ``timeout`` in seconds is passed on to the provider.
+        """Call a tool on the network.
+
+        Args:
+            tool: Its name.
+            tool_input: Its input, a JSON object.
+            timeout: Seconds, which the broker passes on to the provider.
+            target_agent: Id of the agent that must serve the call.
+            context: Call id and trace for the callee, see :mod:`kadi_client.context`; sent only
+                to a broker that passes them on.
 
         Returns:
             The key that :class:`Answered` or :class:`Failed` will carry.
@@ -146,16 +168,20 @@ class Session:
             FrameTooLarge: if the input is too large to send.
             TypeError: if the input is not JSON.
         """
-        params: dict[str, Any] = {"toolName": tool, "toolInput": tool_input}
         if target_agent is not None:
-            params["targetAgent"] = target_agent
+            tool_input = with_hints(tool_input, {REQUIRE_AGENT: target_agent})
+        request_id = str(uuid.uuid4())
+        params = {"toolName": tool, "toolInput": tool_input, "requestId": request_id}
         if timeout is not None:
             params["timeout"] = max(1, round(timeout * 1000))
-        if self._direct_replies:
+        on_answer = self._on_acknowledged
+        if self._extended:
             params["directReply"] = True
-            return self._request("kadi.ability.request", params, self._on_direct_reply)
-        key = self._request("kadi.ability.request", params, self._on_acknowledged)
-        self._acknowledged.start(key)
+            on_answer = self._on_direct_reply
+            if context:
+                params["_meta"] = context
+        key = self._request("kadi.ability.request", params, on_answer)
+        self._calls.start(key, request_id)
         return key
 
     def request(self, method: str, params: Any) -> int:
@@ -169,19 +195,35 @@ class Session:
 
     def register(self, tools: Sequence[Tool]) -> int:
         """Replace the tools this session offers; returns a key as :meth:`request` does."""
-        return self.request("kadi.agent.register", self._registration(tools))
+        key = self.request("kadi.agent.register", self._registration(tools))
+        self._pending[key] = self._on_registered_again
+        return key
+
+    def publish(self, channel: str, data: Any, network: str | None) -> list[int]:
+        """Publish an event on one network, or on all networks of this agent.
+
+        Brokers publish on one network at a time, except those that know our extensions.
+
+        Returns:
+            The keys of the requests that it takes; raises as :meth:`invoke` does.
+        """
+        params = {"channel": channel, "data": data}
+        if network is None and self._extended:
+            return [self.request("kadi.event.publish", params)]
+        networks = self._networks if network is None else [network]
+        return [
+            self.request("kadi.event.publish", {**params, "networkId": each}) for each in networks
+        ]
 
     def abandon(self, key: int) -> None:
         """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine.
 
-        Of an invocation that is direct or acknowledged the broker is told, for the provider to
-        stop.
+        Abandoning an invocation cancels it at the broker.
         """
-        if self._pending.pop(key, None) == self._on_direct_reply:
-            self._send(cancellation(id=key))
-        request_id = self._acknowledged.end(key)
+        self._pending.pop(key, None)
+        request_id = self._calls.end(key)
         if request_id is not None:
-            self._send(cancellation(requestId=request_id))
+            self._send(cancellation(request_id))
 
     def respond(self, id_: Raw, result: Any) -> None:
         """Answer an invocation.
@@ -194,9 +236,8 @@ class Session:
 
     def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
         """Answer a request with an error; a text too long for an error is cut."""
-        text = message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
         try:
-            self._send(error_response(id_, text, code=code))
+            self._send(error_response(id_, short_text(message), code=code))
         except FrameTooLarge as exc:
             logger.warning("error response of %d bytes dropped", exc.size)
 
@@ -205,7 +246,7 @@ class Session:
         self.post("kadi.session.goodbye", {})
 
     def tick(self, now: float) -> bool:
-        """Queue a ping when one is due.
+        """Queue a heartbeat when one is due.
 
         Returns:
             False if the broker has been silent for so long that it must be taken for dead.
@@ -213,7 +254,7 @@ class Session:
         if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
             return False
         if now >= self.next_beat:
-            self.post("kadi.session.ping", {})
+            self.post("kadi.session.heartbeat", {"timestamp": round(self._wall_clock() * 1000)})
             self.next_beat = now + self._beat_interval
         return True
 
@@ -317,6 +358,7 @@ class Session:
     def _on_direct_reply(
         self, key: int, result: Raw, error: RemoteError | None, now: float
     ) -> SessionEvent:
+        self._calls.end(key)
         return self._on_answer(key, result, error, now)
 
     def _on_acknowledged(
@@ -324,17 +366,18 @@ class Session:
     ) -> SessionEvent | None:
         request_id = None if error else acknowledged_request(result)
         if request_id is None:
-            self._acknowledged.end(key)
+            self._calls.end(key)
             return self._on_answer(key, result, error, now)
-        outcome = self._acknowledged.acknowledge(key, request_id, now)
+        outcome = self._calls.acknowledge(key, request_id, now)
         if outcome is None:
             return None
         return self._on_answer(key, outcome.result, error_in(outcome.error), now)
 
     def _on_outcome(self, outcome: AbilityResponse, now: float) -> SessionEvent | None:
-        key = self._acknowledged.conclude(outcome, now)
+        key = self._calls.conclude(outcome, now)
         if key is None:
             return None
+        self._pending.pop(key, None)
         return self._on_answer(key, outcome.result, error_in(outcome.error), now)
 
     # Handshake
@@ -349,7 +392,7 @@ class Session:
         except ProtocolError as exc:
             return self._refuse(exc)
         self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
-        self._direct_replies = hello.answers_directly
+        self._extended = hello.answers_directly
         params = {
             "publicKey": self._identity.public_key,
             "signature": self._identity.sign(hello.nonce),
@@ -367,8 +410,6 @@ class Session:
             self.agent_id = read(result, Authenticated).agent_id or self.agent_id
         except ProtocolError as exc:
             return self._refuse(exc)
-        if not self._tools and self._role == "agent" and self._networks == ["global"]:
-            return self._ready(now)
         try:
             registration = self._registration(self._tools)
             self._request("kadi.agent.register", registration, self._on_registered)
@@ -377,13 +418,22 @@ class Session:
         return None
 
     def _on_registered(
-        self, _key: int, _result: Raw, error: RemoteError | None, now: float
+        self, _key: int, result: Raw, error: RemoteError | None, now: float
     ) -> SessionEvent:
         if error and self._tools:
             return self._refuse(error)
         if error:
             logger.warning("the broker refuses a registration without tools; going on without")
+        else:
+            _warn_of_dropped_networks(result)
         return self._ready(now)
+
+    def _on_registered_again(
+        self, key: int, result: Raw, error: RemoteError | None, now: float
+    ) -> SessionEvent:
+        if not error:
+            _warn_of_dropped_networks(result)
+        return self._on_answer(key, result, error, now)
 
     def _ready(self, now: float) -> Ready:
         self.phase = Phase.READY
@@ -393,3 +443,15 @@ class Session:
     def _refuse(self, error: KadiError) -> Refused:
         self.phase = Phase.REFUSED
         return Refused(error)
+
+
+def _warn_of_dropped_networks(registered: Raw) -> None:
+    try:
+        dropped = read(registered, Registered).dropped_networks
+    except ProtocolError:
+        return
+    if isinstance(dropped, list) and dropped:
+        logger.warning(
+            "the broker does not let this agent join %s; its tools are not visible there",
+            ", ".join(map(str, dropped)),
+        )

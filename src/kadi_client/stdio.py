@@ -1,8 +1,10 @@
 """Tools over a pair of byte streams, usually stdin and stdout, without a broker.
 
-The peer may speak as to a broker (``kadi.session.hello`` first) or call at once. An answer comes
-in the framing of its request. While standard output is served, whatever else the process prints
-there goes to standard error: nothing but messages ever reaches the peer.
+The peer may load the tools as KADI's own clients do (``readAgentJson``, ``invoke``,
+``shutdown``), speak as to a broker (``kadi.session.hello`` first), or call at once. An answer
+comes in the framing of its request, an event in the form that fits the method of the call. While
+standard output is served, whatever else the process prints there goes to standard error: nothing
+but messages ever reaches the peer.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from kadi_client.errors import METHOD_NOT_FOUND, SERVER_ERROR, FrameTooLarge, ProtocolError
@@ -25,21 +27,25 @@ from kadi_client.messages import (
     error_response,
     notification,
     response,
+    short_text,
 )
 from kadi_client.params import DEFAULT_BEAT_SECONDS, CancelParams, describe, read, read_invocation
 from kadi_client.pipes import PipeReader, PipeWriter
 from kadi_client.serving import Observe, Provider, noted
-from kadi_client.session import MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
+from kadi_client.session import MAX_MESSAGE_BYTES
 from kadi_client.tools import Tool
 
 logger = logging.getLogger(__name__)
 
 LIST_METHOD = "kadi.ability.list"
+_LEAVING = frozenset({"kadi.session.goodbye", "shutdown"})
 
 
 async def serve_stdio(
     tools: Iterable[Tool],
     *,
+    name: str = "ability",
+    version: str = "0.0.0",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
@@ -48,13 +54,15 @@ async def serve_stdio(
     grace: float = 10.0,
     observe: Observe = noted,
 ) -> None:
-    """Serve tools until the input ends, the peer says goodbye or the output is closed.
+    """Serve tools until the input ends, the peer shuts it down or the output is closed.
 
     Running handlers get ``grace`` seconds to finish then, unless nobody is left to read their
     answers. Pipes, files and terminals will do; none of them blocks the event loop.
 
     Args:
-        tools: What to offer.
+        tools: Tools to offer.
+        name: Name of the ability, as ``readAgentJson`` answers it.
+        version: Its version.
         stdin: Where requests come from; the process's standard input if not given.
         stdout: Where answers go; the process's standard output if not given.
         max_message_bytes: Limit of a message in either direction.
@@ -74,6 +82,7 @@ async def serve_stdio(
             provider,
             PipeReader((stdin or sys.stdin.buffer).fileno()),
             output,
+            card={"name": name, "version": version},
             max_message_bytes=max_message_bytes,
             grace=grace,
         )
@@ -98,10 +107,16 @@ def _output(stdout: BinaryIO | None) -> Iterator[int]:
 
 
 async def _serve(
-    provider: Provider, reader: PipeReader, output: int, *, max_message_bytes: int, grace: float
+    provider: Provider,
+    reader: PipeReader,
+    output: int,
+    *,
+    card: Mapping[str, str],
+    max_message_bytes: int,
+    grace: float,
 ) -> None:
     writer = PipeWriter(output, reader.stop)
-    desk = _Desk(provider, writer, max_message_bytes)
+    desk = _Desk(provider, writer, card, max_message_bytes)
     remaining = 0.0
     try:
         await _receive(reader, desk, max_message_bytes)
@@ -123,12 +138,18 @@ async def _receive(reader: PipeReader, desk: _Desk, max_message_bytes: int) -> N
 
 
 class _Peer:
-    """The peer as the caller of our tools, addressed in one of the two framings."""
+    """The peer as the caller of our tools, addressed in one of the two framings.
 
-    def __init__(self, writer: PipeWriter, max_message_bytes: int, *, headed: bool) -> None:
+    ``loaded`` says that it loaded the ability and expects events in the form of that.
+    """
+
+    def __init__(
+        self, writer: PipeWriter, max_message_bytes: int, *, headed: bool, loaded: bool = False
+    ) -> None:
         self._writer = writer
         self._max_message_bytes = max_message_bytes
         self._headed = headed
+        self._loaded = loaded
 
     async def respond(self, id_: Raw, result: Any) -> None:
         await self._writer.write(self._framed(response(id_, result)))
@@ -137,23 +158,32 @@ class _Peer:
         self._writer.put(self._framed(response(id_, result)))
 
     def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
-        text = message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
-        self._writer.put(frame(error_response(id_, text, code=code), headed=self._headed))
+        error = error_response(id_, short_text(message), code=code)
+        self._writer.put(frame(error, headed=self._headed))
+
+    def loading(self) -> _Peer:
+        """Return the same peer, with events for one that loaded the ability."""
+        return _Peer(self._writer, self._max_message_bytes, headed=self._headed, loaded=True)
 
     async def publish(self, channel: str, data: Any) -> None:
-        params = {
-            "channel": channel,
-            "data": data,
-            "networkId": None,
-            "timestamp": datetime.now(UTC).isoformat(),
-            "source": None,
-        }
         try:
-            event = self._framed(notification("kadi.event.delivery", params))
+            event = self._framed(self._event(channel, data))
         except (FrameTooLarge, TypeError, ValueError, OverflowError, RecursionError) as exc:
             logger.warning("event on %s not published: %s", channel, type(exc).__name__)
             return
         await self._writer.write(event)
+
+    def _event(self, channel: str, data: Any) -> bytes:
+        if self._loaded:
+            return notification("event", {"name": channel, "data": data})
+        params = {
+            "channel": channel,
+            "data": data,
+            "networkId": None,
+            "timestamp": round(time.time() * 1000),
+            "source": None,
+        }
+        return notification("kadi.event.delivery", params)
 
     def _framed(self, message: bytes) -> bytes:
         if len(message) > self._max_message_bytes:
@@ -164,8 +194,15 @@ class _Peer:
 class _Desk:
     """Answers what the peer asks of the session itself and hands its calls to the provider."""
 
-    def __init__(self, provider: Provider, writer: PipeWriter, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        writer: PipeWriter,
+        card: Mapping[str, str],
+        max_message_bytes: int,
+    ) -> None:
         self._provider = provider
+        self._card = card
         self._plain = _Peer(writer, max_message_bytes, headed=False)
         self._headed = _Peer(writer, max_message_bytes, headed=True)
 
@@ -197,7 +234,7 @@ class _Desk:
             self._provider.cancel(str(read(message.params, CancelParams).request_id))
         if message.has_id:
             self._answer(message, peer)
-        return message.method != "kadi.session.goodbye"
+        return message.method not in _LEAVING
 
     def _answer(self, message: Frame, peer: _Peer) -> None:
         match message.method:
@@ -207,6 +244,12 @@ class _Desk:
                     peer.confirm(message.id, self._listing())
                 else:
                     self._provider.accept(invocation, peer)
+            case "invoke":
+                self._provider.accept(read_invocation(message), peer.loading())
+            case "readAgentJson":
+                peer.confirm(message.id, {**self._card, **self._listing()})
+            case "shutdown":
+                peer.confirm(message.id, {"ok": True})
             case "kadi.ability.list":
                 peer.confirm(message.id, self._listing())
             case "kadi.session.ping" | "kadi.session.heartbeat":

@@ -143,9 +143,7 @@ def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None
         subscription.put(event)
 
 
-def channels_params(patterns: Iterable[str], network: str | None) -> dict[str, Any]:
-    """What a broker is told to begin or to end a subscription."""
-    params: dict[str, Any] = {"channels": list(patterns)}
-    if network is not None:
-        params["networkId"] = network
-    return params
+def pattern_params(patterns: Iterable[str], network: str | None) -> list[dict[str, Any]]:
+    """Return the params of each request that begins or ends a subscription."""
+    within = {} if network is None else {"networkId": network}
+    return [{"pattern": pattern, **within} for pattern in dict.fromkeys(patterns)]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from kadi_client.errors import AuthenticationError
+from kadi_client.identity import agent_id
+from kadi_client.messages import Raw, decode
+
 P = TypeVar("P", bound=BaseModel)
 
 ROUTING_KEY = "_kadi"
 """Reserved key inside a tool's input: routing hints, never part of the input itself."""
+
+REQUIRE_AGENT = "requireAgent"
+"""Hint that names the agent that must serve the call."""
 
 _FORM = re.compile(r"str|int|float|bool|[A-Z]\w*|[a-z-]+\[.*\]", re.DOTALL)
 """A step of an error's location that is a form of the field above it, not a field."""
@@ -26,12 +33,39 @@ _IN_WORDS = {
 """What pydantic says in words of Python, by the type of the error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a call comes from, as far as the broker says so."""
+
+    protocol: str = "kadi"
+    """``"mcp"`` for a client that reached the broker over MCP."""
+    session_id: str | None = None
+    public_key: str | None = None
+    network: str | None = None
+    """Network that the call came through."""
+
+    @property
+    def agent_id(self) -> str | None:
+        """Id of the calling agent; ``None`` if the broker does not name its key."""
+        try:
+            return None if self.public_key is None else agent_id(self.public_key)
+        except AuthenticationError:
+            return None
+
+
+UNKNOWN = Origin()
+
+
 class Call(Protocol):
     """One invocation as its handler sees it."""
 
     @property
     def request_id(self) -> str:
         """The broker's id of this invocation, for logs."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where the call comes from, as far as the broker says so."""
 
     @property
     def remaining(self) -> float | None:
@@ -67,6 +101,8 @@ class Tool:
     input_schema: Mapping[str, Any]
     handler: Handler
     output_schema: Mapping[str, Any] | None = None
+    networks: Sequence[str] | None = None
+    """Networks of its agent that it is offered on; ``None`` for all of them."""
 
     @classmethod
     def typed(
@@ -126,6 +162,17 @@ def without_routing(tool_input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return tool_input, {}
     stripped = {key: value for key, value in tool_input.items() if key != ROUTING_KEY}
     return stripped, hints if isinstance(hints, dict) else {}
+
+
+def with_hints(tool_input: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's input with routing hints added to those it has.
+
+    Raises:
+        TypeError: if the input is not an object.
+    """
+    plain = decode(tool_input) if isinstance(tool_input, Raw) else tool_input
+    stripped, given = without_routing(plain)
+    return {ROUTING_KEY: {**given, **hints}, **stripped}
 
 
 def validation_text(error: ValidationError) -> str:

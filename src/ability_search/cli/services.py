@@ -66,7 +66,13 @@ async def _serve_stdio(settings: Settings, wait: float) -> None:
         open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
     ):
         size = settings.limits.message_bytes
-        await serve_stdio(tools, max_message_bytes=size, observe=LOGGED)
+        await serve_stdio(
+            tools,
+            name=settings.agent.name,
+            version=settings.agent.version,
+            max_message_bytes=size,
+            observe=LOGGED,
+        )
 
 
 @command(app, "broker")

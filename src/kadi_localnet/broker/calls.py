@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
@@ -28,9 +29,10 @@ from kadi_localnet.broker.params import (
     AbilityRequest,
     Cancel,
     Hints,
+    call_context,
     invalid,
     present,
-    routing_hints,
+    take_hints,
 )
 from kadi_localnet.broker.registry import Registry
 from kadi_localnet.broker.session import Refused, Session
@@ -48,9 +50,12 @@ class Call:
     """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
 
     id: str
+    """Request id towards the provider."""
+    request_id: str | int
+    """Request id towards the caller: the one it chose, if it chose one."""
     tool: str
     follows: str
-    """Its id from part to part, for the log; its own where none came with it."""
+    """Id that follows the call across agents, for the log; its own where none came with it."""
     caller: Session
     provider: Session
     started: float
@@ -62,13 +67,13 @@ class Call:
         """The frame that ends it well for its caller."""
         if len(self.direct):
             return response(self.direct, result)
-        return notification("kadi.ability.response", {"requestId": self.id, "result": result})
+        return answered(self.request_id, result)
 
     def failed(self, text: str) -> bytes:
         """The frame that ends it with an error for its caller."""
         if len(self.direct):
             return error_response(self.direct, text)
-        return notification("kadi.ability.response", {"requestId": self.id, "error": text})
+        return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
 
 
 @dataclass(slots=True)
@@ -123,25 +128,36 @@ class Calls:
         if len(direct) > self._limits.name_length:
             raise invalid("id", f"has more than {self._limits.name_length} characters")
         timeout = self._timeout(params.timeout)
-        tool_input = params.input
-        hints = routing_hints(tool_input)
+        tool_input, hints = take_hints(params.input)
         candidates = self._candidates(caller, params, hints)
         serial = next(self._serial)
         id_ = f"{self._prefix}-{serial}"
-        frame = request_frame(
-            id_,
-            "kadi.ability.request",
-            {
-                "toolName": params.tool,
-                "toolInput": tool_input,
-                "requestId": id_,
-                "timeout": max(1, int(timeout * _MILLISECONDS)),
-            },
+        request_id = self.request_id(caller, params, otherwise=id_)
+        context = call_context(params.meta, hints)
+        message = {
+            "toolName": params.tool,
+            "toolInput": tool_input,
+            "requestId": id_,
+            "timeout": max(1, int(timeout * _MILLISECONDS)),
+        }
+        meta = {
+            "callerProtocol": "kadi",
+            "kadi_caller": {"sessionId": caller.id, "publicKey": caller.public_key},
+            **context,
+        }
+        provider, frame = self._choose(
+            params.tool,
+            candidates,
+            lambda network: request_frame(
+                id_,
+                "kadi.ability.request",
+                {**message, "_meta": {**meta, "network": network}},
+            ),
         )
-        provider = self._choose(params.tool, candidates, len(frame))
-        follows = usable_id(_text_of(hints.call_id)) or id_
+        follows = usable_id(_text_of(context.get("callId", ABSENT))) or id_
         call = Call(
             id_,
+            request_id,
             params.tool,
             follows,
             caller,
@@ -150,12 +166,25 @@ class Calls:
             timeout,
             direct.copy(),  # the frame it points into may be large
         )
-        caller.calling[id_] = provider.serving[id_] = call
+        caller.calling[request_id] = provider.serving[id_] = call
         provider.last_routed = serial
         self._counts(call).started += 1
         self._deadlines.set(call, now + timeout)
         provider.send(frame)
         return call
+
+    def request_id(self, caller: Session, params: AbilityRequest, *, otherwise: str) -> str | int:
+        """Return the id under which ``caller`` expects the answer to a request.
+
+        Raises:
+            Refused: if another call of its is in flight under it, or it is too long.
+        """
+        request_id = otherwise if params.own_request_id is None else params.own_request_id
+        if len(str(request_id)) > self._limits.name_length:
+            raise invalid("requestId", f"has more than {self._limits.name_length} characters")
+        if request_id in caller.calling:
+            raise invalid("requestId", "is that of a call in flight: choose another one")
+        return request_id
 
     def answer(self, provider: Session, frame: Frame, now: float) -> None:
         """Pass a provider's answer back; one that nobody waits for is discarded."""
@@ -228,14 +257,20 @@ class Calls:
             raise invalid("timeout", "must be a positive number of milliseconds")
         return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
 
-    def _candidates(self, caller: Session, params: AbilityRequest, hints: Hints) -> list[Session]:
-        """Providers the call may go to, at least one."""
-        required = [agent for agent in (params.target_agent, hints.require_provider) if agent]
-        candidates = [
-            session
-            for session in self._registry.providers(params.tool, caller)
+    def _candidates(
+        self, caller: Session, params: AbilityRequest, hints: Hints
+    ) -> dict[Session, str]:
+        """Return the providers the call may go to, each with the network it is reached through.
+
+        There is at least one.
+        """
+        named = (params.target_agent, hints.require_provider, hints.require_agent)
+        required = dict.fromkeys(agent for agent in named if agent)
+        candidates = {
+            session: network
+            for session, network in self._registry.providers(params.tool, caller).items()
             if all(agent in (session.agent_id, session.id) for agent in required)
-        ]
+        }
         if not candidates:
             by = f" of agent {' and '.join(map(repr, required))}" if required else ""
             raise Refused(
@@ -244,18 +279,26 @@ class Calls:
             )
         return candidates
 
-    def _choose(self, tool: str, candidates: list[Session], size: int) -> Session:
-        """The candidate with the fewest calls; of several, the one that was chosen longest ago."""
-        if size > self._limits.max_message_bytes:
-            raise invalid(
-                "toolInput",
-                f"makes a message of {size} bytes,"
-                f" more than the {self._limits.max_message_bytes} allowed",
-            )
-        ready = [session for session in candidates if session.outbox.has_room(size)]
-        if not ready:
-            raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
-        return min(ready, key=lambda session: (len(session.serving), session.last_routed))
+    def _choose(
+        self, tool: str, candidates: Mapping[Session, str], encoded: Callable[[str], bytes]
+    ) -> tuple[Session, bytes]:
+        """Return the candidate with the fewest calls, and the frame for it.
+
+        Of several it is the one chosen longest ago. ``encoded`` makes the frame for a network.
+        """
+        frames: dict[str, bytes] = {}
+        for session in sorted(candidates, key=lambda each: (len(each.serving), each.last_routed)):
+            network = candidates[session]
+            frame = frames.get(network) or frames.setdefault(network, encoded(network))
+            if len(frame) > self._limits.max_message_bytes:
+                raise invalid(
+                    "toolInput",
+                    f"makes a message of {len(frame)} bytes,"
+                    f" more than the {self._limits.max_message_bytes} allowed",
+                )
+            if session.outbox.has_room(len(frame)):
+                return session, frame
+        raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
 
     @staticmethod
     def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
@@ -268,7 +311,7 @@ class Calls:
         return next(direct, None), {"id": params.id}
 
     def _forget(self, call: Call) -> None:
-        del call.caller.calling[call.id]
+        del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
         self._deadlines.discard(call)
 
@@ -291,6 +334,11 @@ class Calls:
     @staticmethod
     def _reply_error(call: Call, text: str) -> None:
         call.caller.send(call.failed(text))
+
+
+def answered(request_id: str | int, result: Any) -> bytes:
+    """Encode the notification that ends a call well."""
+    return notification("kadi.ability.response", {"requestId": request_id, "result": result})
 
 
 def _following(call: Call) -> dict[str, str]:

@@ -33,30 +33,31 @@ class Events:
         Raises:
             Refused: adding none, if a pattern or the network is invalid, or the limit is reached.
         """
-        for position, pattern in enumerate(params.channels):
-            check_name(f"channels.{position}", pattern, self._limits)
+        patterns = params.patterns
+        for pattern in patterns:
+            check_name("pattern", pattern, self._limits)
         network = self._joined(session, params.network_id)
-        wanted = session.subscriptions | {(pattern, network) for pattern in params.channels}
+        wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
         if len(wanted) > self._limits.subscriptions:
             raise Refused(
                 f"too many subscriptions: {self._limits.subscriptions} are allowed a session,"
                 " unsubscribe from some or use wider patterns"
             )
-        for pattern in params.channels:
+        for pattern in patterns:
             self._topics.add(pattern, (session, network))
         session.subscriptions = wanted
-        return {"status": "subscribed", "channels": params.channels}
+        return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
         """Take patterns away, in one network or, if none is named, in all."""
-        patterns = set(params.channels)
+        patterns = params.patterns
         gone = {
             (pattern, network)
             for pattern, network in session.subscriptions
             if pattern in patterns and params.network_id in (None, network)
         }
         self._remove(session, gone)
-        return {"status": "unsubscribed", "channels": params.channels}
+        return {"status": "unsubscribed", "channels": patterns}
 
     def remove(self, session: Session) -> None:
         """Take all subscriptions of ``session`` away."""
@@ -119,7 +120,9 @@ class Events:
 
     @staticmethod
     def _joined(session: Session, network: str | None) -> str | None:
-        if network is not None and network not in session.networks:
+        if not network:
+            return None
+        if network not in session.networks:
             raise invalid(
                 "networkId",
                 f"{network!r} is not among this session's networks"

@@ -9,13 +9,15 @@ from kadi_client.errors import INVALID_REQUEST, AuthenticationError
 from kadi_client.identity import agent_id, verify
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Authenticate, Hello
-from kadi_localnet.broker.registry import checked_networks
+from kadi_localnet.broker.registry import Networks
 from kadi_localnet.broker.session import CloseCode, Refused, Session
 
 _NONCE_BYTES = 32
 
 
-def hello(session: Session, params: Hello, limits: Limits, now: float) -> dict[str, Any]:
+def hello(
+    session: Session, params: Hello, limits: Limits, networks: Networks, now: float
+) -> dict[str, Any]:
     """Issue a nonce; an earlier one that was not used is void.
 
     Raises:
@@ -27,7 +29,7 @@ def hello(session: Session, params: Hello, limits: Limits, now: float) -> dict[s
             code=INVALID_REQUEST,
         )
     if params.networks is not None:
-        session.networks = checked_networks(params.networks, limits)
+        session.networks, _ = networks.admitted(params.networks)
     session.display_name = params.name
     session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
     session.nonce_expires = now + limits.nonce_lifetime
@@ -55,6 +57,7 @@ def authenticate(session: Session, params: Authenticate, now: float) -> dict[str
     try:
         verify(params.public_key, params.signature, nonce)
         session.agent_id = agent_id(params.public_key)
+        session.public_key = params.public_key
     except AuthenticationError as exc:
         raise _failed(str(exc)) from exc
     return {"agentId": session.agent_id}

@@ -37,7 +37,7 @@ class Limits:
     name_length: int = 256
     """Characters in the name of a tool, a network, a channel or a pattern."""
 
-    default_timeout: float = 300.0
+    default_timeout: float = 600.0
     """How long a call may take whose caller did not say."""
 
     max_timeout: float = 3600.0

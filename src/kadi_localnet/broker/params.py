@@ -8,17 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from kadi_client.errors import INVALID_PARAMS
-from kadi_client.messages import ABSENT, Raw
+from kadi_client.messages import ABSENT, Raw, encode
 from kadi_client.tools import ROUTING_KEY
 from kadi_localnet.broker.session import Refused
 
 T = TypeVar("T")
 
 _ROUTING_KEY = re.compile(b'"%s"' % ROUTING_KEY.encode())
-_LEADING_HINTS = re.compile(
-    rb'\s*\{\s*"%s"\s*:\s*(\{[^{}"\\]*(?:"[^{}"\\]*"[^{}"\\]*)*\})' % ROUTING_KEY.encode()
-)
-"""Hints that stand first, as our clients send them, with neither objects nor escapes in them."""
 _EMPTY_OBJECT = Raw(b"{}")
 
 
@@ -45,6 +41,7 @@ class ToolEntry(msgspec.Struct, rename="camel"):
     input_schema: Raw = ABSENT
     output_schema: Raw = ABSENT
     tags: list[str] | None = None
+    networks: list[str] | None = None
 
 
 class Register(msgspec.Struct, rename="camel"):
@@ -55,12 +52,19 @@ class Register(msgspec.Struct, rename="camel"):
     display_name: str | None = None
 
 
-class Hints(msgspec.Struct, rename="camel"):
-    """What ``_kadi`` tells the broker."""
+class CallContext(msgspec.Struct, rename="camel"):
+    """Id and trace that follow a call across agents, see :mod:`kadi_client.context`."""
+
+    call_id: Raw = ABSENT
+    traceparent: Raw = msgspec.field(default=ABSENT, name="traceparent")
+    tracestate: Raw = msgspec.field(default=ABSENT, name="tracestate")
+
+
+class Hints(CallContext, rename="camel"):
+    """``_kadi`` inside a tool's input."""
 
     require_provider: str | None = None
-    call_id: Raw = ABSENT
-    """The id that follows the call from part to part; see :func:`kadi_client.context.usable_id`."""
+    require_agent: str | None = None
 
 
 class AbilityRequest(msgspec.Struct, rename="camel"):
@@ -70,14 +74,21 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
     name: str | None = None
     tool_input: Raw = ABSENT
     arguments: Raw = ABSENT
+    request_id: str | int | None = None
     target_agent: str | None = None
     timeout: float | None = None
     direct_reply: Any = None
+    meta: Raw = msgspec.field(default=ABSENT, name="_meta")
 
     @property
     def wants_direct_reply(self) -> bool:
         """Whether the answer to the request is to be that of the tool, without ``pending``."""
         return self.direct_reply is True
+
+    @property
+    def own_request_id(self) -> str | int | None:
+        """The request id that the caller chose, if it chose one."""
+        return None if self.request_id == "" else self.request_id
 
     @property
     def tool(self) -> str:
@@ -109,7 +120,7 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
 class Cancel(msgspec.Struct, rename="camel"):
     """``kadi.ability.cancel``; a direct call is named by the ``id`` of its request."""
 
-    request_id: str | None = None
+    request_id: str | int | None = None
     id: Raw = ABSENT
 
 
@@ -124,8 +135,21 @@ class Discovery(msgspec.Struct, rename="camel"):
 class Subscription(msgspec.Struct, rename="camel"):
     """``kadi.event.subscribe`` and ``kadi.event.unsubscribe``."""
 
-    channels: list[str]
+    pattern: str | None = None
+    channels: list[str] | None = None
     network_id: str | None = None
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns, from whichever members carry them.
+
+        Raises:
+            Refused: if none does.
+        """
+        if self.pattern is None and self.channels is None:
+            raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
+        own = [] if self.pattern is None else [self.pattern]
+        return own + (self.channels or [])
 
 
 class Publication(msgspec.Struct, rename="camel"):
@@ -136,11 +160,7 @@ class Publication(msgspec.Struct, rename="camel"):
     network_id: str | None = None
 
 
-class _Routed(msgspec.Struct):
-    hints: Raw = msgspec.field(default=ABSENT, name=ROUTING_KEY)
-
-
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def read(kind: type[T], params: Raw) -> T:
@@ -159,23 +179,40 @@ def read(kind: type[T], params: Raw) -> T:
     return result
 
 
-def routing_hints(tool_input: Raw) -> Hints:
-    """What ``_kadi`` inside a tool's input says; what is not an object says nothing.
+def take_hints(tool_input: Raw) -> tuple[Raw, Hints]:
+    """Split a tool's input into the input without ``_kadi`` and the hints found there.
 
-    The input is searched for the key before it is parsed: many inputs have none, and may be large.
+    The input is searched for the key before it is parsed: most inputs have none, and may be large.
+    Hints that are not an object count as none.
 
     Raises:
-        Refused: if ``requireProvider`` is of the wrong type.
+        Refused: if a hint for the broker is of the wrong type.
     """
-    leading = _LEADING_HINTS.match(tool_input)
-    if leading is not None:
-        return read(Hints, Raw(leading[1]))
     if not _ROUTING_KEY.search(tool_input):
-        return Hints()
-    hints = read(_Routed, tool_input).hints
-    if not present(hints) or bytes(memoryview(hints)[:1]) != b"{":
-        return Hints()
-    return read(Hints, hints)
+        return tool_input, Hints()
+    members = read(dict[str, Raw], tool_input)
+    if ROUTING_KEY not in members:
+        return tool_input, Hints()
+    hints = members.pop(ROUTING_KEY)
+    return Raw(encode(members)), _object(Hints, hints)
+
+
+def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:
+    """Return id and trace of a call as members of ``_meta``; ``_meta`` outranks ``_kadi``."""
+    own = _object(CallContext, meta)
+    found = {
+        "callId": own.call_id if present(own.call_id) else hints.call_id,
+        "traceparent": own.traceparent if present(own.traceparent) else hints.traceparent,
+        "tracestate": own.tracestate if present(own.tracestate) else hints.tracestate,
+    }
+    return {name: value for name, value in found.items() if present(value)}
+
+
+def _object(kind: type[T], raw: Raw) -> T:
+    """Read a member that is an object; anything else counts as an empty one."""
+    if bytes(memoryview(raw)[:1]) != b"{":
+        return kind()
+    return read(kind, raw)
 
 
 def present(raw: Raw) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kadi_client.messages import Raw
@@ -12,40 +13,92 @@ from kadi_localnet.broker.session import DEFAULT_NETWORKS, Session
 
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
-_SOURCE = "websocket"
+_SOURCE = "kadi-agent"
+
+
+class Networks:
+    """The networks of a broker: those that agents ask for, or a fixed set.
+
+    Args:
+        limits: How many of them one session may join.
+        known: The only ones there are; empty for any.
+    """
+
+    __slots__ = ("_known", "_limits")
+
+    def __init__(self, limits: Limits, known: Collection[str] = ()) -> None:
+        self._limits = limits
+        self._known = frozenset(known)
+
+    def admitted(self, asked: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+        """Return the networks that a session joins, and those that it cannot join.
+
+        Both in the order asked for, each once; without any the default network is asked for.
+
+        Raises:
+            Refused: if there are too many, or a name cannot be used.
+        """
+        if len(asked) > self._limits.networks:
+            raise invalid(
+                "networks", f"holds {len(asked)}, more than the {self._limits.networks} allowed"
+            )
+        for position, network in enumerate(asked):
+            check_name(f"networks.{position}", network, self._limits)
+        names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
+        if not self._known:
+            return tuple(names), []
+        joined = tuple(name for name in names if name in self._known)
+        return joined, [name for name in names if name not in self._known]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool as one provider offers it, and the networks that it is visible on."""
+
+    tool: ToolEntry
+    networks: tuple[str, ...]
 
 
 class Registry:
     """Tools by name and provider; of two providers of one tool the earlier describes it."""
 
-    __slots__ = ("_limits", "_providers")
+    __slots__ = ("_limits", "_networks", "_providers")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, networks: Networks) -> None:
         self._limits = limits
-        self._providers: dict[str, dict[Session, ToolEntry]] = {}
+        self._networks = networks
+        self._providers: dict[str, dict[Session, Offer]] = {}
 
     def register(self, session: Session, params: Register) -> dict[str, Any]:
         """Give ``session`` this tool set in place of the one it had.
 
-        Networks that are not named stay as they are.
+        Networks that are not named stay as they are. A tool may name the networks of its session
+        that it is visible on.
 
         Raises:
             Refused: leaving everything as it was, if a tool or network cannot be accepted.
         """
         tools = self._checked_tools(params.tools or ())
+        dropped: list[str] = []
         if params.networks is not None:
-            session.networks = checked_networks(params.networks, self._limits)
+            session.networks, dropped = self._networks.admitted(params.networks)
         self.remove(session)
-        session.tools = tools
-        session.display_name = params.display_name or session.display_name
         for name, tool in tools.items():
-            self._providers.setdefault(name, {})[session] = tool
-        return {
+            asked = tool.networks or session.networks
+            visible = tuple(network for network in asked if network in session.networks)
+            dropped += [network for network in asked if network not in session.networks]
+            self._providers.setdefault(name, {})[session] = Offer(tool, visible)
+        session.tools = tuple(tools)
+        session.display_name = params.display_name or session.display_name
+        answer = {
             "status": "registered",
             "agentId": session.agent_id,
             "networks": session.networks,
             "tools": list(tools),
         }
+        if dropped:
+            answer["droppedNetworks"] = list(dict.fromkeys(dropped))
+        return answer
 
     def remove(self, session: Session) -> None:
         """Withdraw every tool of ``session``."""
@@ -54,20 +107,27 @@ class Registry:
             del providers[session]
             if not providers:
                 del self._providers[name]
-        session.tools = {}
+        session.tools = ()
 
-    def providers(self, tool: str, caller: Session) -> list[Session]:
-        """Sessions offering ``tool`` that ``caller`` may see, in order of registration."""
-        return [
-            session for session in self._providers.get(tool, ()) if session.shares_network(caller)
-        ]
+    def providers(self, tool: str, caller: Session) -> dict[Session, str]:
+        """Return the sessions whose ``tool`` the caller may see, in order of registration.
+
+        Each comes with the first of the caller's networks that the tool is visible on.
+        """
+        found = {}
+        for session, offer in self._providers.get(tool, {}).items():
+            for network in caller.networks:
+                if network in offer.networks:
+                    found[session] = network
+                    break
+        return found
 
     def describe(self, caller: Session, params: Discovery) -> dict[str, Any]:
-        """The tools ``caller`` may see, ordered by name; only those named, if any is."""
+        """Describe the tools ``caller`` may see, ordered by name; only the one named, if any."""
         names: Iterable[str] = sorted(self._providers) if params.tool is None else [params.tool]
-        networks = set(caller.networks)
+        networks = caller.networks
         if params.networks is not None:
-            networks &= set(params.networks)
+            networks = tuple(each for each in networks if each in params.networks)
         described = (
             self._describe(name, networks, with_providers=bool(params.include_providers))
             for name in names
@@ -83,13 +143,13 @@ class Registry:
         self, name: str, networks: Collection[str], *, with_providers: bool
     ) -> dict[str, Any] | None:
         visible = {
-            session: tool
-            for session, tool in self._providers.get(name, {}).items()
-            if any(network in networks for network in session.networks)
+            session: offer
+            for session, offer in self._providers.get(name, {}).items()
+            if any(network in networks for network in offer.networks)
         }
         if not visible:
             return None
-        tool = next(iter(visible.values()))
+        tool = next(iter(visible.values())).tool
         description: dict[str, Any] = {
             "name": name,
             "description": tool.description or "",
@@ -106,8 +166,9 @@ class Registry:
                     "source": _SOURCE,
                     "displayName": session.display_name or session.agent_id,
                     "agentId": session.agent_id,
+                    "networks": [each for each in offer.networks if each in networks],
                 }
-                for session in visible
+                for session, offer in visible.items()
             ]
         return description
 
@@ -126,19 +187,6 @@ class Registry:
                 raise invalid(member, f"repeats {tool.name!r}: register each tool once")
             named[tool.name] = tool
         return named
-
-
-def checked_networks(networks: Sequence[str], limits: Limits) -> tuple[str, ...]:
-    """Networks as a session joins them: in order, each once, the default one if there are none.
-
-    Raises:
-        Refused: if there are too many, or a name cannot be used.
-    """
-    if len(networks) > limits.networks:
-        raise invalid("networks", f"holds {len(networks)}, more than the {limits.networks} allowed")
-    for position, network in enumerate(networks):
-        check_name(f"networks.{position}", network, limits)
-    return tuple(dict.fromkeys(networks)) or DEFAULT_NETWORKS
 
 
 def check_name(member: str, name: str, limits: Limits) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
 from kadi_client.messages import Frame, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
-from kadi_localnet.broker.calls import FATES, CallCounts, Calls
+from kadi_localnet.broker.calls import FATES, CallCounts, Calls, answered
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
@@ -35,7 +35,7 @@ from kadi_localnet.broker.params import (
     Subscription,
     read,
 )
-from kadi_localnet.broker.registry import Registry
+from kadi_localnet.broker.registry import Networks, Registry
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session
 
 log = logging.getLogger(__name__)
@@ -50,15 +50,19 @@ class Router:
     """Sessions, tools, calls and events of one broker.
 
     ``now`` is any monotonic clock in seconds, the same for all calls; ``wall_clock`` gives Unix
-    time for the timestamps of events. Whatever a peer sends, no method raises.
+    time for the timestamps of events; ``networks`` are the only ones there are, if any are given.
+    Whatever a peer sends, no method raises.
     """
 
-    def __init__(self, limits: Limits, *, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, limits: Limits, *, wall_clock: Callable[[], float], networks: Collection[str] = ()
+    ) -> None:
         self.limits = limits
+        self._networks = Networks(limits, networks)
         self._wall_clock = wall_clock
         self._sessions: set[Session] = set()
         self._changes = Changes()
-        self._registry = Registry(limits)
+        self._registry = Registry(limits, self._networks)
         self._events = Events(limits)
         self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
         self._liveness: Deadlines[Session] = Deadlines()
@@ -196,7 +200,8 @@ class Router:
         return handler
 
     def _hello(self, session: Session, frame: Frame, now: float) -> Any:
-        return handshake.hello(session, read(Hello, frame.params), self.limits, now)
+        params = read(Hello, frame.params)
+        return handshake.hello(session, params, self.limits, self._networks, now)
 
     def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
         result = handshake.authenticate(session, read(Authenticate, frame.params), now)
@@ -217,13 +222,20 @@ class Router:
 
     def _request(self, session: Session, frame: Frame, now: float) -> Any:
         params = read(AbilityRequest, frame.params)
+        direct = params.wants_direct_reply and frame.has_id
         if params.tool in _DISCOVERY:
-            return self._registry.describe(session, read(Discovery, params.input))
-        if params.wants_direct_reply and frame.has_id:
+            listing = self._registry.describe(session, read(Discovery, params.input))
+            if direct or params.own_request_id is None:
+                return listing
+            request_id = self._calls.request_id(session, params, otherwise="")
+            if frame.has_id:
+                session.send(response(frame.id, _pending(request_id)))
+            session.send(answered(request_id, listing))
+            return None
+        if direct:
             self._calls.start(session, params, now, direct=frame.id)
             return None
-        call = self._calls.start(session, params, now)
-        return {"status": "pending", "requestId": call.id}
+        return _pending(self._calls.start(session, params, now).request_id)
 
     def _cancel(self, session: Session, frame: Frame, _now: float) -> Any:
         return self._calls.cancel(session, read(Cancel, frame.params))
@@ -265,6 +277,10 @@ class Router:
         self._events.remove(session)
         self._calls.remove(session)
         self._counts["events_dropped"] += session.outbox.dropped
+
+
+def _pending(request_id: str | int) -> dict[str, Any]:
+    return {"status": "pending", "requestId": request_id}
 
 
 def _text(data: str | bytes) -> str:

@@ -69,9 +69,9 @@ class _Peer:
 class Broker:
     """A running broker; :func:`serve_broker` makes one."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, networks: Sequence[str] = ()) -> None:
         self._limits = limits
-        self._router = Router(limits, wall_clock=time.time)
+        self._router = Router(limits, wall_clock=time.time, networks=networks)
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._timer: tuple[float, asyncio.Handle] | None = None
@@ -189,6 +189,7 @@ async def serve_broker(
     *,
     limits: Limits | None = None,
     origins: Sequence[str] = (),
+    networks: Sequence[str] = (),
 ) -> AsyncIterator[Broker]:
     """Run a broker for the length of the ``async with`` block.
 
@@ -203,10 +204,13 @@ async def serve_broker(
             every connection that bears the header is refused (403): any web page the user visits
             could otherwise use the broker.
 
+        networks: The only networks there are. Without them an agent may join any; with them a
+            registration names those that it cannot join in ``droppedNetworks``.
+
     Raises:
         OSError: if the port cannot be listened on.
     """
-    broker = Broker(limits or Limits())
+    broker = Broker(limits or Limits(), networks)
     if not is_loopback(host):
         log.warning("listening on %s: whoever reaches this port can call every tool", host or "*")
     server = await broker._open(host, port, origins)

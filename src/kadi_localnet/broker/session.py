@@ -12,7 +12,6 @@ from kadi_localnet.broker.outbox import Outbox
 
 if TYPE_CHECKING:
     from kadi_localnet.broker.calls import Call
-    from kadi_localnet.broker.params import ToolEntry
 
 DEFAULT_NETWORKS = ("global",)
 
@@ -71,6 +70,7 @@ class Session:
         "nonce",
         "nonce_expires",
         "opened",
+        "public_key",
         "outbox",
         "serving",
         "subscriptions",
@@ -82,13 +82,14 @@ class Session:
         self.opened = now
         self.last_seen = now
         self.agent_id: str | None = None
+        self.public_key: str | None = None
         self.display_name: str | None = None
         self.nonce: str | None = None
         self.nonce_expires = now
         self.networks: tuple[str, ...] = DEFAULT_NETWORKS
-        self.tools: dict[str, ToolEntry] = {}
+        self.tools: tuple[str, ...] = ()
         self.subscriptions: set[tuple[str, str | None]] = set()
-        self.calling: dict[str, Call] = {}
+        self.calling: dict[str | int, Call] = {}
         self.serving: dict[str, Call] = {}
         self.last_routed = 0
         self.outbox = Outbox(max_frames=limits.outbox_frames, max_bytes=limits.outbox_bytes)
@@ -116,7 +117,3 @@ class Session:
             self.closing = Closing(code, reason)
             self._changes.ready[self] = None
             self._changes.ended.append(self)
-
-    def shares_network(self, other: Session) -> bool:
-        """Whether the two may see each other's tools."""
-        return not set(self.networks).isdisjoint(other.networks)
