@@ -357,7 +357,7 @@ class Connection:
                 lambda session: [session.request(method, each) for each in wanted],
             )
         except BaseException:
-            self._subscriptions.discard(subscription)
+            await self._deactivate(subscription)
             raise
 
     async def _deactivate(self, subscription: Subscription) -> None:

@@ -19,7 +19,7 @@ from ability_search.configuration import Settings, load_settings
 from ability_search.errors import ConfigurationError
 from ability_search.telemetry import CALL_ID, exporting
 from ability_search.worker import open_embedder
-from kadi_client.context import TRACEPARENT, call_id, carrying, handling
+from kadi_client.context import TRACEPARENT, call_id, current, handling
 from kadi_client.tracing import span, traceparent
 from kadi_localnet.models.http import application, serve
 
@@ -49,7 +49,7 @@ def test_a_span_says_what_and_for_whom_but_never_why() -> None:
     ):
         with span("outer", "server", {"n": 1}, parent=PARENT) as outer:
             outer.note("later", True)
-            told = carrying({})["_kadi"][TRACEPARENT]
+            told = current()[TRACEPARENT]
             with pytest.raises(LookupError), span("inner"):
                 raise LookupError("what was searched for")
         assert traceparent() is None

@@ -48,7 +48,7 @@ async def test_the_handshake_gives_the_agent_id_of_the_key(broker: Broker) -> No
     answer = await peer.authenticate(hello["nonce"], wantNewId=False)
     der = base64.b64decode(peer.public_key)
     assert len(der) == 44
-    assert answer["agentId"] == hashlib.sha256(der).hexdigest()[:16]
+    assert answer["agentId"] == hashlib.sha256(peer.public_key.encode()).hexdigest()[:16]
     assert await peer.request("kadi.session.ping") == "pong"
 
 
@@ -192,7 +192,7 @@ async def test_unknown_and_invisible_tools_are_told_alike(broker: Broker) -> Non
     assert await refusal("secret") == await refusal("absent")
 
 
-@pytest.mark.parametrize("hint", ["targetAgent", "requireProvider"])
+@pytest.mark.parametrize("hint", ["targetAgent", "requireProvider", "requireAgent"])
 async def test_a_named_provider_is_the_only_one_asked(broker: Broker, hint: str) -> None:
     first = await Peer.join(broker.url, tools=["echo"])
     second = await Peer.join(broker.url, tools=["echo"])
@@ -201,7 +201,7 @@ async def test_a_named_provider_is_the_only_one_asked(broker: Broker, hint: str)
     def params(agent: str) -> dict[str, Any]:
         if hint == "targetAgent":
             return {"toolName": "echo", "toolInput": {}, "targetAgent": agent}
-        return {"toolName": "echo", "toolInput": {"_kadi": {"requireProvider": agent}}}
+        return {"toolName": "echo", "toolInput": {"_kadi": {hint: agent}}}
 
     for _ in range(3):
         answer = await caller.request("kadi.ability.request", params(second.agent_id))

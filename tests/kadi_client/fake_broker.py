@@ -84,11 +84,13 @@ class FakeBroker:
         self.heartbeat = heartbeat
         self.port = port
         self.max_size = max_size
+        self.extended = False
+        """Whether it announces the extensions of our own broker."""
         self.script: dict[str, Callable[[Peer, Frame], Any]] = {
             "kadi.session.hello": self._hello,
             "kadi.session.authenticate": self._authenticate,
             "kadi.agent.register": _answering({"status": "registered"}),
-            "kadi.session.ping": _answering("pong"),
+            "kadi.session.heartbeat": _answering("pong"),
             "kadi.event.subscribe": _answering({"status": "subscribed"}),
             "kadi.event.unsubscribe": _answering({"status": "unsubscribed"}),
             "kadi.event.publish": _answering({"status": "published"}),
@@ -128,7 +130,12 @@ class FakeBroker:
         steps = ["kadi.session.authenticate"]
         await peer.reply(
             frame,
-            {"nonce": "bm9uY2U=", "requiredSteps": steps, "heartbeatInterval": self.heartbeat},
+            {
+                "nonce": "bm9uY2U=",
+                "requiredSteps": steps,
+                "heartbeatInterval": self.heartbeat,
+                **({"directReplies": True} if self.extended else {}),
+            },
         )
 
     async def _authenticate(self, peer: Peer, frame: Frame) -> None:

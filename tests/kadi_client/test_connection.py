@@ -211,8 +211,7 @@ async def test_a_call_is_answered_in_either_order(
     peer = await broker.peer()
     async with running(connection.invoke("t", {"q": "é"}, target_agent="a")) as call:
         frame = await peer.expect(REQUEST)
-        assert frame["params"]["toolInput"] == {"q": "é"}
-        assert frame["params"]["targetAgent"] == "a"
+        assert frame["params"]["toolInput"] == {"_kadi": {"requireAgent": "a"}, "q": "é"}
         assert 0 < frame["params"]["timeout"] <= 30_000
         if overtaking:
             await peer.outcome(request_id, result={"n": 1})
@@ -278,10 +277,14 @@ async def test_many_calls_are_told_apart(broker: FakeBroker, connection: Connect
         assert await calls == list(range(200))
 
 
-@pytest.mark.parametrize(("propagate", "sent"), [(True, {"callId": "a"}), (False, None)])
-async def test_a_call_tells_what_it_is_made_for(
-    broker: FakeBroker, propagate: bool, sent: Any
+@pytest.mark.parametrize(
+    ("propagate", "extended", "sent"),
+    [(True, True, {"callId": "a"}), (False, True, None), (True, False, None)],
+)
+async def test_a_call_carries_its_context_to_a_broker_that_passes_it_on(
+    broker: FakeBroker, propagate: bool, extended: bool, sent: Any
 ) -> None:
+    broker.extended = extended
     async with Connection(broker.url, propagate=propagate) as connection:
         peer = await broker.peer()
         with handling({"callId": "a"}):
@@ -289,8 +292,8 @@ async def test_a_call_tells_what_it_is_made_for(
                 frame = await peer.expect(REQUEST)
                 await peer.reply(frame, {"x": 1})
                 await call
-    tool_input = frame["params"]["toolInput"]
-    assert (tool_input["x"], tool_input.get("_kadi")) == (1, sent)
+    assert frame["params"]["toolInput"] == {"x": 1}
+    assert frame["params"].get("_meta") == sent
 
 
 async def test_a_call_without_an_answer_times_out_and_the_late_answer_is_dropped(
@@ -315,7 +318,7 @@ async def test_a_cancelled_call_is_forgotten(broker: FakeBroker, connection: Con
     assert call.cancelled()
     assert not link._waiters
     assert not link.session._pending
-    assert len(link.session._acknowledged) == 0
+    assert len(link.session._calls) == 0
 
 
 async def test_a_message_over_the_limit_is_refused_before_it_is_sent(broker: FakeBroker) -> None:
@@ -451,7 +454,8 @@ async def test_a_handler_publishes_on_the_session_its_call_came_in_on(broker: Fa
         peer = await broker.peer()
         await peer.call("a", "progress", {})
         event = await peer.expect("kadi.event.publish")
-        assert event["params"] == {"channel": "job.progress", "data": {"done": 1}}
+        params = {"channel": "job.progress", "data": {"done": 1}, "networkId": "global"}
+        assert event["params"] == params
         assert (await peer.expect(""))["result"] == "r-a"
 
 
@@ -482,8 +486,9 @@ async def test_a_lost_session_is_replaced_by_one_just_like_it(
         assert second.public_key == first.public_key
         register = await second.expect("kadi.agent.register")
         assert [tool["name"] for tool in register["params"]["tools"]] == ["echo"]
-        subscribe = await second.expect("kadi.event.subscribe")
-        assert subscribe["params"] == {"channels": ["a.*", "b.#"], "networkId": "n"}
+        for pattern in ("a.*", "b.#"):
+            subscribe = await second.expect("kadi.event.subscribe")
+            assert subscribe["params"] == {"pattern": pattern, "networkId": "n"}
         params = {"channel": "a.x", "data": 5, "networkId": "n"}
         await second.send({"method": "kadi.event.delivery", "params": params})
         async with asyncio.timeout(PATIENCE):
@@ -592,18 +597,18 @@ async def test_a_message_from_the_broker_over_the_limit_ends_the_session_only(
             assert await call == "small"
 
 
-async def test_pings_are_sent_as_the_broker_asks(broker: FakeBroker) -> None:
+async def test_heartbeats_are_sent_as_the_broker_asks(broker: FakeBroker) -> None:
     broker.heartbeat = 0.1
     async with Connection(broker.url):
         peer = await broker.peer()
         for _ in range(5):
-            await peer.expect("kadi.session.ping")
+            await peer.expect("kadi.session.heartbeat")
         assert not peer.closed.is_set()
 
 
 async def test_a_silent_broker_is_left_for_a_new_session(broker: FakeBroker) -> None:
     broker.heartbeat = 0.1
-    del broker.script["kadi.session.ping"]
+    del broker.script["kadi.session.heartbeat"]
     async with Connection(broker.url, max_backoff=0.05) as connection:
         first = await broker.peer()
         async with running(connection.invoke("t", {})) as call:
@@ -663,8 +668,8 @@ async def test_a_pattern_is_unsubscribed_with_its_last_subscription(
     peer = await broker.peer()
     async with connection.subscribe("a", "b"), connection.subscribe("b", "c"):
         pass
-    frames = [await peer.expect("kadi.event.unsubscribe") for _ in range(2)]
-    assert [frame["params"]["channels"] for frame in frames] == [["c"], ["a", "b"]]
+    frames = [await peer.expect("kadi.event.unsubscribe") for _ in range(3)]
+    assert [frame["params"] for frame in frames] == [{"pattern": each} for each in "cab"]
 
 
 async def test_a_refused_subscription_raises(broker: FakeBroker, connection: Connection) -> None:
@@ -678,11 +683,42 @@ async def test_a_refused_subscription_raises(broker: FakeBroker, connection: Con
     assert not connection._subscriptions
 
 
+async def test_a_subscription_that_is_refused_in_part_is_taken_back(
+    broker: FakeBroker, connection: Connection
+) -> None:
+    async def refuse_some(peer: Peer, frame: Frame) -> None:
+        if frame["params"]["pattern"] == "b":
+            await peer.refuse(frame, "too many")
+        else:
+            await peer.reply(frame, {"status": "subscribed"})
+
+    broker.script["kadi.event.subscribe"] = refuse_some
+    peer = await broker.peer()
+    with pytest.raises(RemoteError, match="too many"):
+        async with connection.subscribe("a", "b"):
+            pytest.fail("entered a refused subscription")
+    frames = [await peer.expect("kadi.event.unsubscribe") for _ in range(2)]
+    assert [frame["params"]["pattern"] for frame in frames] == ["a", "b"]
+
+
 async def test_publishing_waits_for_the_broker(broker: FakeBroker, connection: Connection) -> None:
     peer = await broker.peer()
     await connection.publish("a.b", {"x": 1}, network="n")
     frame = await peer.expect("kadi.event.publish")
     assert frame["params"] == {"channel": "a.b", "data": {"x": 1}, "networkId": "n"}
+
+
+@pytest.mark.parametrize(("extended", "named"), [(False, ["n1", "n2"]), (True, [None])])
+async def test_an_event_for_all_networks_reaches_each(
+    broker: FakeBroker, extended: bool, named: list[str | None]
+) -> None:
+    broker.extended = extended
+    async with Connection(broker.url, networks=["n1", "n2"]) as connection:
+        peer = await broker.peer()
+        await connection.publish("a.b", 1)
+        assert peer.methods.count("kadi.event.publish") == len(named)
+        frames = [await peer.expect("kadi.event.publish") for _ in named]
+    assert [frame["params"].get("networkId") for frame in frames] == named
 
 
 # Closing

@@ -13,7 +13,7 @@ from kadi_client.context import (
     TRACESTATE,
     call_id,
     calling,
-    carrying,
+    current,
     handling,
     headers,
     incident,
@@ -62,7 +62,7 @@ def test_what_others_keep_beside_a_trace_goes_on_with_it(state: Any) -> None:
     told = {TRACEPARENT: PARENT, TRACESTATE: "vendor=a:1,other=b"}
     with handling(told):
         assert {name: headers()[name] for name in told} == told
-        assert carrying({"x": 1})["_kadi"].items() >= told.items()
+        assert current().items() >= told.items()
     for given in (told | {TRACESTATE: state}, told | {TRACEPARENT: "none"}):
         with handling(given):
             assert TRACESTATE not in headers()
@@ -80,26 +80,20 @@ async def test_tasks_and_threads_belong_to_the_call_that_starts_them() -> None:
     assert (await task, await thread, call_id()) == ("a", "a", None)
 
 
-def test_calls_made_meanwhile_carry_both_first_of_all() -> None:
-    assert carrying({"q": 1}) == {"q": 1}
+def test_calls_made_meanwhile_carry_id_and_trace() -> None:
+    assert current() == {}
     with handling({CALL_ID: "a", TRACEPARENT: PARENT}):
-        told = {CALL_ID: "a", TRACEPARENT: PARENT}
-        assert list(carrying({"q": 1})) == ["_kadi", "q"]
-        assert carrying({"q": 1}) == {"q": 1, "_kadi": told}
-        hints = {"requireProvider": "me", CALL_ID: "another"}
-        for own in (hints, Raw(encode(hints))):
-            assert carrying({"_kadi": own})["_kadi"] == {"requireProvider": "me", **told}
-        for odd in ("text", None, Raw(b"[1]"), Raw(b"1e400")):
-            assert carrying({"_kadi": odd})["_kadi"] == told
-        for untouched in (None, [1], Raw(b'{"q":1}')):
-            assert carrying(untouched) is untouched
+        assert current() == {CALL_ID: "a", TRACEPARENT: PARENT}
 
 
 def test_a_call_is_part_of_another_or_begins_one() -> None:
     with calling({"_kadi": {CALL_ID: "a"}}), calling({"_kadi": {CALL_ID: "b"}}) as inner:
         assert inner.call == "a"
-    with calling(None) as new:
-        assert len(new.call) == 16
+    with calling({"_kadi": Raw(encode({CALL_ID: "raw"}))}) as raw:
+        assert raw.call == "raw"
+    for odd in (None, {"_kadi": "text"}, {"_kadi": Raw(b"[1]")}, {"_kadi": Raw(b"1e400")}):
+        with calling(odd) as new:
+            assert len(new.call) == 16
 
 
 def test_an_incident_names_its_call() -> None:

@@ -34,9 +34,19 @@ def test_the_public_key_is_spki_der_and_the_agent_id_its_hash() -> None:
     der = base64.b64decode(identity.public_key, validate=True)
     assert len(der) == 44
     assert isinstance(load_der_public_key(der), Ed25519PublicKey)
-    assert identity.agent_id == hashlib.sha256(der).hexdigest()[:16]
+    assert identity.agent_id == hashlib.sha256(identity.public_key.encode()).hexdigest()[:16]
     assert agent_id(identity.public_key) == identity.agent_id
     assert identity.agent_id in repr(identity)
+
+
+def test_a_key_has_one_spelling_and_one_id() -> None:
+    key = Identity.generate().public_key
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    other = alphabet[alphabet.index(key[-2]) + 1]
+    spelled = f"{key[:-2]}{other}="
+    assert base64.b64decode(spelled) == base64.b64decode(key)
+    with pytest.raises(AuthenticationError, match="standard base64"):
+        agent_id(spelled)
 
 
 def test_the_nonce_is_signed_as_text() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from kadi_client.errors import FrameTooLarge, ProtocolError
 from kadi_client.messages import ABSENT, Raw, encode
 from kadi_client.params import Invocation
 from kadi_client.serving import Provider
-from kadi_client.tools import Call, Tool
+from kadi_client.tools import Call, Origin, Tool
 
 PATIENCE = 10.0
 
@@ -32,6 +33,12 @@ class Caller:
 
     def fail(self, id_: Raw, message: str, *, code: int = -32000) -> None:
         self.outcomes.put_nowait((bytes(id_), code, message))
+
+    def confirm(self, id_: Raw, result: Any) -> None:
+        size = len(encode(result))
+        if size > 1000:
+            raise FrameTooLarge(size, 1000)
+        self.outcomes.put_nowait((bytes(id_), result))
 
     async def publish(self, channel: str, data: Any) -> None:
         self.events.append((channel, data))
@@ -342,3 +349,90 @@ async def test_a_line_for_each_call_tells_nothing_of_it(caplog: pytest.LogCaptur
     await provider.drain(PATIENCE)
     assert "t: failed in" in caplog.text
     assert "bread" not in caplog.text
+
+
+MCP = Origin("mcp")
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "failed"),
+    [
+        ({"a": 1}, '{"a":1}', False),
+        (Raw(b'{"a":1.50}'), '{"a":1.50}', False),
+        ({"success": False, "error": "no"}, '{"success":false,"error":"no"}', True),
+        (None, "null", False),
+        ("text", '"text"', False),
+    ],
+)
+async def test_an_mcp_caller_gets_a_call_result(result: Any, text: str, failed: bool) -> None:
+    async def answer(_input: Any, _call: Call) -> Any:
+        return result
+
+    caller = Caller()
+    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    _, shaped = await caller.outcome()
+    assert shaped == {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": "done"}]},
+        {"content": [{"type": "image", "data": "", "mimeType": "image/png"}], "isError": False},
+        {"content": [{"type": "resource", "resource": {}}, {"type": "resource_link", "uri": "u"}]},
+        {"structuredContent": {}, "content": []},
+    ],
+)
+async def test_a_call_result_goes_to_an_mcp_caller_as_it_is(result: Any) -> None:
+    async def answer(_input: Any, _call: Call) -> Any:
+        return result
+
+    caller = Caller()
+    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    assert (await caller.outcome())[1] == result
+
+
+@pytest.mark.parametrize(
+    "content", ["text", [], [5], [{"type": "text"}], [{"type": ["text"], "text": ""}], [{}]]
+)
+async def test_other_content_is_wrapped_for_an_mcp_caller(content: Any) -> None:
+    async def answer(_input: Any, _call: Call) -> Any:
+        return {"content": content}
+
+    caller = Caller()
+    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    (block,) = (await caller.outcome())[1]["content"]
+    assert block["text"] == encode({"content": content}).decode()
+
+
+@pytest.mark.parametrize(("failing", "structured"), [(False, {"a": 1}), (True, None)])
+async def test_a_tool_with_an_output_schema_answers_structured_content(
+    failing: bool, structured: Any
+) -> None:
+    async def answer(_input: Any, _call: Call) -> Any:
+        return {"success": False} if failing else {"a": 1}
+
+    caller = Caller()
+    offered = Tool("t", "", {}, answer, {"type": "object"})
+    Provider([offered]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    assert (await caller.outcome())[1].get("structuredContent") == structured
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"), [(_fail, "no such row"), (_large, "too large"), (_not_json, "not JSON")]
+)
+async def test_an_mcp_caller_gets_a_failure_as_a_call_result(handler: Any, text: str) -> None:
+    caller = Caller()
+    Provider([tool("t", handler)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    _, shaped = await caller.outcome()
+    assert shaped["isError"] is True
+    assert text in shaped["content"][0]["text"]
+
+
+async def test_a_failure_too_large_for_a_call_result_is_an_error() -> None:
+    async def fail(_input: Any, _call: Call) -> Any:
+        raise ValueError("x" * 5000)
+
+    caller = Caller()
+    Provider([tool("t", fail)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    assert (await caller.outcome())[1] == -32000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 
 from kadi_client.errors import AuthenticationError, FrameTooLarge, ProtocolError, RemoteError
 from kadi_client.identity import Identity, verify
-from kadi_client.messages import decode
+from kadi_client.messages import Raw, decode
 from kadi_client.params import Invocation
 from kadi_client.session import Phase, Session
 from kadi_client.session_events import Answered, CancelRequested, Delivered, Failed, Ready, Refused
-from kadi_client.tools import Tool
+from kadi_client.tools import Origin, Tool
 
 IDENTITY = Identity.generate()
 
@@ -51,11 +52,9 @@ def ready(*, hello: dict[str, Any] | None = None, **options: Any) -> Session:
     assert sent(session)[0]["method"] == "kadi.session.hello"
     answer(session, 1, {"nonce": "n", "heartbeatInterval": 30, **(hello or {})})
     sent(session)
-    event = answer(session, 2, {"agentId": "a"})
-    if event is None:
-        sent(session)
-        event = answer(session, 3, {"status": "registered"})
-    assert event == Ready("a")
+    assert answer(session, 2, {"agentId": "a"}) is None
+    sent(session)
+    assert answer(session, 3, {"status": "registered"}) == Ready("a")
     return session
 
 
@@ -97,20 +96,45 @@ def test_an_ability_says_hello_authenticates_and_registers() -> None:
     assert session.phase is Phase.READY
 
 
-def test_an_agent_without_tools_is_ready_once_authenticated() -> None:
-    session = Session(IDENTITY)
-    session.start()
-    answer(session, 1, {"nonce": "n"})
-    assert answer(session, 2, {}) == Ready(IDENTITY.agent_id)
-
-
-def test_an_agent_of_another_network_registers_and_survives_a_refusal() -> None:
+def test_an_agent_without_tools_registers_and_survives_a_refusal() -> None:
     session = Session(IDENTITY, networks=["n1"])
     session.start()
     answer(session, 1, {"nonce": "n"})
     assert answer(session, 2, {"agentId": "a"}) is None
+    register = sent(session)[-1]
+    assert register["params"] == {"tools": [], "networks": ["n1"]}
     event = give(session, {"id": 3, "error": {"code": -32602, "message": "no tools"}})
     assert event == Ready("a")
+
+
+def test_a_broker_that_names_no_agent_id_is_taken_to_derive_it() -> None:
+    session = Session(IDENTITY)
+    session.start()
+    answer(session, 1, {"nonce": "n"})
+    answer(session, 2, {})
+    assert answer(session, 3, {}) == Ready(IDENTITY.agent_id)
+
+
+@pytest.mark.parametrize("dropped", [["dark"], [], None, "dark", 5])
+def test_networks_that_the_broker_drops_are_named_in_the_log(
+    dropped: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Session(IDENTITY, tools=[ECHO])
+    session.start()
+    answer(session, 1, {"nonce": "n"})
+    answer(session, 2, {"agentId": "a"})
+    registered = {"status": "registered", "droppedNetworks": dropped}
+    assert answer(session, 3, registered) == Ready("a")
+    key = session.register([ECHO])
+    assert isinstance(answer(session, key, registered), Answered)
+    assert caplog.text.count("join dark") == (2 if dropped == ["dark"] else 0)
+
+
+def test_a_tool_names_the_networks_it_is_offered_on() -> None:
+    session = ready()
+    session.register([Tool("t", "", {}, _echo, networks=("n1",)), ECHO])
+    (register,) = sent(session)
+    assert [tool.get("networks") for tool in register["params"]["tools"]] == [["n1"], None]
 
 
 @pytest.mark.parametrize(
@@ -154,19 +178,63 @@ def test_tools_too_large_to_register_refuse_the_handshake() -> None:
 
 def test_a_call_is_acknowledged_then_answered() -> None:
     session = ready()
-    key = session.invoke("t", {"x": 1}, timeout=2.5, target_agent="b")
+    key = session.invoke("t", {"x": 1}, timeout=2.5, context={"callId": "c"})
     (frame,) = sent(session)
+    chosen = frame["params"]["requestId"]
     assert frame["params"] == {
         "toolName": "t",
         "toolInput": {"x": 1},
-        "targetAgent": "b",
+        "requestId": str(uuid.UUID(chosen)),
         "timeout": 2500,
     }
-    assert answer(session, key, {"status": "pending", "requestId": "r"}) is None
-    event = outcome(session, "r", result={"ok": True})
+    assert answer(session, key, {"status": "pending", "requestId": chosen}) is None
+    event = outcome(session, chosen, result={"ok": True})
     assert isinstance(event, Answered)
     assert (event.key, decode(event.result)) == (key, {"ok": True})
-    assert outcome(session, "r", result=1) is None
+    assert outcome(session, chosen, result=1) is None
+
+
+def test_an_answer_under_our_own_id_may_overtake_its_acknowledgement() -> None:
+    session = ready()
+    key = session.invoke("t", {})
+    (frame,) = sent(session)
+    chosen = frame["params"]["requestId"]
+    event = outcome(session, chosen, result=1)
+    assert isinstance(event, Answered)
+    assert event.key == key
+    assert answer(session, key, {"status": "pending", "requestId": chosen}) is None
+    assert outcome(session, chosen, result=2) is None
+    assert not session._pending
+
+
+def test_a_broker_may_acknowledge_a_call_under_an_id_of_its_own() -> None:
+    session = ready()
+    key = session.invoke("t", {})
+    (frame,) = sent(session)
+    assert answer(session, key, {"status": "pending", "requestId": "r"}) is None
+    assert outcome(session, frame["params"]["requestId"], result=1) is None
+    event = outcome(session, "r", result=2)
+    assert isinstance(event, Answered)
+    assert event.key == key
+
+
+@pytest.mark.parametrize(
+    "tool_input",
+    [{"x": 1}, Raw(b'{"x":1}'), {"x": 1, "_kadi": {"callId": "c"}}, {"_kadi": 5, "x": 1}],
+)
+def test_a_call_names_the_agent_that_must_serve_it(tool_input: Any) -> None:
+    session = ready()
+    session.invoke("t", tool_input, target_agent="b")
+    (frame,) = sent(session)
+    assert frame["params"]["toolInput"].pop("_kadi")["requireAgent"] == "b"
+    assert frame["params"]["toolInput"] == {"x": 1}
+
+
+def test_only_an_object_can_name_the_agent_that_must_serve_it() -> None:
+    session = ready()
+    with pytest.raises(TypeError, match="must be an object"):
+        session.invoke("t", [1], target_agent="b")
+    assert not session.has_output
 
 
 def test_an_answer_that_overtakes_its_acknowledgement_is_kept() -> None:
@@ -204,17 +272,21 @@ def test_an_abandoned_call_hears_nothing_more() -> None:
     session.abandon(99)
 
 
-def test_the_broker_is_told_of_an_abandoned_call_that_it_has_acknowledged() -> None:
-    session = ready()
-    key = session.invoke("t", {})
-    answer(session, key, {"status": "pending", "requestId": "r"})
-    while session.next_to_send() is not None:
-        pass
-    session.abandon(key)
-    told = json.loads(session.next_to_send() or b"null")
-    assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"requestId": "r"})
-    session.abandon(key)
-    assert not session.has_output
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("acknowledged", ["r", None])
+def test_abandoning_a_call_cancels_it(direct: bool, acknowledged: str | None) -> None:
+    session = ready(hello={"directReplies": direct})
+    key, other = session.invoke("t", {}), session.request("kadi.event.publish", {})
+    (call, _) = sent(session)
+    expected = call["params"]["requestId"]
+    if acknowledged is not None and not direct:
+        answer(session, key, {"status": "pending", "requestId": acknowledged})
+        expected = acknowledged
+    for each in (key, key, other):
+        session.abandon(each)
+    (told,) = sent(session)
+    assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"requestId": expected})
+    assert answer(session, key, 1) is None
 
 
 LOOKALIKE = {"status": "pending", "requestId": "r"}
@@ -223,9 +295,15 @@ LOOKALIKE = {"status": "pending", "requestId": "r"}
 @pytest.mark.parametrize("result", [LOOKALIKE, {"requestId": 1}, None, "done"])
 def test_a_direct_call_is_answered_once_whatever_the_answer_looks_like(result: Any) -> None:
     session = ready(hello={"directReplies": True})
-    key = session.invoke("t", {"x": 1})
+    key = session.invoke("t", {"x": 1}, context={"callId": "c"})
     (frame,) = sent(session)
-    assert frame["params"] == {"toolName": "t", "toolInput": {"x": 1}, "directReply": True}
+    assert frame["params"].pop("requestId")
+    assert frame["params"] == {
+        "toolName": "t",
+        "toolInput": {"x": 1},
+        "directReply": True,
+        "_meta": {"callId": "c"},
+    }
     assert outcome(session, "r", result="not asked for") is None
     event = answer(session, key, result)
     assert isinstance(event, Answered)
@@ -240,17 +318,6 @@ def test_a_direct_call_fails_with_the_error_of_its_answer() -> None:
     event = give(session, {"id": key, "error": {"code": -32000, "message": "no such row"}})
     assert isinstance(event, Failed)
     assert (event.key, str(event.error)) == (key, "no such row")
-
-
-def test_the_broker_is_told_of_an_abandoned_direct_call_by_the_id_of_its_request() -> None:
-    session = ready(hello={"directReplies": True})
-    call, other = session.invoke("t", {}), session.request("kadi.event.publish", {})
-    sent(session)
-    for key in (call, call, other):
-        session.abandon(key)
-    (told,) = sent(session)
-    assert (told["method"], told["params"]) == ("kadi.ability.cancel", {"id": call})
-    assert answer(session, call, 1) is None
 
 
 @pytest.mark.parametrize("announced", [None, False, "true", 1, {}])
@@ -338,12 +405,42 @@ def test_an_invocation_is_handed_on_and_its_id_echoed_verbatim() -> None:
     assert isinstance(event, Invocation)
     assert (event.tool, decode(event.input), event.request_id) == ("t", {"a": [1]}, "r")
     assert event.timeout == 1.5
+    assert (event.origin, event.origin.agent_id, event.context) == (Origin(), None, {})
     session.respond(event.id, {"x": 1})
     session.fail(event.id, "no")
     assert sent(session) == [
         {"jsonrpc": "2.0", "id": "abc", "result": {"x": 1}},
         {"jsonrpc": "2.0", "id": "abc", "error": {"code": -32000, "message": "no"}},
     ]
+
+
+def test_an_invocation_tells_where_it_comes_from() -> None:
+    session = ready()
+    meta = {
+        "callerProtocol": "mcp",
+        "kadi_caller": {"sessionId": "s", "publicKey": IDENTITY.public_key},
+        "network": "n",
+        "callId": "c",
+    }
+    params = {"toolName": "t", "_meta": meta}
+    event = give(session, {"id": 1, "method": "kadi.ability.request", "params": params})
+    assert event.origin == Origin("mcp", "s", IDENTITY.public_key, "n")
+    assert event.origin.agent_id == IDENTITY.agent_id
+    assert event.context["callId"] == "c"
+
+
+@pytest.mark.parametrize(
+    "meta", [None, 5, [], {"kadi_caller": 5}, {"callerProtocol": 1, "network": ["n"]}]
+)
+def test_an_origin_of_another_form_is_ignored(meta: Any) -> None:
+    session = ready()
+    params = {"toolName": "t", "_meta": meta}
+    event = give(session, {"id": 1, "method": "kadi.ability.request", "params": params})
+    assert event.origin == Origin()
+
+
+def test_a_key_that_is_none_gives_no_agent_id() -> None:
+    assert Origin(public_key="not a key").agent_id is None
 
 
 def test_aliases_and_omissions_in_an_invocation_are_understood() -> None:
@@ -418,17 +515,20 @@ def test_an_error_text_of_any_size_and_content_can_be_sent() -> None:
 @pytest.mark.parametrize(
     ("interval", "seconds"), [(30, 30), (5000, 5), (0.5, 0.5), (0, 30), (None, 30), ("9", 30)]
 )
-def test_pings_are_sent_as_often_as_the_broker_asks(interval: Any, seconds: float) -> None:
-    session = Session(IDENTITY)
+def test_heartbeats_are_sent_as_often_as_the_broker_asks(interval: Any, seconds: float) -> None:
+    session = Session(IDENTITY, wall_clock=lambda: 1_700_000_000.25)
     session.start()
     answer(session, 1, {"nonce": "n", "heartbeatInterval": interval}, now=10.0)
     answer(session, 2, {"agentId": "a"}, now=10.0)
+    answer(session, 3, {"status": "registered"}, now=10.0)
     sent(session)
     assert session.next_beat == pytest.approx(10 + seconds)
     assert session.tick(10 + seconds * 0.9)
     assert sent(session) == []
     assert session.tick(10 + seconds)
-    assert [frame["method"] for frame in sent(session)] == ["kadi.session.ping"]
+    (beat,) = sent(session)
+    assert beat["method"] == "kadi.session.heartbeat"
+    assert beat["params"] == {"timestamp": 1_700_000_000_250}
     assert session.next_beat == pytest.approx(10 + 2 * seconds)
     assert not session.tick(10 + seconds * 3.1)
 

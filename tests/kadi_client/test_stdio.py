@@ -260,3 +260,39 @@ def test_what_a_tool_prints_never_reaches_the_peer() -> None:
     assert done.stdout == answer + b"afterwards\n"
     assert b"from Python" in done.stderr
     assert b"from a library" in done.stderr
+
+
+async def test_a_loaded_ability_tells_its_card_and_is_invoked() -> None:
+    async def progress(tool_input: Any, call: Any) -> Any:
+        await call.publish("job.progress", {"done": 1})
+        return tool_input
+
+    tools = (ECHO, Tool("progress", "", {}, progress), Tool("fail", "", {}, _fail))
+    async with serving(*tools, name="search", version="1.2.3") as (client, task):
+        await client.call("readAgentJson", {}, id_=0, headed=True)
+        card = await client.answer()
+        assert (card["id"], card["result"]["name"], card["result"]["version"]) == (
+            0,
+            "search",
+            "1.2.3",
+        )
+        assert [each["name"] for each in card["result"]["tools"]] == ["echo", "progress", "fail"]
+        invoked = {"toolName": "progress", "toolInput": {"x": [1]}}
+        await client.call("invoke", invoked, id_=1, headed=True)
+        event = await client.answer()
+        assert event == {
+            "jsonrpc": "2.0",
+            "method": "event",
+            "params": {"name": "job.progress", "data": {"done": 1}},
+        }
+        assert (await client.answer())["result"] == {"x": [1]}
+        await client.call("invoke", {"toolName": "fail", "toolInput": {}}, id_=2, headed=True)
+        assert (await client.answer())["error"] == {"code": -32000, "message": "no such row"}
+        await client.call("shutdown", {}, id_=3, headed=True)
+        assert (await client.answer())["result"] == {"ok": True}
+        async with asyncio.timeout(PATIENCE):
+            await task
+
+
+async def _fail(_input: Any, _call: Any) -> Any:
+    raise LookupError("no such row")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kadi_client.context import LOG_FIELD
 from kadi_client.identity import Identity, agent_id
 from kadi_client.messages import Raw
 from kadi_localnet.broker.limits import Limits
-from kadi_localnet.broker.params import routing_hints
+from kadi_localnet.broker.params import Hints, take_hints
 from kadi_localnet.broker.router import Router
 from kadi_localnet.broker.session import Session
 
@@ -24,8 +25,8 @@ WALL = 1_700_000_000.25
 class Desk:
     """A router, its clock, and what each session was sent."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.router = Router(Limits(**limits), wall_clock=lambda: WALL)
+    def __init__(self, *, only: Sequence[str] = (), **limits: Any) -> None:
+        self.router = Router(Limits(**limits), wall_clock=lambda: WALL, networks=only)
         self.now = 1000.0
         self.serial = 0
 
@@ -269,7 +270,7 @@ def test_a_direct_call_is_answered_under_the_id_of_its_request(id_: str, answer:
     (request_id,) = caller.calling
     asked = only(provider)
     assert asked["id"] == request_id
-    assert asked["params"].keys() == {"toolName", "toolInput", "requestId", "timeout"}
+    assert asked["params"].keys() == {"toolName", "toolInput", "requestId", "timeout", "_meta"}
     ready = desk.router.receive(provider, f'{{"id":"{request_id}",{answer}}}', desk.now)
     assert ready == {caller}
     assert caller.outbox.pop() == f'{{"jsonrpc":"2.0","id":{id_},{answer}}}'.encode()
@@ -279,7 +280,7 @@ def test_a_direct_call_is_answered_under_the_id_of_its_request(id_: str, answer:
 
 ENDS = {
     "failed": lambda desk, provider, id_: desk.answer(provider, id_, error={"message": "broken"}),
-    "timed out": lambda desk, provider, id_: desk.advance(300),
+    "timed out": lambda desk, provider, id_: desk.advance(600),
     "provider lost": lambda desk, provider, id_: desk.router.disconnect(provider),
 }
 
@@ -416,6 +417,9 @@ def test_the_provider_is_told_how_long_it_has(asked: float | None, granted: int)
         ({"toolName": "echo", "timeout": -5}, "timeout"),
         ({"toolName": "echo", "timeout": "soon"}, "timeout"),
         ({"toolName": "echo", "toolInput": {"_kadi": {"requireProvider": 3}}}, "requireProvider"),
+        ({"toolName": "echo", "toolInput": {"_kadi": {"requireAgent": []}}}, "requireAgent"),
+        ({"toolName": "echo", "requestId": {}}, "requestId"),
+        ({"toolName": "echo", "requestId": "x" * 300}, "requestId"),
         ([1, 2], "object"),
     ],
 )
@@ -433,7 +437,7 @@ def test_hints_that_are_not_hints_are_passed_over() -> None:
     provider, caller = desk.join(tools=["echo"]), desk.join()
     for value in ("text", None, [], {}, {"requireProvider": None}):
         desk.call(caller, toolInput={"_kadi": value, "q": 1})
-        assert only(provider)["params"]["toolInput"] == {"_kadi": value, "q": 1}
+        assert only(provider)["params"]["toolInput"] == {"q": 1}
     desk.call(caller, toolInput={"nested": {"_kadi": {"requireProvider": "nobody"}}})
     assert only(provider)["method"] == "kadi.ability.request"
 
@@ -465,12 +469,220 @@ def test_hints_are_read_wherever_they_stand(
     hints: dict[str, str], further: dict[str, Any], spaced: bool
 ) -> None:
     separators = (" , ", " : ") if spaced else (",", ":")
-    first, last = (
-        routing_hints(Raw(json.dumps(each, separators=separators).encode()))
-        for each in ({"_kadi": hints, **further}, {**further, "_kadi": hints})
+    for each in ({"_kadi": hints, **further}, {**further, "_kadi": hints}):
+        raw = Raw(json.dumps(each, separators=separators).encode())
+        stripped, found = take_hints(raw)
+        assert json.loads(bytes(stripped)) == further
+        assert found.require_provider == hints.get("requireProvider")
+
+
+@pytest.mark.parametrize(
+    "tool_input", [b'{"a":1.50}', b'{"a":{"_kadi":{}}}', b'{"a":"\\"_kadi\\""}']
+)
+def test_an_input_without_hints_is_passed_on_as_it_is(tool_input: bytes) -> None:
+    raw = Raw(tool_input)
+    assert take_hints(raw) == (raw, Hints())
+
+
+def test_values_beside_hints_keep_their_spelling() -> None:
+    stripped, _ = take_hints(Raw(b'{"a":1.50,"_kadi":{},"b":"\\u00e9"}'))
+    assert bytes(stripped) == b'{"a":1.50,"b":"\\u00e9"}'
+
+
+# --- the request id of the caller ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_id", ["3f1c", 0, 7, "é\u0000"])
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_call_is_known_to_its_caller_under_the_id_it_chose(request_id: Any, direct: bool) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    params = {"requestId": request_id, "directReply": direct}
+    pending = desk.send(caller, "kadi.ability.request", {"toolName": "echo", **params})
+    assert pending == (None if direct else {"status": "pending", "requestId": request_id})
+    inner = only(provider)["id"]
+    assert inner != request_id
+    desk.answer(provider, inner, result=1)
+    if direct:
+        assert only(caller)["result"] == 1
+    else:
+        assert only(caller) == ending(request_id, result=1)
+
+
+@pytest.mark.parametrize("none", [None, ""])
+def test_a_call_without_an_id_gets_one(none: Any) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    request_id = desk.call(caller, requestId=none)
+    assert request_id
+    assert only(provider)["id"] == request_id
+
+
+def test_an_id_may_be_used_again_once_its_call_has_ended_and_by_others_at_once() -> None:
+    desk = Desk()
+    provider, caller, other = desk.join(tools=["echo"]), desk.join(), desk.join()
+    for expected in ("first", "second"):
+        desk.call(caller, requestId="r")
+        error = desk.send(caller, "kadi.ability.request", {"toolName": "echo", "requestId": "r"})
+        assert (error["code"], "in flight" in error["message"]) == (-32602, True)
+        desk.answer(provider, only(provider)["id"], result=expected)
+        assert only(caller) == ending("r", result=expected)
+    desk.call(caller, requestId="r")
+    desk.call(other, requestId="r")
+    mine, theirs = read(provider)
+    desk.answer(provider, theirs["id"], result="theirs")
+    desk.answer(provider, mine["id"], result="mine")
+    assert only(caller) == ending("r", result="mine")
+    assert only(other) == ending("r", result="theirs")
+
+
+def test_an_id_that_foresees_the_brokers_own_costs_only_its_caller() -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    prefix, _, serial = desk.call(caller).rpartition("-")
+    foreseen = f"{prefix}-{int(serial) + 2}"
+    assert desk.call(caller, requestId=foreseen) == foreseen
+    error = desk.send(caller, "kadi.ability.request", {"toolName": "echo"})
+    assert "in flight" in error["message"]
+    assert desk.call(caller)
+    assert len(read(provider)) == 3
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_call_is_cancelled_by_the_id_its_caller_chose(direct: bool) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    params = {"toolName": "echo", "requestId": "r", "directReply": direct}
+    desk.send(caller, "kadi.ability.request", params)
+    inner = only(provider)["id"]
+    cancelled = {"status": "cancelled", "requestId": "r"}
+    assert desk.send(caller, "kadi.ability.cancel", {"requestId": "r"}) == cancelled
+    assert only(provider) == cancellation(inner)
+
+
+@pytest.mark.parametrize("tool", ["kadi.ability.list", "kadi.discover"])
+def test_discovery_that_is_called_with_an_id_is_answered_like_any_call(tool: str) -> None:
+    desk = Desk()
+    desk.join(tools=["echo"])
+    caller = desk.join()
+    params = {"toolName": tool, "toolInput": {"tool": "echo"}, "requestId": "r"}
+    frame = {"id": 0, "method": "kadi.ability.request", "params": params}
+    desk.router.receive(caller, json.dumps(frame), desk.now)
+    pending, listed = read(caller)
+    assert (pending["id"], pending["result"]) == (0, {"status": "pending", "requestId": "r"})
+    echo = {"name": "echo", "description": "", "inputSchema": {"type": "object"}}
+    assert listed == ending("r", result={"tools": [echo]})
+    del params["requestId"]
+    assert desk.send(caller, "kadi.ability.request", params) == {"tools": [echo]}
+
+
+# --- what the provider is told of the caller ----------------------------------------------------
+
+
+def test_the_provider_learns_who_calls_through_which_network() -> None:
+    desk = Desk()
+    identity = Identity.generate()
+    provider = desk.join(tools=["echo"], networks=["x", "y", "z"])
+    caller = desk.join(identity, tools=[], networks=["a", "z", "y"])
+    desk.call(caller, _meta={"callerProtocol": "mcp", "network": "x", "kadi_caller": {}})
+    assert only(provider)["params"]["_meta"] == {
+        "callerProtocol": "kadi",
+        "kadi_caller": {"sessionId": caller.id, "publicKey": identity.public_key},
+        "network": "z",
+    }
+
+
+CONTEXT = {"callId": "call-1", "traceparent": "00-a", "tracestate": "v=1"}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"_meta": CONTEXT},
+        {"toolInput": {"_kadi": CONTEXT}},
+        {"_meta": CONTEXT, "toolInput": {"_kadi": {"callId": "another"}}},
+        {"_meta": {"callId": "call-1"}, "toolInput": {"_kadi": CONTEXT}},
+    ],
+)
+def test_the_context_of_a_call_reaches_its_provider(params: Any) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, **params)
+    assert only(provider)["params"]["_meta"].items() >= CONTEXT.items()
+
+
+@pytest.mark.parametrize("meta", [None, 5, [], "text", {"callId": None}])
+def test_a_context_of_another_form_is_ignored(meta: Any) -> None:
+    desk = Desk()
+    provider, caller = desk.join(tools=["echo"]), desk.join()
+    desk.call(caller, _meta=meta)
+    told = only(provider)["params"]["_meta"]
+    assert told.keys() == {"callerProtocol", "kadi_caller", "network"}
+
+
+# --- networks -----------------------------------------------------------------------------------
+
+
+def test_a_tool_is_visible_on_the_networks_it_names_only() -> None:
+    desk = Desk()
+    provider = desk.join(networks=["x", "y"])
+    tools = [
+        {"name": "narrow", "networks": ["y"]},
+        {"name": "wide"},
+        {"name": "all", "networks": []},
+    ]
+    registered = desk.send(provider, "kadi.agent.register", {"tools": tools})
+    assert "droppedNetworks" not in registered
+    on_x, on_y = desk.join(networks=["x"]), desk.join(networks=["y"])
+
+    def seen(session: Session) -> list[str]:
+        return [tool["name"] for tool in desk.send(session, "kadi.ability.list")["tools"]]
+
+    assert (seen(on_x), seen(on_y)) == (["all", "wide"], ["all", "narrow", "wide"])
+    assert (
+        "no provider" in desk.send(on_x, "kadi.ability.request", {"toolName": "narrow"})["message"]
     )
-    assert first == last
-    assert first.require_provider == hints.get("requireProvider")
+    assert desk.call(on_y, "narrow")
+
+
+def test_networks_of_a_tool_that_its_session_has_not_joined_are_dropped_by_name() -> None:
+    desk = Desk()
+    provider = desk.join(networks=["x"])
+    tools = [{"name": "t", "networks": ["x", "far"]}, {"name": "u", "networks": ["far", "further"]}]
+    registered = desk.send(provider, "kadi.agent.register", {"tools": tools})
+    assert registered["droppedNetworks"] == ["far", "further"]
+    caller = desk.join(networks=["x", "far"])
+    listed = desk.send(caller, "kadi.ability.list", {"includeProviders": True})["tools"]
+    assert [(tool["name"], tool["providers"][0]["networks"]) for tool in listed] == [("t", ["x"])]
+
+
+def test_a_broker_with_fixed_networks_drops_all_others() -> None:
+    desk = Desk(only=["x", "y"])
+    provider = desk.connect()
+    identity = Identity.generate()
+    nonce = desk.send(provider, "kadi.session.hello", {"networks": ["y", "dark"]})["nonce"]
+    params = {"publicKey": identity.public_key, "signature": identity.sign(nonce)}
+    desk.send(provider, "kadi.session.authenticate", params)
+    assert provider.networks == ("y",)
+    registered = desk.send(
+        provider, "kadi.agent.register", {"tools": [{"name": "t"}], "networks": ["dark", "x"]}
+    )
+    assert (registered["networks"], registered["droppedNetworks"]) == (["x"], ["dark"])
+    outsider = desk.join(networks=["dark"])
+    assert outsider.networks == ()
+    assert desk.send(outsider, "kadi.ability.list") == {"tools": []}
+    assert desk.call(desk.join(networks=["x"]), "t")
+    assert desk.join().networks == ()
+
+
+def test_the_default_network_is_dropped_where_it_does_not_exist() -> None:
+    desk = Desk(only=["x"])
+    session = desk.join()
+    registered = desk.send(session, "kadi.agent.register", {"tools": [], "networks": []})
+    assert (registered["networks"], registered["droppedNetworks"]) == ([], ["global"])
+
+
+# --- providers ----------------------------------------------------------------------------------
 
 
 def test_the_least_busy_provider_is_asked_and_ties_go_round() -> None:
@@ -673,9 +885,10 @@ def test_a_listing_has_every_member_and_shows_what_is_shared_only() -> None:
     providers = [
         {
             "sessionId": provider.id,
-            "source": "websocket",
+            "source": "kadi-agent",
             "displayName": "P",
             "agentId": provider.agent_id,
+            "networks": ["b"],
         }
     ]
     found = desk.send(caller, "kadi.discover", {"tool": "bare", "includeProviders": True})
@@ -686,6 +899,18 @@ def test_a_listing_has_every_member_and_shows_what_is_shared_only() -> None:
 
 
 # --- events ------------------------------------------------------------------------------------
+
+
+def test_one_pattern_is_subscribed_and_unsubscribed() -> None:
+    desk = Desk()
+    publisher, receiver = desk.join(), desk.join()
+    subscribed = desk.send(receiver, "kadi.event.subscribe", {"pattern": "a.*"})
+    assert subscribed["status"] == "subscribed"
+    desk.send(publisher, "kadi.event.publish", {"channel": "a.b", "networkId": ""})
+    assert only(receiver)["params"]["channel"] == "a.b"
+    desk.send(receiver, "kadi.event.unsubscribe", {"pattern": "a.*"})
+    desk.send(publisher, "kadi.event.publish", {"channel": "a.b"})
+    assert read(receiver) == []
 
 
 def test_an_event_reaches_each_subscriber_once_with_all_its_members() -> None:
@@ -743,6 +968,8 @@ def test_a_network_that_was_left_delivers_no_more() -> None:
         ("subscribe", {"channels": ["a", ""]}, "channels.1"),
         ("subscribe", {"channels": "a"}, "channels"),
         ("subscribe", {}, "channels"),
+        ("subscribe", {"pattern": ""}, "pattern"),
+        ("subscribe", {"pattern": ["a"]}, "pattern"),
         ("subscribe", {"channels": ["a"], "networkId": "foreign"}, "networkId"),
         ("subscribe", {"channels": [str(n) for n in range(4)]}, "too many subscriptions: 3"),
         ("publish", {"channel": ""}, "channel"),

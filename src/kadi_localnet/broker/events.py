@@ -33,9 +33,11 @@ class Events:
         Raises:
             Refused: adding none, if a pattern or the network is invalid, or the limit is reached.
         """
+        for position, pattern in enumerate(params.channels or ()):
+            check_name(f"channels.{position}", pattern, self._limits)
+        if params.pattern is not None:
+            check_name("pattern", params.pattern, self._limits)
         patterns = params.patterns
-        for pattern in patterns:
-            check_name("pattern", pattern, self._limits)
         network = self._joined(session, params.network_id)
         wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
         if len(wanted) > self._limits.subscriptions:

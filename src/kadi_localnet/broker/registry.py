@@ -9,8 +9,9 @@ from typing import Any
 from kadi_client.messages import Raw
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
-from kadi_localnet.broker.session import DEFAULT_NETWORKS, Session
+from kadi_localnet.broker.session import Session
 
+DEFAULT_NETWORKS = ("global",)
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
 _SOURCE = "kadi-agent"

@@ -89,7 +89,8 @@ class Router:
 
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
-        session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now)
+        networks, _ = self._networks.admitted(())
+        session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now, networks)
         self._sessions.add(session)
         self._counts["connected"] += 1
         self._liveness.set(session, self._alive_until(session))

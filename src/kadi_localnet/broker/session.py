@@ -13,8 +13,6 @@ from kadi_localnet.broker.outbox import Outbox
 if TYPE_CHECKING:
     from kadi_localnet.broker.calls import Call
 
-DEFAULT_NETWORKS = ("global",)
-
 
 class CloseCode(IntEnum):
     """WebSocket close codes a broker gives on purpose (RFC 6455, 7.4)."""
@@ -77,7 +75,9 @@ class Session:
         "tools",
     )
 
-    def __init__(self, id_: str, limits: Limits, changes: Changes, now: float) -> None:
+    def __init__(
+        self, id_: str, limits: Limits, changes: Changes, now: float, networks: tuple[str, ...]
+    ) -> None:
         self.id = id_
         self.opened = now
         self.last_seen = now
@@ -86,7 +86,7 @@ class Session:
         self.display_name: str | None = None
         self.nonce: str | None = None
         self.nonce_expires = now
-        self.networks: tuple[str, ...] = DEFAULT_NETWORKS
+        self.networks = networks
         self.tools: tuple[str, ...] = ()
         self.subscriptions: set[tuple[str, str | None]] = set()
         self.calling: dict[str | int, Call] = {}

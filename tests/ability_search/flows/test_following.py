@@ -144,7 +144,7 @@ async def test_a_broker_may_drop_what_is_said_besides(
 
 @asynccontextmanager
 async def _stripping(broker: str) -> AsyncIterator[str]:
-    """A broker that passes on of ``_kadi`` nothing."""
+    """A broker that passes neither ``_kadi`` nor ``_meta`` on."""
 
     async def relay(peer: ServerConnection) -> None:
         async with connect(broker) as inner:
@@ -167,4 +167,5 @@ def _stripped(frame: str | bytes) -> str:
     params = message.get("params")
     if isinstance(params, dict) and isinstance(params.get("toolInput"), dict):
         params["toolInput"].pop("_kadi", None)
+        params.pop("_meta", None)
     return json.dumps(message)
