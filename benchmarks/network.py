@@ -39,8 +39,6 @@ class Network:
     async def call(self, tool: str, /, **tool_input: Any) -> dict[str, Any]:
         """Call a tool that must succeed."""
         answer: dict[str, Any] = await self.client.invoke(tool, tool_input, timeout=600)
-        if answer.get("success") is False:
-            raise RuntimeError(f"{tool}: {answer['error']}")
         return answer
 
 

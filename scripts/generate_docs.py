@@ -95,7 +95,7 @@ def client_reference() -> str:
     for name, value in vars(values).items():
         if is_typeddict(value):
             parts += [f"### {name}", _prose(value), _fields(value)]
-    parts += ["### ToolFailure", _prose(client.ToolFailure)]
+    parts += ["### ToolError", _prose(client.ToolError)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -208,7 +208,7 @@ def _prose(described: Any) -> str:
     """A docstring as Markdown: its references in code, its sections as lists."""
     text = inspect.cleandoc(described.__doc__ or "")
     text = re.sub(r":\w+:`([^`]+)`", r"`\1`", text).replace("``", "`")
-    head, *sections = re.split(r"^(Args|Returns|Raises):\n", text, flags=re.MULTILINE)
+    head, *sections = re.split(r"^(Args|Attributes|Returns|Raises):\n", text, flags=re.MULTILINE)
     parts = [head.strip()]
     for title, content in zip(sections[::2], sections[1::2], strict=True):
         lines = inspect.cleandoc(content.strip("\n")).replace("\n    ", " ")

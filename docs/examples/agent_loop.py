@@ -9,7 +9,7 @@ and hands the passages to the network's chat-completion tool; without one it pri
 import asyncio
 import sys
 
-from ability_search.client import Hits, SearchClient, ToolFailure
+from ability_search.client import Hits, SearchClient, ToolError
 from kadi_client import RemoteError
 
 PROMPT = (
@@ -23,10 +23,10 @@ async def passages(search: SearchClient, collection: str, question: str) -> Hits
             return await search.query(
                 collection, question, limit=8, expand="neighbors", max_result_tokens=1500
             )
-        except ToolFailure as failure:
-            if not failure.retryable:
+        except ToolError as error:
+            if not error.retryable:
                 raise
-            await asyncio.sleep(failure.retry_after or 1.0)
+            await asyncio.sleep(error.retry_after or 1.0)
 
 
 async def main(collection: str, question: str) -> None:

@@ -1,5 +1,6 @@
 """A Python client for the KADI agent network: connect, serve tools, call tools, exchange events."""
 
+from kadi_client.brokers import Brokers, Endpoint
 from kadi_client.connection import DEFAULT_URL, Connection
 from kadi_client.errors import (
     AuthenticationError,
@@ -15,6 +16,7 @@ from kadi_client.errors import (
     SecretsRejected,
     SecretsTimeout,
     SecretsUnreadable,
+    ToolError,
 )
 from kadi_client.identity import Identity
 from kadi_client.messages import Raw
@@ -26,10 +28,12 @@ from kadi_client.tools import Call, Tool
 __all__ = [
     "DEFAULT_URL",
     "AuthenticationError",
+    "Brokers",
     "Call",
     "CallTimeout",
     "Connection",
     "DecryptionError",
+    "Endpoint",
     "Event",
     "FrameTooLarge",
     "Identity",
@@ -46,5 +50,6 @@ __all__ = [
     "Subscription",
     "Tool",
     "request_secrets",
+    "ToolError",
     "serve_stdio",
 ]

@@ -18,6 +18,7 @@ from kadi_client.errors import (
     RemoteError,
 )
 from kadi_client.identity import Identity
+from kadi_client.invoker import Invoker
 from kadi_client.link import Link
 from kadi_client.messages import Raw, decode
 from kadi_client.params import Invocation
@@ -36,29 +37,29 @@ BROKER_TIMEOUT = 10.0
 """Seconds for the broker to answer what it answers itself: publish, subscribe, list, register."""
 
 
-class Connection:
-    """Calls tools on the network, offers its own, publishes and receives events.
+class Connection(Invoker):
+    """A connection to a broker that calls tools, serves tools and exchanges events.
 
-    ::
-
+    Example:
         async with Connection("ws://localhost:8080/kadi", name="reader") as broker:
-            hits = await broker.invoke("search-query", {"query": "reciprocal rank fusion"})
+            found = await broker.invoke("search-collections", {})
+            print(found["collections"])
 
-    Entering connects and registers, or raises. When a session is lost, calls in flight fail at
-    once with :class:`NotConnected`, handlers that run for it are cancelled, and a new session is
-    made in the background: exponential backoff with full jitter up to ``max_backoff`` seconds,
-    the same identity, the current tools and subscriptions. Calls made meanwhile wait for it
-    within their own timeout. Leaving stops taking calls, gives running handlers ``grace`` seconds
-    to finish, says goodbye and wakes everybody who still waits.
+    Entering connects and registers, or raises. If the session is lost, calls in flight fail at
+    once with :class:`NotConnected`, and handlers that serve its calls are cancelled. The
+    connection then reconnects in the background, with exponential backoff and full jitter, and
+    keeps the identity, the tools and the subscriptions. Calls made meanwhile wait for the new
+    session within their own timeout. Leaving accepts no more calls, gives running handlers
+    ``grace`` seconds to finish, says goodbye and ends every wait.
 
     Args:
         url: ``ws://`` or ``wss://`` address of the broker.
-        identity: Who to be; a fresh identity if not given.
-        name: How to be displayed.
+        identity: Key pair of the agent; a new one if not given.
+        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         version: Version of the agent or ability.
-        role: ``"ability"`` for what mainly offers tools.
-        networks: Networks to share tools and events in.
-        tools: Tools to offer from the start.
+        role: ``"ability"`` for an agent that mainly serves tools.
+        networks: Networks to join; tools and events are shared within a network.
+        tools: Tools to serve from the start; :meth:`serve` replaces them.
         max_message_bytes: Limit of a message in either direction.
         open_timeout: Seconds for one attempt: connecting, handshake, registration.
         connect_timeout: Seconds to keep trying for the first session; 0 tries once. A refused
@@ -66,12 +67,14 @@ class Connection:
         grace: Seconds for running handlers on closing.
         max_concurrent: Handlers that run at a time.
         max_queued: Calls that may wait for a handler; more are refused.
-        max_backoff: Cap of the reconnect delay in seconds.
+        provider: Runs the handlers, for several connections of one agent; then ``tools``,
+            ``max_concurrent``, ``max_queued`` and ``observe`` are those of it.
+        max_backoff: Longest pause between two attempts to reconnect, in seconds.
         propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
 
     Raises:
-        ValueError: if an argument cannot work; the message names it.
+        ValueError: if an argument is not usable; the message names it.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Connection:
         max_backoff: float = 30.0,
         propagate: bool = True,
         observe: Observe = noted,
+        provider: Provider | None = None,
     ) -> None:
         if isinstance(networks, str) or not networks:
             raise ValueError("networks: give a list of at least one network")
@@ -106,9 +110,11 @@ class Connection:
         self._max_message_bytes = max_message_bytes
         self._grace = grace
         self._propagate = propagate
-        self._provider = Provider(
-            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
-        )
+        if provider is None:
+            provider = Provider(
+                tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+            )
+        self._provider = provider
         self._registered: tuple[Tool, ...] = ()
         self._subscriptions: set[Subscription] = set()
         self._uplink = Uplink(
@@ -121,20 +127,25 @@ class Connection:
             max_backoff=max_backoff,
         )
         self.agent_id = self._identity.agent_id
-        """What the broker calls this agent, once connected."""
+        """Id of this agent; once connected, the one that the broker uses."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session right now."""
+        """Return whether there is a session at this moment."""
         return self._uplink.link is not None
 
     @property
+    def sessions(self) -> int:
+        """Number of sessions so far; a new one may show other tools."""
+        return self._uplink.sessions
+
+    @property
     def calls_waiting(self) -> int:
-        """Calls of its own tools that wait for their turn."""
+        """Return how many calls of this agent's tools wait for a free handler."""
         return self._provider.waiting
 
     async def wait_connected(self) -> None:
-        """Wait for a session to be there; raises :class:`NotConnected` if there will be none."""
+        """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
         await self._uplink.next_link()
 
     async def __aenter__(self) -> Self:
@@ -150,7 +161,7 @@ class Connection:
         await self.close()
 
     async def open(self) -> None:
-        """Connect; what ``async with`` does on entering.
+        """Connect and register; ``async with`` does so on entering.
 
         Raises:
             NotConnected: if the broker cannot be reached.
@@ -164,7 +175,7 @@ class Connection:
             raise
 
     async def close(self) -> None:
-        """Close in order; what ``async with`` does on leaving. Closing again is harmless."""
+        """Close in order; ``async with`` does so on leaving. Closing again is harmless."""
         if not self._uplink.opened:
             return
         if not self._uplink.begin_close():
@@ -176,38 +187,17 @@ class Connection:
             await self._uplink.end()
 
     async def serve_forever(self) -> None:
-        """Wait until the connection is closed by somebody else; cancel it to stop waiting."""
+        """Wait until another task closes the connection; cancel it to stop waiting."""
         await self._uplink.closed.wait()
         if self._uplink.failure is not None:
             raise self._uplink.failure
 
     # Calling
 
-    async def invoke(
-        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
-    ) -> Any:
-        """Call a tool and return its result as plain Python values.
-
-        ``timeout`` in seconds covers everything, waiting for a session to come back included.
-        Cancelling gives up the call.
-
-        Raises:
-            CallTimeout: if no answer came in time.
-            RemoteError: if the provider or the broker answered with an error.
-            NotConnected: if the session was lost during the call, or the connection is closed.
-                Whether the tool ran is not known then.
-            FrameTooLarge: if the input is too large to send.
-            TypeError: if the input is not JSON.
-            ProtocolError: if the result cannot be decoded.
-        """
-        return decode(
-            await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
-        )
-
     async def invoke_raw(
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
     ) -> Raw:
-        """As :meth:`invoke`, with the result as the JSON it came as, to be passed on unread.
+        """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says.
 
         ``tool_input`` may be or hold :class:`kadi_client.messages.Raw`, which is sent as it is.
         """
@@ -231,7 +221,19 @@ class Connection:
         include_providers: bool = False,
         timeout: float = BROKER_TIMEOUT,
     ) -> list[dict[str, Any]]:
-        """The tools this agent can see, as the broker describes them; raises as :meth:`invoke`."""
+        """Return the tools that this agent can call, as the broker describes them.
+
+        Example:
+            for tool in await broker.list_tools():
+                print(tool["name"], tool["description"])
+
+        Raises as :meth:`invoke` does.
+
+        Args:
+            networks: Networks to look in; all networks of this agent if not given.
+            include_providers: Whether each tool names the agents that serve it.
+            timeout: Seconds to wait for the broker.
+        """
         method = "kadi.ability.list"
         params: dict[str, Any] = {"includeProviders": include_providers}
         if networks is not None:
@@ -287,9 +289,15 @@ class Connection:
     # Offering
 
     async def serve(self, tools: Iterable[Tool]) -> None:
-        """Replace the tools offered; calls already running are not touched.
+        """Replace the tools that this agent serves; running calls go on.
 
-        Without a session nothing is waited for: the next one registers the new set.
+        Example:
+            async def greet(tool_input, call):
+                return {"text": f"Hello, {tool_input['name']}!"}
+
+            await broker.serve([Tool("greet", "Greet by name.", {"type": "object"}, greet)])
+
+        Without a session it returns at once, and the next session registers the tools.
 
         Raises:
             ValueError: if two tools share a name.
@@ -298,6 +306,10 @@ class Connection:
             CallTimeout, NotConnected: if it does not confirm; the next session tries again.
         """
         self._provider.replace(tools)
+        await self.register()
+
+    async def register(self) -> None:
+        """Register the tools with the broker as they are now; raises as :meth:`serve` does."""
         if self._uplink.link is not None:
             await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
 
@@ -317,6 +329,9 @@ class Connection:
     ) -> None:
         """Publish an event and wait until the broker has accepted it; raises as :meth:`invoke`.
 
+        Example:
+            await broker.publish("kitchen.timer", {"minutes": 3})
+
         Without a ``network`` it is published on all networks of this agent. An agent that shares
         several of them gets it once from the local broker, and once a network from others.
         """
@@ -327,16 +342,22 @@ class Connection:
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
     ) -> Subscription:
-        """Receive events of the channels that match a pattern.
+        """Receive the events of all channels that match a pattern.
 
-        ::
-
-            async with broker.subscribe("search.*.progress") as events:
+        Example:
+            async with broker.subscribe("kitchen.#") as events:
+                await broker.publish("kitchen.timer", {"minutes": 3})
                 async for event in events:
-                    ...
+                    print(event.channel, event.data)
+                    break
 
-        In a pattern ``*`` stands for one word and ``#`` for any number of words, words being
-        separated by dots. Entering raises as :meth:`invoke` does.
+        Dots separate the words of a channel. In a pattern ``*`` stands for one word and ``#`` for
+        any number of words. Entering the block subscribes, and raises as :meth:`invoke` does.
+
+        Args:
+            patterns: One or more patterns.
+            network: Network of the events; all networks of this agent if not given.
+            max_queued: Events that may wait to be read; the oldest are dropped first.
         """
         return Subscription(
             patterns,
@@ -375,7 +396,7 @@ class Connection:
                 link.session.post("kadi.event.unsubscribe", each)
             link.flush()
 
-    # What the uplink tells
+    # What the uplink reports
 
     def _new_session(self) -> Session:
         self._registered = self._provider.tools
@@ -404,9 +425,9 @@ class Connection:
             for each in pattern_params(patterns, network):
                 link.session.post("kadi.event.subscribe", each)
 
-    def lost(self) -> None:
+    def lost(self, link: Link) -> None:
         """Stop working for a broker that is gone."""
-        self._provider.cancel_all()
+        self._provider.cancel_all(link)
 
     def closed(self) -> None:
         """End the subscriptions."""
@@ -417,8 +438,8 @@ class Connection:
         """Act on what the broker sent."""
         match event:
             case Invocation():
-                self._provider.accept(event, link)
+                self._provider.accept(event, link, session=link)
             case CancelRequested(request_id, caller_lost):
-                self._provider.cancel(request_id, abandoned=caller_lost)
+                self._provider.cancel(request_id, session=link, abandoned=caller_lost)
             case Delivered():
                 deliver(event, self._subscriptions)

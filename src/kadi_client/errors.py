@@ -9,6 +9,7 @@
     ├── NotConnected            no session at the moment, or it was lost during the call
     ├── CallTimeout             no answer before the deadline
     ├── RemoteError             the other side answered with an error
+    ├── ToolError               the tool answered that it failed
     ├── DecryptionError         a sealed box made for another identity, or damaged
     └── SecretsError            the secrets of a deployment were not received
         ├── SecretsTimeout      no deployer answered before the deadline
@@ -19,7 +20,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -81,6 +83,44 @@ class RemoteError(KadiError):
         self.code = code
 
 
+class ToolError(KadiError):
+    """The tool answered, and its answer says that it failed: ``{success: false, error, ...}``.
+
+    Example:
+        try:
+            await broker.invoke("search-query", {"collection": "recipes", "query": "bread"})
+        except ToolError as error:
+            print(error.code, error, error.hint)
+
+    Not a :class:`RemoteError`, where there is no answer at all. ``str()`` gives the tool's own
+    words. Only ``answer`` is certain; every other field is read leniently, as many abilities send
+    ``error`` and nothing else.
+
+    Attributes:
+        tool: Name of the tool that was called.
+        answer: The whole answer.
+        code: The tool's code for the failure; empty if it sent none.
+        hint: What the caller can do about it, in words; empty if it sent none.
+        retryable: Whether the same call may succeed later; false if it did not say so.
+        retry_after: Seconds to wait before trying again; ``None`` if it did not say so.
+    """
+
+    def __init__(self, tool: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(tool, answer)
+        self.tool = tool
+        self.answer = dict(answer)
+        self.code = _text(answer.get("code"))
+        self.hint = _text(answer.get("hint"))
+        self.retryable = answer.get("retryable") is True
+        self.retry_after = _seconds(answer.get("retryAfterMs"))
+
+    def __str__(self) -> str:
+        error = self.answer.get("error")
+        if isinstance(error, Mapping):  # OpenAI's shape: {error: {message, type, ...}}
+            error = error.get("message")
+        return _text(error) or f"{self.tool} failed and gave no reason"
+
+
 class DecryptionError(KadiError):
     """The sealed box was made for another identity, or is damaged."""
 
@@ -124,3 +164,15 @@ class SecretsMissing(SecretsError):
 
     def __str__(self) -> str:
         return f"the deployer did not send {', '.join(self.names)}"
+
+
+def _text(value: Any) -> str:
+    """Return a text or a number as text, and anything else as an empty one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number or isinstance(value, str) else ""
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return None
+    return max(0.0, milliseconds / 1e3)

@@ -23,7 +23,14 @@ from kadi_client.errors import AuthenticationError, DecryptionError
 
 
 class Identity:
-    """An Ed25519 key pair; the private half never leaves the object except into its key file."""
+    """An Ed25519 key pair, from which brokers derive the id of an agent.
+
+    Example:
+        identity = Identity.load_or_create(Path("agent.pem"))
+        print(identity.agent_id)
+
+    The private key never leaves the object except into its file.
+    """
 
     __slots__ = ("_private", "public_key")
 
@@ -35,12 +42,17 @@ class Identity:
 
     @classmethod
     def generate(cls) -> Identity:
-        """A fresh identity, for a process that need not be recognised again."""
+        """Create an identity for a process that need not be recognised again."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def load_or_create(cls, path: Path) -> Identity:
-        """The identity in a PEM file, created with mode 0600 if there is none.
+        """Read the identity from a PEM file; create the file, with mode 0600, if it is missing.
+
+        Example:
+            identity = Identity.load_or_create(Path("agent.pem"))
+            async with Connection("ws://localhost:8080/kadi", identity=identity) as broker:
+                print(broker.agent_id)
 
         Raises:
             AuthenticationError: if the file holds anything but an unencrypted Ed25519 key.

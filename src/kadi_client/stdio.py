@@ -54,10 +54,17 @@ async def serve_stdio(
     grace: float = 10.0,
     observe: Observe = noted,
 ) -> None:
-    """Serve tools until the input ends, the peer shuts it down or the output is closed.
+    """Serve tools over standard input and output, without a broker.
 
-    Running handlers get ``grace`` seconds to finish then, unless nobody is left to read their
-    answers. Pipes, files and terminals will do; none of them blocks the event loop.
+    Example:
+        async def greet(tool_input: dict[str, Any], call: Call) -> dict[str, str]:
+            return {"text": f"Hello, {tool_input['name']}!"}
+
+        await serve_stdio([Tool("greet", "Greet by name.", {"type": "object"}, greet)])
+
+    Returns when the input ends, the peer shuts the ability down or the output is closed. Running
+    handlers then get ``grace`` seconds to finish, unless nobody is left to read their answers.
+    Pipes, files and terminals will do; none of them blocks the event loop.
 
     Args:
         tools: Tools to offer.

@@ -19,7 +19,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What somebody published; ``timestamp`` and ``source`` are as the broker sent them."""
+    """An event that an agent published.
+
+    Attributes:
+        channel: Words separated by dots.
+        data: Plain Python values.
+        network: Network it was published on; ``None`` if the broker did not name it.
+        timestamp: As the broker sent it, usually milliseconds since 1970.
+        source: As the broker sent it, usually the id of the agent that published.
+    """
 
     channel: str
     data: Any
@@ -53,11 +61,17 @@ def matches(pattern: Sequence[str], channel: Sequence[str]) -> bool:
 
 
 class Subscription:
-    """Events of some channels, as an asynchronous iterator inside ``async with``.
+    """An asynchronous iterator over events; :meth:`Connection.subscribe` creates it.
 
-    At most ``max_queued`` events wait to be read; then the oldest gives way and is counted in
-    ``dropped``. The subscription survives reconnects (what is published meanwhile is lost) and
-    the iteration ends when the connection is closed.
+    Example:
+        async with broker.subscribe("kitchen.*", "garden.*") as events:
+            await broker.publish("garden.gate", {"open": True})
+            event = await anext(events)
+            print(event.channel, event.data, events.dropped)
+
+    At most ``max_queued`` events wait to be read. When they are as many, the oldest is dropped and
+    counted in ``dropped``. The subscription survives reconnects, but events that are published
+    meanwhile are lost. The iteration ends when the connection is closed.
     """
 
     def __init__(

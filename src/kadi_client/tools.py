@@ -89,11 +89,20 @@ OnError = Callable[[Exception, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A named operation: JSON in, JSON out.
+    """A tool that an agent serves: JSON in, JSON out.
 
-    ``handler(input, call)`` gets the input with ``_kadi`` already removed and returns a JSON value
-    (raw JSON as :class:`kadi_client.messages.Raw` is passed on as it is). An exception becomes an
-    error response with the exception's text.
+    Example:
+        async def greet(tool_input: dict[str, Any], call: Call) -> dict[str, str]:
+            return {"text": f"Hello, {tool_input['name']}!"}
+
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        greeting = Tool("greet", "Greet somebody by name.", schema, greet)
+        async with Connection("ws://localhost:8080/kadi", tools=[greeting]) as broker:
+            print(await broker.invoke("greet", {"name": "Ada"}))
+
+    ``handler(tool_input, call)`` returns a JSON value; :class:`kadi_client.Raw` is sent as it is.
+    An exception reaches the caller as an error with the exception's text. The input is not checked
+    against the schema; :meth:`typed` creates tools that check theirs.
     """
 
     name: str
@@ -115,10 +124,26 @@ class Tool:
         result: type[BaseModel] | None = None,
         on_error: OnError | None = None,
     ) -> Tool:
-        """A tool whose input is validated by a pydantic model.
+        """Create a tool whose input is validated by a pydantic model.
 
-        ``on_error(exception, tool name)`` turns an exception of validation or of the handler into
-        a returned value; without it the exception travels as an error response.
+        Example:
+            class Person(BaseModel):
+                name: str
+
+            async def greet(person: Person, call: Call) -> dict[str, str]:
+                return {"text": f"Hello, {person.name}!"}
+
+            await broker.serve([Tool.typed("greet", "Greet somebody by name.", Person, greet)])
+
+        Args:
+            name: Name of the tool.
+            description: What it does, for whoever chooses among tools.
+            params: Model of the input; its JSON schema becomes the input schema.
+            handler: Takes the validated input; a model that it returns is sent by its aliases,
+                without fields that are ``None``.
+            result: Model of the output, if it has one; for its schema only.
+            on_error: Turns an exception of the validation or of the handler, and the name of the
+                tool, into an answer; without it the caller gets an error.
         """
 
         async def handle(raw: dict[str, Any], call: Call) -> Any:

@@ -17,7 +17,7 @@ from ability_search.metrics.calls import metered_rpc, metered_tools
 from ability_search.metrics.exposition import expose
 from ability_search.metrics.prometheus import MOST_SERIES, OTHER, PrometheusMeter
 from ability_search.metrics.reading import parse, quantile
-from kadi_client import CallTimeout, NotConnected, Tool
+from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
 LOCAL = "127.0.0.1"
 
@@ -102,7 +102,7 @@ async def test_outcomes_of_calls() -> None:
 
     outcomes = {
         "ok": {"success": True},
-        "refused": {"success": False, "error": "no such type"},
+        "refused": ToolError("t", {"success": False, "error": "no such type"}),
         "timeout": CallTimeout("t", 1.0),
         "not_connected": NotConnected("gone"),
         "failed": ValueError("out of order"),

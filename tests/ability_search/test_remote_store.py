@@ -14,7 +14,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.remote import BrokerStore
 from ability_search.remote.store import refusal
 from ability_search.statements.core import rows_together
-from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool
+from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -48,8 +48,8 @@ def rows(*result: Any) -> dict[str, Any]:
     return {"success": True, "result": list(result), "count": len(result)}
 
 
-def refused(text: str) -> dict[str, Any]:
-    return {"success": False, "error": text}
+def refused(text: str) -> ToolError:
+    return ToolError("arcade-command", {"success": False, "error": text})
 
 
 @pytest.mark.parametrize(
@@ -124,35 +124,22 @@ def test_refusals_are_told_apart(text: str, reason: str) -> None:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Ability]:
-    """The tools of the real database ability, without a network."""
+    """The real database ability behind a broker; its calls are kept."""
 
-    class Local(Ability):
+    class Recorded(Ability):
         async def __call__(
             self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
         ) -> Any:
             self.calls.append((tool, tool_input, timeout))
-            answer = await tools[tool].handler(dict(tool_input), _Unhurried())
-            if "result" in answer:
-                return {**answer, "result": _decoded(answer["result"])}
-            return answer
+            return await client.invoke(tool, tool_input, timeout=timeout)
 
-    async with EmbeddedDatabases(tmp_path) as databases:
-        tools = {tool.name: tool for tool in database_tools(databases)}
-        yield Local()
-
-
-class _Unhurried:
-    request_id = "r"
-    remaining = None
-
-    async def publish(self, channel: str, data: Any) -> None:
-        raise AssertionError("nothing is published here")
-
-
-def _decoded(raw: Any) -> Any:
-    from kadi_client.messages import decode
-
-    return decode(raw)
+    async with (
+        EmbeddedDatabases(tmp_path) as databases,
+        serve_broker("127.0.0.1", 0) as broker,
+        Connection(broker.url, tools=database_tools(databases)),
+        Connection(broker.url) as client,
+    ):
+        yield Recorded()
 
 
 async def reason(reading: Any) -> str:
@@ -276,7 +263,11 @@ async def test_tries_share_one_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [None, "text", [], {"success": True, "result": "x"}, {"success": True, "result": 7}]
+    "answer",
+    [
+        *(None, "text", [], {}, {"result": [{"n": 1}]}),
+        *({"success": True, "result": "x"}, {"success": True, "result": 7}),
+    ],
 )
 async def test_answers_of_another_shape_are_unavailability(answer: Any) -> None:
     with pytest.raises(DatabaseUnavailable):

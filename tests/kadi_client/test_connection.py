@@ -22,8 +22,10 @@ from kadi_client import (
     Raw,
     RemoteError,
     Tool,
+    ToolError,
 )
 from kadi_client.context import handling
+from kadi_client.messages import decode
 
 REQUEST = "kadi.ability.request"
 
@@ -245,6 +247,42 @@ async def test_json_is_passed_through_unread(broker: FakeBroker, connection: Con
             '{"method":"kadi.ability.response","params":{"requestId":"r1","result":{"y": 2.50}}}'
         )
         assert bytes(await call) == b'{"y": 2.50}'
+
+
+async def test_an_answer_that_reports_a_failure_is_raised(
+    broker: FakeBroker, connection: Connection
+) -> None:
+    peer = await broker.peer()
+    answer = {"success": False, "error": "no such row", "code": "not_found"}
+    async with running(connection.invoke("t", {})) as call:
+        await acknowledge(peer)
+        await peer.outcome("r1", result=answer)
+        with pytest.raises(ToolError, match="no such row") as failure:
+            await call
+    assert (failure.value.tool, failure.value.answer) == ("t", answer)
+
+
+async def test_an_answer_that_reports_a_failure_is_returned_unchecked(
+    broker: FakeBroker, connection: Connection
+) -> None:
+    peer = await broker.peer()
+    answer = {"success": False, "error": "no such row"}
+    async with running(connection.invoke("t", {}, check=False)) as call:
+        await peer.reply(await peer.expect(REQUEST), answer)
+        assert await call == answer
+    async with running(connection.invoke_raw("t", {})) as raw:
+        await peer.reply(await peer.expect(REQUEST), answer)
+        assert decode(await raw) == answer
+
+
+@pytest.mark.parametrize("answer", [{"success": 0}, {"success": True}, {}, [], "text", None, False])
+async def test_only_success_false_is_a_failure(
+    broker: FakeBroker, connection: Connection, answer: Any
+) -> None:
+    peer = await broker.peer()
+    async with running(connection.invoke("t", {})) as call:
+        await peer.reply(await peer.expect(REQUEST), answer)
+        assert await call == answer
 
 
 @pytest.mark.parametrize("error", ["no such row", {"code": -32000, "message": "no such row"}])

@@ -87,8 +87,8 @@ class Client:
         """Call a tool.
 
         Raises:
-            ToolFailure: if it answers that it failed.
-            KadiError: if it does not answer.
+            ToolError: if the tool answered that it failed.
+            KadiError: if there is no answer.
         """
         return await calling.call_tool(self.connection, tool, tool_input, timeout=timeout)
 

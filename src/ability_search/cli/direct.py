@@ -38,7 +38,7 @@ def call(
 
     async def run() -> Any:
         async with open_client(broker) as client:
-            return await client.connection.invoke(tool, value, timeout=timeout)
+            return await client.connection.invoke(tool, value, timeout=timeout, check=False)
 
     answer = asyncio.run(run())
     output.print_json(answer)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 from kadi_client import errors as kadi
 
@@ -50,9 +49,7 @@ class Explanation:
 
 def explain(exc: Exception) -> Explanation:
     """The words and the exit code for a failure."""
-    if isinstance(exc, ToolFailure):
-        return Explanation(str(exc), exc.hint, _CODES.get(exc.wire_code, FAILED))
-    if isinstance(exc, SearchError):
+    if isinstance(exc, SearchError | kadi.ToolError):
         return Explanation(str(exc), exc.hint, _CODES.get(exc.code, FAILED))
     for kind, hint in _HINTS:
         if isinstance(exc, kind):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,13 +14,14 @@ from ability_search.cli import output
 from ability_search.cli.checks import Check
 from ability_search.cli.client import chosen_target, new_connection
 from ability_search.cli.looking import look, metrics_client
+from ability_search.client.calling import call_tool
 from ability_search.client.target import Target
 from ability_search.configuration import Settings
 from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
 from ability_search.stack.directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker
-from kadi_client import Connection, KadiError
+from kadi_client import Connection, KadiError, ToolError
 
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
@@ -97,16 +97,14 @@ async def _clock(target: Target) -> Check:
 async def _database(connection: Connection, settings: Settings) -> Check:
     started = time.perf_counter()
     name = settings.database.name
-    remedy = "Look at the log of the database ability."
-    listed = await _answer(connection, "arcade-db-list", {})
-    if not listed.get("success"):
-        return Check("database", "fail", str(listed.get("error")), remedy)
-    if name not in listed.get("databases", ()):
-        return Check("database", "ok", f"{name} is not there yet, the first index makes it")
     query = {"database": name, "query": "SELECT version() AS version"}
-    answer = await _answer(connection, "arcade-query", query)
-    if not answer.get("success"):
-        return Check("database", "fail", str(answer.get("error")), remedy)
+    try:
+        listed = await call_tool(connection, "arcade-db-list", {}, timeout=_CALL_SECONDS)
+        if name not in listed.get("databases", ()):
+            return Check("database", "ok", f"{name} is not there yet, the first index makes it")
+        answer = await call_tool(connection, "arcade-query", query, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return Check("database", "fail", str(exc), "Look at the log of the database ability.")
     version = next((row.get("version") for row in answer.get("result", ())), "?")
     return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
 
@@ -136,9 +134,10 @@ async def _reranking(connection: Connection, settings: Settings) -> Check:
 
 async def _search(connection: Connection) -> Check:
     started = time.perf_counter()
-    answer = await _answer(connection, "search-collections", {})
-    if answer.get("success") is False:
-        return Check("search", "fail", str(answer.get("error")), str(answer.get("hint", "")))
+    try:
+        answer = await call_tool(connection, "search-collections", {}, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return Check("search", "fail", str(exc), exc.hint if isinstance(exc, ToolError) else "")
     count = len(answer.get("collections", ()))
     return Check("search", "ok", f"{output.counted(count, 'collection')}, {_since(started)}")
 
@@ -156,16 +155,6 @@ async def _metrics(stack: RunningStack, settings: Settings) -> Check:
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
     served_by = output.counted(len(looks), "part")
     return Check("metrics", "ok", f"of {served_by}; `ability-search top` shows them")
-
-
-async def _answer(
-    connection: Connection, tool: str, tool_input: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    try:
-        answer = await connection.invoke(tool, dict(tool_input), timeout=_CALL_SECONDS)
-    except KadiError as exc:
-        return {"success": False, "error": str(exc)}
-    return answer if isinstance(answer, Mapping) else {"success": False, "error": "no object"}
 
 
 def _since(started: float) -> str:

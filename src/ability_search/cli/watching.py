@@ -25,10 +25,9 @@ from ability_search.cli.sending import (
     send_files,
     show_problems,
 )
-from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
 from ability_search.files import left_out, vanished
-from kadi_client import KadiError
+from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 
 EDITORS = (
@@ -113,7 +112,7 @@ class Watcher:
         first = not self._swept
         try:
             await self._catch_up(named, outcome)
-        except (KadiError, ToolFailure) as exc:
+        except KadiError as exc:
             if not _passes(exc):
                 raise
             self._named |= named
@@ -226,16 +225,16 @@ async def _there(removing: Awaitable[int]) -> int:
     """How many sources were removed: none of a collection that is not there."""
     try:
         return await removing
-    except ToolFailure as exc:
-        if exc.wire_code != "not_found":
+    except ToolError as exc:
+        if exc.code != "not_found":
             raise
         return 0
 
 
-def _passes(exc: Exception) -> bool:
-    """Whether a failure may pass by itself."""
-    if isinstance(exc, ToolFailure):
-        return bool(exc.answer.get("retryable"))
+def _passes(exc: KadiError) -> bool:
+    """Return whether a failure may pass by itself."""
+    if isinstance(exc, ToolError):
+        return exc.retryable
     return not isinstance(exc, AuthenticationError | FrameTooLarge)
 
 

@@ -1,10 +1,10 @@
 """The tools as typed functions, for Python programs."""
 
 from ability_search.client.blocking import BlockingSearchClient
-from ability_search.client.failures import ToolFailure
 from ability_search.client.search import SearchClient
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.wire.inputs import DocumentInput
+from kadi_client import ToolError
 
 __all__ = [
     "BlockingSearchClient",
@@ -14,5 +14,5 @@ __all__ = [
     "Hits",
     "Neighbours",
     "SearchClient",
-    "ToolFailure",
+    "ToolError",
 ]

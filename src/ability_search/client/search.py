@@ -60,10 +60,10 @@ class SearchClient:
 
     Every method calls the tool of its name and returns what that declares, validated. It raises
 
-    - :class:`ToolFailure` if the tool says that it failed: ``str()`` is the reason, ``hint`` what
-      helps, ``wire_code`` one of the documented codes, ``retryable`` whether it passes,
+    - :class:`ToolError` if the tool answers that it failed: ``str()`` is the reason, ``hint`` what
+      helps, ``code`` one of the documented codes, ``retryable`` whether to try again,
     - :class:`pydantic.ValidationError` if the input is wrong, before anything is sent,
-    - :class:`kadi_client.KadiError` if there is no answer; the connection restores itself.
+    - another :class:`kadi_client.KadiError` if there is no answer; the client reconnects by itself.
 
     Args:
         url: The broker's address. Left out: ``BROKER_URL``, the configuration files, or the stack

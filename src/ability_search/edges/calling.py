@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from ability_search.boundary import failure
-from ability_search.client.failures import ToolFailure
 from ability_search.edges.line import Line, Unavailable
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
-from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw
+from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw, ToolError
 from kadi_client.context import calling
 from kadi_client.messages import decode
-from kadi_client.serving import CANCELLED, OK, noted
+from kadi_client.serving import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +24,8 @@ Observe = Callable[[str, str, float], None]
 
 
 def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
-    """What a failure says, whoever raised it; what nobody expected is logged under an id."""
-    return exc.answer if isinstance(exc, ToolFailure) else failure(exc, tool)
+    """Return the report of a failure, whoever raised it; log an unexpected one under an id."""
+    return exc.answer if isinstance(exc, ToolError) else failure(exc, tool)
 
 
 class _Head(msgspec.Struct):
@@ -53,8 +52,8 @@ class Caller:
         """The result of a tool, as the JSON it came as; cancelling gives up the call.
 
         Raises:
-            ToolFailure: if it answers that it failed.
-            SearchError: if it does not answer.
+            ToolError: if the tool answered that it failed.
+            SearchError: if there is no answer.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -64,8 +63,8 @@ class Caller:
                 answer = await self._call(tool, tool_input)
                 code = OK
                 return answer
-            except SearchError as exc:
-                code = exc.wire_code if isinstance(exc, ToolFailure) else exc.code
+            except (SearchError, ToolError) as exc:
+                code = exc.code or FAILED
                 raise
             except Exception:
                 code = SearchError.code
@@ -82,7 +81,9 @@ class Caller:
             answer = await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
             head = msgspec.json.decode(answer, type=_Head)
             if not head.success:
-                raise ToolFailure(decode(answer))
+                raise ToolError(tool, decode(answer))
+        except ToolError:
+            raise
         except (KadiError, msgspec.MsgspecError) as exc:
             raise _translated(exc, tool) from exc
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:

@@ -29,6 +29,7 @@ from mcp_types import (
 from ability_search.edges.calling import Caller, report_of
 from ability_search.errors import NotFound, SearchError
 from ability_search.mcp.tools import failure_text
+from kadi_client import ToolError
 
 Context = ServerRequestContext[Any, Any]
 
@@ -168,11 +169,11 @@ class Resources:
     async def _read(self, tool: str, tool_input: dict[str, Any]) -> dict[str, Any]:
         try:
             return await self._caller.read(tool, tool_input)
-        except SearchError as exc:
+        except (SearchError, ToolError) as exc:
             raise _error(exc) from exc
 
 
-def _error(exc: SearchError) -> MCPError:
+def _error(exc: SearchError | ToolError) -> MCPError:
     report = report_of(exc, "resource")
     asked_wrongly = report.get("code") in ("not_found", "invalid_input")
     return MCPError(INVALID_PARAMS if asked_wrongly else INTERNAL_ERROR, failure_text(report))

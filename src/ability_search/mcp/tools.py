@@ -24,7 +24,7 @@ from ability_search.client.following import following
 from ability_search.edges.calling import Caller, report_of
 from ability_search.edges.line import Unavailable
 from ability_search.wire.table import BY_NAME, TOOLS, ToolRow
-from kadi_client import KadiError
+from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode
 
 Context = ServerRequestContext[Any, Any]
@@ -84,6 +84,8 @@ class Tools:
         try:
             async with following(connection, job, tell):
                 yield
+        except ToolError:
+            raise
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
 

@@ -16,7 +16,7 @@ from ability_search.metrics.table import (
     TOOL_CALL_SECONDS,
     TOOL_CALLS,
 )
-from kadi_client import Call, CallTimeout, NotConnected, Tool
+from kadi_client import Call, CallTimeout, NotConnected, Tool, ToolError
 from kadi_client.serving import CANCELLED, FAILED, OK, outcome_of
 
 T = TypeVar("T")
@@ -68,8 +68,12 @@ async def metered_rpc(meter: Meter, tool: str, answered: Awaitable[T]) -> T:
     outcome = FAILED
     try:
         answer = await answered
-        outcome = _REFUSED if _is_refusal(answer) else OK
+        # A model manager refuses as OpenAI's API does: with an error, and without `success`.
+        outcome = _REFUSED if isinstance(answer, Mapping) and answer.get("error") else OK
         return answer
+    except ToolError:
+        outcome = _REFUSED
+        raise
     except asyncio.CancelledError:
         outcome = CANCELLED
         raise
@@ -82,9 +86,3 @@ async def metered_rpc(meter: Meter, tool: str, answered: Awaitable[T]) -> T:
     finally:
         meter.add(RPC_CALLS, 1, tool, outcome)
         meter.observe(RPC_SECONDS, time.perf_counter() - started, tool)
-
-
-def _is_refusal(answer: Any) -> bool:
-    return isinstance(answer, Mapping) and (
-        answer.get("success") is False or bool(answer.get("error"))
-    )

@@ -20,7 +20,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import RETRIES
 from ability_search.remote.refusals import no_answer
-from kadi_client.errors import FrameTooLarge, KadiError, RemoteError
+from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
@@ -55,12 +55,17 @@ _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
 class Invoke(Protocol):
-    """How a tool on the network is called; :meth:`kadi_client.Connection.invoke` fits."""
+    """A way to call tools on the network; :meth:`kadi_client.Connection.invoke` fits."""
 
     async def __call__(
         self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...
     ) -> Any:
-        """Call ``tool`` and return its result, within ``timeout`` seconds."""
+        """Call ``tool`` and return its answer, within ``timeout`` seconds.
+
+        Raises:
+            ToolError: if the tool answered that it failed.
+            KadiError: if there is no answer.
+        """
 
 
 class BrokerStore:
@@ -109,9 +114,11 @@ class BrokerStore:
             return await self._run("arcade-command", "command", script, params, self._timeout)
 
     async def _create_database(self) -> None:
-        answer = await self._call("arcade-db-create", {"name": self._database}, self._timeout)
-        if not answer.get("success") and "exist" not in str(answer.get("error")):
-            raise refusal(str(answer.get("error")))
+        try:
+            await self._call("arcade-db-create", {"name": self._database}, self._timeout)
+        except StatementRefused as exc:
+            if "exist" not in exc.detail:
+                raise
         log.info("created database %s", self._database)
 
     async def _run(
@@ -128,8 +135,6 @@ class BrokerStore:
         with span(f"database {key}", notes=_NOTES):
             answer = await self._call(tool, told, timeout)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
-            if not answer.get("success"):
-                raise refusal(str(answer.get("error") or "no reason given"))
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise DatabaseUnavailable(f"{tool} answered with a result that is no list of rows")
@@ -147,6 +152,8 @@ class BrokerStore:
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
                 hint="Send less at a time (setting max_message_bytes).",
             ) from exc
+        except ToolError as exc:
+            raise refusal(str(exc)) from exc
         except RemoteError as exc:
             log.debug("%s failed: %s", tool, exc)
             if _RESULT_TOO_LARGE.search(str(exc)):
@@ -157,13 +164,13 @@ class BrokerStore:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
-        if not isinstance(answer, Mapping):
-            raise DatabaseUnavailable(f"{tool} answered with something that is no object")
+        if not isinstance(answer, Mapping) or answer.get("success") is not True:
+            raise DatabaseUnavailable(f"{tool} answered with something that is not a result")
         return answer
 
 
 def refusal(text: str) -> StatementRefused:
-    """The error for a database's own words."""
+    """Return the error for what a database said when it refused."""
     reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
     level = logging.WARNING if reason == "other" else logging.DEBUG
     log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])

@@ -20,7 +20,7 @@ from ability_search.remote.refusals import (
 )
 from ability_search.remote.store import Invoke
 from kadi_client.apis import retry_after, route_address
-from kadi_client.errors import FrameTooLarge, KadiError, RemoteError
+from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 
 class Transport(Protocol):
@@ -86,7 +86,7 @@ def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) 
             answer = await invoke(service.tool, {**request, **key}, timeout=timeout)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise service.failure(Objection("texts", cause=exc), request) from exc
-        except RemoteError as exc:
+        except (RemoteError, ToolError) as exc:
             raise service.failure(Objection(refusal_of_text(str(exc))), request) from exc
         except KadiError as exc:
             raise service.unavailable(no_answer(service.tool, exc)) from exc

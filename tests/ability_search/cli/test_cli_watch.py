@@ -19,8 +19,8 @@ from ability_search.cli import watching
 from ability_search.cli.client import open_client
 from ability_search.cli.selecting import Tree, trees
 from ability_search.cli.watching import EDITORS, Watcher, changes_of
-from ability_search.client.failures import ToolFailure
 from ability_search.errors import SearchError
+from kadi_client import ToolError
 
 SECONDS = 30.0
 
@@ -160,7 +160,7 @@ async def test_a_failure_that_does_not_pass_ends_it(ready: Any) -> None:
     ready.answers["search-index"] = lambda _: mismatch
     write("d/a.md")
     async with watching_d(ready) as watched:
-        with pytest.raises(ToolFailure, match="no"):
+        with pytest.raises(ToolError, match="no"):
             await watched.look()
 
 

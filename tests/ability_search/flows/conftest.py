@@ -26,7 +26,7 @@ from ability_search.configuration import Settings, load_settings
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.statements import due_generations, orphaned_jobs
 from ability_search.worker import open_worker
-from kadi_client import Call, Connection, RemoteError, Tool
+from kadi_client import Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -129,7 +129,6 @@ class Network:
     async def call(self, tool: str, /, **tool_input: Any) -> Any:
         """Call a tool that must succeed."""
         answer = await self.client.invoke(tool, tool_input, timeout=60)
-        assert answer.get("success", True), answer
         self.check(tool, answer)
         return answer
 
@@ -140,9 +139,9 @@ class Network:
 
     async def refused(self, tool: str, /, **tool_input: Any) -> Any:
         """Call a tool that must fail."""
-        answer = await self.client.invoke(tool, tool_input, timeout=60)
-        assert answer.get("success") is False, answer
-        return answer
+        with pytest.raises(ToolError) as failure:
+            await self.client.invoke(tool, tool_input, timeout=60)
+        return failure.value.answer
 
     def hops(self) -> list[str]:
         """The tools the worker called since the last time."""

@@ -15,7 +15,7 @@ from ability_search.client import (
     BlockingSearchClient,
     DocumentInput,
     SearchClient,
-    ToolFailure,
+    ToolError,
     values,
 )
 from ability_search.wire import inputs
@@ -80,9 +80,9 @@ async def test_what_fails_says_how_to_go_on(network: Network) -> None:
         await search.collections()
     async with search:
         await search.index("docs", documents(1))
-        with pytest.raises(ToolFailure) as failure:
+        with pytest.raises(ToolError) as failure:
             await search.query("dosc", "words")
-        assert failure.value.wire_code == "not_found"
+        assert failure.value.code == "not_found"
         assert "docs" in failure.value.hint
         assert not failure.value.retryable
         with pytest.raises(ValidationError, match="maxResults"):
@@ -95,7 +95,7 @@ async def test_without_a_loop_and_beside_one(network: Network) -> None:
     def work() -> list[str]:
         with BlockingSearchClient(network.url) as search:
             search.index("docs", documents(3))
-            with pytest.raises(ToolFailure):
+            with pytest.raises(ToolError):
                 search.info("other")
             found = search.query("docs", "bee", mode="keyword").results
             return [*(hit.source for hit in found), *search.sources("docs")]

@@ -30,7 +30,7 @@ from tests.ability_search.flows.test_reindexing import (
 from ability_search.errors import Busy, Cancelled
 from ability_search.indexing import IndexOptions
 from kadi_client import Connection, Event
-from kadi_client.errors import KadiError
+from kadi_client.errors import KadiError, ToolError
 
 pytestmark = pytest.mark.engine
 
@@ -156,9 +156,7 @@ async def test_a_collection_that_is_deleted_takes_its_job_along(start: Start, to
     async with start(**ALONE) as network:
         documents = await fill(network)
         gate = Gate(network, "create-embedding", "cat3")
-        waiting = asyncio.create_task(
-            network.client.invoke("search-reindex", {"collection": "docs"}, timeout=PATIENCE)
-        )
+        waiting = asyncio.create_task(network.refused("search-reindex", collection="docs"))
         await gate.wait()
         clear = {"clear": True} if tool == "search-reindex" else {}
         assert (await network.call(tool, collection="docs", **clear))["deleted"]
@@ -314,7 +312,9 @@ async def test_a_worker_that_is_stopped_hands_its_job_over(start: Start, tmp_pat
                 on(network, second, "search-reindex", collection="docs", maxTokens=24)
             )
             await gate.wait()
-        assert (await waiting)["code"] == "busy"
+        with pytest.raises(ToolError) as failure:
+            await waiting
+        assert failure.value.code == "busy"
         gate.opened.set()
         assert (await job_in(network, "done", "failed", "cancelled"))["state"] == "done"
         await rebuilt_as_asked(network, 8)
@@ -353,9 +353,7 @@ async def test_what_does_not_hold_what_it_was_given_is_not_taken(
         before, stored = await record(network, "docs"), await chunks(network, "docs")
         verifying = Gate(network, "arcade-query", "sum(chunks) AS chunks")
         waiting = asyncio.create_task(
-            network.client.invoke(
-                "search-reindex", {"collection": "docs", "maxTokens": 24}, timeout=PATIENCE
-            )
+            network.refused("search-reindex", collection="docs", maxTokens=24)
         )
         await verifying.wait()
         (built,) = await rows(network, "SELECT type FROM Collection WHERE name LIKE '%@%'")

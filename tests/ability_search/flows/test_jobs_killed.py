@@ -24,7 +24,7 @@ from tests.ability_search.flows.test_reindexing import only_the_live_generation_
 
 from ability_search.configuration import load_settings
 from kadi_client import Connection
-from kadi_client.errors import KadiError
+from kadi_client.errors import KadiError, ToolError
 from kadi_localnet.broker import serve_broker
 
 pytestmark = pytest.mark.engine
@@ -61,13 +61,12 @@ class Ordeal:
         async with asyncio.timeout(2 * PATIENCE):
             while True:
                 try:
-                    answer = await self.network.client.invoke(tool, tool_input, timeout=PATIENCE)
-                except KadiError as exc:
-                    answer = {"success": False, "error": type(exc).__name__, "code": "lost"}
-                if answer.get("success", True):
-                    return answer
-                assert answer["code"] in ("lost", "database_unavailable", "busy"), answer
-                self.seen[f"told: {answer['code']}"] += 1
+                    return await self.network.client.invoke(tool, tool_input, timeout=PATIENCE)
+                except ToolError as exc:
+                    assert exc.code in ("database_unavailable", "busy"), exc.answer
+                    self.seen[f"told: {exc.code}"] += 1
+                except KadiError:
+                    self.seen["told: lost"] += 1
                 await self.supervise()
 
     async def search(self) -> None:

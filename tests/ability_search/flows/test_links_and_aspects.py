@@ -117,10 +117,9 @@ async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path:
 async def test_a_database_that_knows_no_links_yet_learns_them(network: Network) -> None:
     await index(network, document("a", "Text."))
     for command in ("DROP TYPE Link UNSAFE", "DROP PROPERTY Source.aspectOf"):
-        answer = await network.client.invoke(
+        await network.client.invoke(
             "arcade-command", {"database": network.settings.database.name, "command": command}
         )
-        assert answer["success"], answer
     await index(network, linked("b", "a"))
     assert (await assert_consistent(network, "docs")).links == 1
 

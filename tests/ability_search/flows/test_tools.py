@@ -258,7 +258,7 @@ async def test_timeout(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=[document("a", "words")])
     network.model.gate = asyncio.Event()
     call = {"collection": "docs", "query": "w"}
-    answer = await network.client.invoke("search-query", call, timeout=4.0)
+    answer = await network.client.invoke("search-query", call, timeout=4.0, check=False)
     shaped(answer, "timeout", "search-query", retryable=True)
     network.model.gate.set()
 
@@ -267,7 +267,7 @@ async def test_a_timeout_of_a_job_is_announced_as_one(network: Network) -> None:
     network.model.gate = asyncio.Event()
     async with network.client.subscribe("search.index.failed") as failures:
         call = {"collection": "docs", "documents": [document("a", "words")], "jobId": "j1"}
-        answer = await network.client.invoke("search-index", call, timeout=4.0)
+        answer = await network.client.invoke("search-index", call, timeout=4.0, check=False)
         shaped(answer, "timeout", "search-index", retryable=True)
         async with asyncio.timeout(10):
             event = await anext(failures)
