@@ -49,7 +49,7 @@ __all__ = [
     "SecretsUnreadable",
     "Subscription",
     "Tool",
-    "request_secrets",
     "ToolError",
+    "request_secrets",
     "serve_stdio",
 ]

@@ -7,14 +7,12 @@ import json
 import logging
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.processes import foreign_environ, log_until, process, rest
 from tests.kadi_client.deployer import PATIENCE, approving, deployer
 
 from ability_search.cli.deployment import add_deployed_secrets
@@ -66,9 +64,8 @@ def settings(
 
 
 def here(environ: Mapping[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    for name in os.environ:
-        if name.startswith(("SEARCH_", "BROKER_", "KADI_", "XDG_")):
-            monkeypatch.delenv(name)
+    for name in os.environ.keys() - foreign_environ().keys():
+        monkeypatch.delenv(name)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(cwd)
@@ -150,6 +147,7 @@ async def test_the_rendezvous_broker_is_asked_with_its_own_networks(
         serve_broker(port=0) as rendezvous,
         deployer(broker.url, approving({"SEARCH_API_KEY": "wrong"})) as other,
         deployer(rendezvous.url, approving(SECRETS), "deployments") as known,
+        deployer(rendezvous.url, approving({"SEARCH_API_KEY": "wrong"}), "more"),
     ):
         config = f'[broker.default]\nURL = "{rendezvous.url}"\nNETWORKS = ["deployments", "more"]\n'
         (tmp_path / "config.toml").write_text(config, encoding="utf-8")
@@ -159,6 +157,7 @@ async def test_the_rendezvous_broker_is_asked_with_its_own_networks(
         assert str(completed.embedding.api_url) == ADDRESS
         assert str(completed.broker.url) == broker.url
         assert len(known.requests) == 1
+        assert rendezvous.stats()["events_delivered"] == 2, "a request, an answer"
         assert other.requests == []
 
 
@@ -217,48 +216,6 @@ async def test_a_broker_that_is_away_is_named(
 
 
 # As a process
-
-
-@asynccontextmanager
-async def process(environ: Mapping[str, str], *arguments: str) -> AsyncIterator[Process]:
-    """A command of the program, which is ended at the end if it still runs."""
-    given = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SEARCH_", "BROKER_", "KADI_", "XDG_"))
-    }
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "ability_search", *arguments),
-        env={**given, "SEARCH_LOG_LEVEL": "debug", **environ},
-        cwd=environ["HOME"],
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    try:
-        async with asyncio.timeout(3 * PATIENCE):
-            yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.communicate()
-
-
-async def log_until(running: Process, text: str) -> str:
-    """What a process logs, up to the line with a text."""
-    assert running.stderr is not None
-    lines = ""
-    async for line in running.stderr:
-        lines += line.decode()
-        if text in lines:
-            return lines
-    raise AssertionError(f"{text!r} was not logged:\n{lines}")
-
-
-async def rest(running: Process) -> tuple[str, str]:
-    """What a process writes until it ends, its standard input closed: on stdout and on stderr."""
-    out, err = await running.communicate(b"")
-    return out.decode(), err.decode()
 
 
 async def test_a_worker_starts_once_it_has_its_secrets(
