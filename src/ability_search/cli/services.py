@@ -37,7 +37,8 @@ def worker(
     unless BROKER_URL names another broker. With --stdio the tools are served over
     standard input and output (JSON-RPC, Content-Length framing or a line a
     message), while the database and the embedder are still reached over the
-    broker. The log goes to standard error.
+    broker. The log goes to standard error. A worker that `kadi deploy` has started
+    asks its deployer for the secrets of the deployment first.
 
     Example:
         BROKER_URL=ws://localhost:8080/kadi ability-search worker

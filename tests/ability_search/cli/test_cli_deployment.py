@@ -221,12 +221,14 @@ async def test_a_broker_that_is_away_is_named(
 async def test_a_worker_starts_once_it_has_its_secrets(
     broker: Broker, environ: dict[str, str]
 ) -> None:
+    # Without the token, which is a secret too, the metrics could not be served on this address.
+    metrics = {"SEARCH_METRICS_PORT": "0", "SEARCH_METRICS_HOST": "0.0.0.0"}
     async with (
-        deployer(broker.url, approving(SECRETS)) as known,
+        deployer(broker.url, approving({**SECRETS, "SEARCH_METRICS_TOKEN": VALUE})) as known,
         Connection(broker.url) as client,
-        process({**environ, **API}, "worker") as worker,
+        process({**environ, **API, **metrics}, "worker") as worker,
     ):
-        log = await log_until(worker, "ready: search-* tools")
+        log = await log_until(worker, "metrics at http://")
         (query,) = [
             tool
             for tool in await client.list_tools(include_providers=True)
@@ -237,6 +239,7 @@ async def test_a_worker_starts_once_it_has_its_secrets(
         worker.send_signal(signal.SIGTERM)
         _, err = await rest(worker)
         assert worker.returncode == 0
+        assert "ready: search-* tools" in log
         assert WAITING in log
         assert VALUE not in log + err
         assert NONCE not in log + err
