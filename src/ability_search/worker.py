@@ -45,9 +45,10 @@ from ability_search.remote import (
     over_broker,
     over_http,
 )
+from ability_search.remote.store import TOOLS as STORE_TOOLS
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
-from kadi_client import Connection, Identity, KadiError, Tool
+from kadi_client import Brokers, Connection, Endpoint, Identity, KadiError, Tool
 from kadi_client.context import headers
 from kadi_client.serving import Observe, noted
 
@@ -63,42 +64,47 @@ only, as each takes several."""
 @asynccontextmanager
 async def open_worker(
     settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
-) -> AsyncIterator[Connection]:
-    """Connect to the broker and serve the eight tools until the block is left.
+) -> AsyncIterator[Brokers]:
+    """Connect to the brokers and serve the eight tools until the block is left.
 
     Args:
         settings: All of them.
         base: Where relative paths of search-index-file start.
-        connect_timeout: Seconds that the broker may take to appear.
+        connect_timeout: Seconds that the first broker may take to appear.
         meter: Where its numbers go.
 
     Raises:
-        KadiError: if the broker cannot be reached or refuses the worker.
+        KadiError: if no broker can be reached, or none accepts the worker.
     """
     async with open_tools(
         settings, base=base, connect_timeout=connect_timeout, meter=meter
     ) as tools:
         connection, table = tools
         await connection.serve(table)
-        log.info("serving on %s as %s", settings.broker.url, settings.agent.name)
+        urls = ", ".join(str(broker.url) for broker in settings.brokers)
+        log.info("serving on %s as %s", urls, settings.agent.name)
         yield connection
 
 
 @asynccontextmanager
 async def open_tools(
     settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
-) -> AsyncIterator[tuple[Connection, list[Tool]]]:
-    """Connect to the broker, with the eight tools at hand but not registered there.
+) -> AsyncIterator[tuple[Brokers, list[Tool]]]:
+    """Connect to the brokers and yield the eight tools, which are not registered yet.
 
     Arguments and errors as for :func:`open_worker`.
     """
-    connection = Connection(
-        settings.broker.url.get_secret_value(),
+    endpoints = {
+        broker.name: Endpoint(broker.url.get_secret_value(), broker.networks)
+        for broker in settings.brokers
+    }
+    connection = Brokers(
+        endpoints,
         identity=Identity.load_or_create(settings.files.identity_file),
         name=settings.agent.name,
         version=settings.agent.version,
         role="ability",
-        networks=settings.broker.networks,
+        stateful=STORE_TOOLS,
         max_message_bytes=settings.limits.message_bytes,
         connect_timeout=connect_timeout,
         max_concurrent=2 * settings.limits.concurrent_calls,
@@ -120,7 +126,7 @@ async def open_tools(
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, connection: Connection, *, base: Path, meter: Meter = UNMETERED
+    settings: Settings, connection: Connection | Brokers, *, base: Path, meter: Meter = UNMETERED
 ) -> AsyncIterator[Services]:
     """The services over a connection, which is opened and closed here.
 

@@ -1,5 +1,6 @@
 """A Python client for the KADI agent network: connect, serve tools, call tools, exchange events."""
 
+from kadi_client.brokers import Brokers, Endpoint
 from kadi_client.connection import DEFAULT_URL, Connection
 from kadi_client.errors import (
     AuthenticationError,
@@ -20,9 +21,11 @@ from kadi_client.tools import Call, Tool
 __all__ = [
     "DEFAULT_URL",
     "AuthenticationError",
+    "Brokers",
     "Call",
     "CallTimeout",
     "Connection",
+    "Endpoint",
     "Event",
     "FrameTooLarge",
     "Identity",

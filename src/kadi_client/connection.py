@@ -16,9 +16,9 @@ from kadi_client.errors import (
     FrameTooLarge,
     ProtocolError,
     RemoteError,
-    ToolError,
 )
 from kadi_client.identity import Identity
+from kadi_client.invoker import Invoker
 from kadi_client.link import Link
 from kadi_client.messages import Raw, decode
 from kadi_client.params import Invocation
@@ -37,7 +37,7 @@ BROKER_TIMEOUT = 10.0
 """Seconds for the broker to answer what it answers itself: publish, subscribe, list, register."""
 
 
-class Connection:
+class Connection(Invoker):
     """A connection to a broker that calls tools, serves tools and exchanges events.
 
     Example:
@@ -67,6 +67,8 @@ class Connection:
         grace: Seconds for running handlers on closing.
         max_concurrent: Handlers that run at a time.
         max_queued: Calls that may wait for a handler; more are refused.
+        provider: Runs the handlers, for several connections of one agent; then ``tools``,
+            ``max_concurrent``, ``max_queued`` and ``observe`` are those of it.
         max_backoff: Longest pause between two attempts to reconnect, in seconds.
         propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
@@ -94,6 +96,7 @@ class Connection:
         max_backoff: float = 30.0,
         propagate: bool = True,
         observe: Observe = noted,
+        provider: Provider | None = None,
     ) -> None:
         if isinstance(networks, str) or not networks:
             raise ValueError("networks: give a list of at least one network")
@@ -107,9 +110,11 @@ class Connection:
         self._max_message_bytes = max_message_bytes
         self._grace = grace
         self._propagate = propagate
-        self._provider = Provider(
-            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
-        )
+        if provider is None:
+            provider = Provider(
+                tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+            )
+        self._provider = provider
         self._registered: tuple[Tool, ...] = ()
         self._subscriptions: set[Subscription] = set()
         self._uplink = Uplink(
@@ -128,6 +133,11 @@ class Connection:
     def connected(self) -> bool:
         """Return whether there is a session at this moment."""
         return self._uplink.link is not None
+
+    @property
+    def sessions(self) -> int:
+        """Number of sessions so far; a new one may show other tools."""
+        return self._uplink.sessions
 
     @property
     def calls_waiting(self) -> int:
@@ -183,48 +193,6 @@ class Connection:
             raise self._uplink.failure
 
     # Calling
-
-    async def invoke(
-        self,
-        tool: str,
-        tool_input: Any,
-        *,
-        timeout: float = 30.0,
-        target_agent: str | None = None,
-        check: bool = True,
-    ) -> Any:
-        """Call a tool and return its answer as plain Python values.
-
-        Example:
-            found = await broker.invoke("search-query", {"collection": "notes", "query": "backup"})
-            print(found["count"])
-
-        Cancelling gives up the call and cancels it at the provider.
-
-        Args:
-            tool: Name of the tool.
-            tool_input: Input of the tool, a JSON object.
-            timeout: Seconds for the whole call, including the wait for a lost session.
-            target_agent: Id of the agent that must serve the call; any provider if not given.
-            check: Raise :class:`ToolError` for an answer with ``success: false``; otherwise
-                return it like any other answer.
-
-        Raises:
-            ToolError: if the tool answered that it failed.
-            CallTimeout: if no answer came in time.
-            RemoteError: if the provider or the broker answered with an error.
-            NotConnected: if the session was lost during the call, or the connection is closed.
-                Whether the tool ran is not known then.
-            FrameTooLarge: if the input is too large to send.
-            TypeError: if the input is not JSON.
-            ProtocolError: if the result cannot be decoded.
-        """
-        answer = decode(
-            await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
-        )
-        if check and isinstance(answer, dict) and answer.get("success") is False:
-            raise ToolError(tool, answer)
-        return answer
 
     async def invoke_raw(
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
@@ -338,6 +306,10 @@ class Connection:
             CallTimeout, NotConnected: if it does not confirm; the next session tries again.
         """
         self._provider.replace(tools)
+        await self.register()
+
+    async def register(self) -> None:
+        """Register the tools with the broker as they are now; raises as :meth:`serve` does."""
         if self._uplink.link is not None:
             await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
 
@@ -453,9 +425,9 @@ class Connection:
             for each in pattern_params(patterns, network):
                 link.session.post("kadi.event.subscribe", each)
 
-    def lost(self) -> None:
+    def lost(self, link: Link) -> None:
         """Stop working for a broker that is gone."""
-        self._provider.cancel_all()
+        self._provider.cancel_all(link)
 
     def closed(self) -> None:
         """End the subscriptions."""
@@ -466,8 +438,8 @@ class Connection:
         """Act on what the broker sent."""
         match event:
             case Invocation():
-                self._provider.accept(event, link)
+                self._provider.accept(event, link, session=link)
             case CancelRequested(request_id, caller_lost):
-                self._provider.cancel(request_id, abandoned=caller_lost)
+                self._provider.cancel(request_id, session=link, abandoned=caller_lost)
             case Delivered():
                 deliver(event, self._subscriptions)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from kadi_client import mcp_results, tracing
@@ -70,6 +69,7 @@ class Caller(Protocol):
 @dataclass(slots=True)
 class _Call:
     request_id: str
+    session: Hashable
     origin: Origin
     _deadline: float | None
     _caller: Caller
@@ -141,8 +141,8 @@ class Provider:
         self._slots = asyncio.Semaphore(max_concurrent)
         self._max_concurrent = max_concurrent
         self._max_tasks = max_concurrent + max_queued
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._by_request: dict[str, tuple[asyncio.Task[None], _Call]] = {}
+        self._calls: dict[asyncio.Task[None], _Call] = {}
+        self._by_request: dict[tuple[Hashable, str], asyncio.Task[None]] = {}
         self._draining = False
         self._observe = observe
         self.replace(tools)
@@ -160,45 +160,48 @@ class Provider:
         self.tools = offered
         self._by_name = by_name
 
-    def accept(self, invocation: Invocation, caller: Caller) -> None:
-        """Run a call in the background; its outcome goes to ``caller``."""
+    def accept(self, invocation: Invocation, caller: Caller, *, session: Hashable = None) -> None:
+        """Run a call in the background; its outcome goes to ``caller``.
+
+        Request ids are unique within a ``session``.
+        """
         if self._draining:
             caller.fail(invocation.id, "the provider is shutting down")
             return
-        if len(self._tasks) >= self._max_tasks:
+        if len(self._calls) >= self._max_tasks:
             logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
             caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
             return
         deadline = None
         if invocation.timeout is not None:
             deadline = asyncio.get_running_loop().time() + invocation.timeout
-        call = _Call(invocation.request_id, invocation.origin, deadline, caller)
+        call = _Call(invocation.request_id, session, invocation.origin, deadline, caller)
         task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
-        self._tasks.add(task)
-        self._by_request[invocation.request_id] = task, call
-        task.add_done_callback(partial(self._forget, invocation.request_id))
+        self._calls[task] = call
+        self._by_request[session, invocation.request_id] = task
+        task.add_done_callback(self._forget)
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._calls)
 
     @property
     def waiting(self) -> int:
         """Calls that wait for their turn; the others are being worked on."""
-        return max(0, len(self._tasks) - self._max_concurrent)
+        return max(0, len(self._calls) - self._max_concurrent)
 
-    def cancel(self, request_id: str, *, abandoned: bool = False) -> None:
+    def cancel(self, request_id: str, *, session: Hashable = None, abandoned: bool = False) -> None:
         """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""
-        if request_id in self._by_request:
-            task, call = self._by_request[request_id]
-            call.abandoned = abandoned
+        task = self._by_request.get((session, request_id))
+        if task is not None:
+            self._calls[task].abandoned = abandoned
             task.cancel()
 
-    def cancel_all(self) -> None:
-        """Stop working on every call, because nobody is left to take the answers."""
-        for _, call in self._by_request.values():
-            call.abandoned = True
-        for task in self._tasks:
-            task.cancel()
+    def cancel_all(self, session: Hashable = None) -> None:
+        """Stop working on every call of a session, which nobody takes the answers of any more."""
+        for task, call in self._calls.items():
+            if call.session == session:
+                call.abandoned = True
+                task.cancel()
 
     async def drain(self, grace: float) -> None:
         """Take no more calls, let the running ones finish, cancel them after ``grace`` seconds.
@@ -207,26 +210,25 @@ class Provider:
         """
         self._draining = True
         current = asyncio.current_task()
-        running = {task for task in self._tasks if task is not current}
+        running = {task for task in self._calls if task is not current}
         if not running:
             return
         _, running = await asyncio.wait(running, timeout=grace)
         if not running:
             return
         logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
-        for _, call in self._by_request.values():
-            call.abandoned = True
         for task in running:
+            self._calls[task].abandoned = True
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
         if running:
             logger.error("%d calls ignore their cancellation", len(running))
 
-    def _forget(self, request_id: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        known = self._by_request.get(request_id)
-        if known is not None and known[0] is task:
-            del self._by_request[request_id]
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        call = self._calls.pop(task)
+        key = call.session, call.request_id
+        if self._by_request.get(key) is task:
+            del self._by_request[key]
 
     async def _answer(
         self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None

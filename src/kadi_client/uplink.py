@@ -34,7 +34,7 @@ class Observer(Protocol):
     def received(self, event: SessionEvent, link: Link) -> None:
         """The broker sent something that is neither part of the handshake nor an answer."""
 
-    def lost(self) -> None:
+    def lost(self, link: Link) -> None:
         """The session is gone; another one will follow unless :meth:`closed` does."""
 
     def closed(self) -> None:
@@ -70,6 +70,8 @@ class Uplink:
         self._settled = asyncio.Event()  # a session is up, or none will ever be again
         self.link: Link | None = None
         """The session that is up, if one is."""
+        self.sessions = 0
+        """Number of sessions so far."""
         self.closed = asyncio.Event()
         self.failure: Exception | None = None
         """Why there is no session and will be none."""
@@ -194,6 +196,7 @@ class Uplink:
 
     def _take_up(self, link: Link) -> None:
         self.link = link
+        self.sessions += 1
         self._established = True
         self._ready_at = asyncio.get_running_loop().time()
         self._settled.set()
@@ -206,7 +209,7 @@ class Uplink:
         self.link = None
         if not self._closing:
             self._settled.clear()
-        self._observer.lost()
+        self._observer.lost(link)
 
     def _explain(self, exc: Exception) -> KadiError:
         if isinstance(exc, KadiError):

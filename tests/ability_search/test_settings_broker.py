@@ -105,7 +105,7 @@ def test_networks_in_agent_json(tmp_path: Path) -> None:
 
 def test_a_file_without_brokers_leaves_the_local_one(tmp_path: Path) -> None:
     assert url(load(tmp_path, {"name": "ability-search"})) == "ws://localhost:8080/kadi"
-    assert url(load(tmp_path, {"brokers": {"odd": "ws://o/kadi"}})) == "ws://localhost:8080/kadi"
+    assert url(load(tmp_path, {"brokers": {"odd": "ws://o/kadi"}})) == "ws://o/kadi"
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,52 @@ def test_agent_json_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_config_toml_says_in_vain_is_warned_about(tmp_path: Path) -> None:
-    toml = '[broker.local]\nNETWORK = ["a"]\nMODE = "bridge"\n[broker.spare]\nURL = "ws://s"\n'
+    toml = '[broker.local]\nNETWORK = ["a"]\nMODE = "bridge"\n'
     warnings = load(tmp_path, None, toml).warnings
-    assert len(warnings) == 3
+    assert len(warnings) == 2
     assert "MODE: bridge is not known here" in warnings[0]
     assert "NETWORK not used; known are URL, NETWORKS, MODE" in warnings[1]
-    assert "[broker.spare]: never chosen" in warnings[2]
+
+
+def test_all_brokers_are_joined_each_on_its_networks(tmp_path: Path) -> None:
+    toml = (
+        '[broker.local]\nURL = "ws://l/kadi"\nNETWORKS = ["search"]\n'
+        '[broker.office]\nURL = "ws://o/kadi"\nNETWORKS = ["far"]\n'
+        '[broker.same]\nURL = "wss://r/kadi"\nNETWORKS = ["more"]\n'
+    )
+    settings = load(tmp_path, {"brokers": ALL, "networks": ["team"]}, toml)
+    joined = {each.name: (each.url.get_secret_value(), each.networks) for each in settings.brokers}
+    assert joined == {
+        "remote": ("wss://r/kadi", ("team", "more")),
+        "default": ("ws://d/kadi", ("team",)),
+        "local": ("ws://l/kadi", ("search",)),
+        "office": ("ws://o/kadi", ("far",)),
+    }
+    assert list(joined) == ["remote", "default", "local", "office"]
+    assert settings.broker is settings.brokers[0]
+
+
+def test_the_environment_names_the_only_broker(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"brokers": ALL}, BROKER_URL="ws://d/kadi")
+    assert [each.name for each in settings.brokers] == ["default"]
+    elsewhere = load(tmp_path, {"brokers": ALL}, BROKER_URL="ws://x/kadi")
+    assert [str(each.url) for each in elsewhere.brokers] == ["ws://x/kadi"]
+
+
+def test_networks_of_the_environment_hold_on_every_broker(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"brokers": ALL}, BROKER_NETWORKS="a,b")
+    assert {each.networks for each in settings.brokers} == {("a", "b")}
+
+
+def test_a_wrong_address_of_any_broker_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, {"brokers": {"remote": "wss://r", "spare": "http://s"}}, BROKER_NETWORKS=",")
+    assert [
+        ("brokers.spare" in each, "BROKER_NETWORKS" in each) for each in caught.value.problems
+    ] == [
+        (False, True),
+        (True, False),
+    ]
 
 
 def test_identity_is_read_from_agent_json(tmp_path: Path) -> None:

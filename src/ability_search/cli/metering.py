@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ability_search import __version__
 from ability_search.configuration import Settings
 from ability_search.metrics import UNMETERED, Meter, table
-from kadi_client import Connection
+from kadi_client import Brokers, Connection
 from kadi_client.serving import OK
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Meterin
         yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
 
 
-def watch_calls(meter: Meter, part: table.Part, connection: Connection) -> None:
+def watch_calls(meter: Meter, part: table.Part, connection: Connection | Brokers) -> None:
     """The calls of a part's own tools that wait for their turn, if it offers any."""
     if part in table.CALLS_WAITING.parts:
         meter.watch(table.CALLS_WAITING, lambda: {(): connection.calls_waiting})

@@ -21,7 +21,7 @@ from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.calls import metered_tools
-from kadi_client import Connection, Identity, Tool
+from kadi_client import Brokers, Connection, Identity, Tool
 
 if TYPE_CHECKING:
     from kadi_localnet.database.backend import Backend
@@ -37,8 +37,8 @@ class Part:
 
     details: Mapping[str, Any] = field(default_factory=dict)
     """What a supervising parent needs to know: ``address`` for people, ``url``, ``port``."""
-    connection: Connection | None = None
-    """Its connection to the broker."""
+    connection: Connection | Brokers | None = None
+    """Its connection to the network."""
 
 
 @asynccontextmanager
@@ -56,16 +56,30 @@ async def open_broker(
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
         try:
-            broker = await stack.enter_async_context(serve_broker(host, port, limits=limits))
+            broker = await stack.enter_async_context(
+                serve_broker(host, port, limits=limits, networks=settings.local_broker.networks)
+            )
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",
                 hint="Choose another port with --port (0 takes a free one) or"
                 " SEARCH_LOCAL_BROKER_PORT; if a broker is there already, use it with --no-broker.",
             ) from exc
+        _warn_of_missing_networks(settings)
         watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Part({"address": broker.url, "url": broker.url, "port": bound})
+
+
+def _warn_of_missing_networks(settings: Settings) -> None:
+    there = settings.local_broker.networks
+    missing = [name for name in settings.broker.networks if name not in there]
+    if there and missing:
+        log.warning(
+            "local_broker_networks lacks %s, which this installation joins: its own parts are not"
+            " visible there",
+            ", ".join(missing),
+        )
 
 
 @asynccontextmanager

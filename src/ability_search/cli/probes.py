@@ -17,6 +17,7 @@ from ability_search.cli.looking import look, metrics_client
 from ability_search.client.calling import call_tool
 from ability_search.client.target import Target
 from ability_search.configuration import Settings
+from ability_search.configuration.schema import Broker
 from ability_search.edges.health import NEEDED
 from ability_search.errors import SearchError
 from ability_search.stack.directory import RunningStack
@@ -50,6 +51,24 @@ async def check_network(settings: Settings, broker: str | None) -> AsyncIterator
         yield Check("broker", "fail", str(exc), "Look at the broker's log.")
     finally:
         await connection.close()
+    if target.url == settings.broker.url.get_secret_value():
+        for other in settings.brokers[1:]:
+            yield await _further(other, settings)
+
+
+async def _further(broker: Broker, settings: Settings) -> Check:
+    """Check one of the further brokers that the worker joins."""
+    started = time.perf_counter()
+    name = f"broker {broker.name}"
+    target = Target(broker.url.get_secret_value(), broker.networks, f"broker {broker.name}")
+    try:
+        async with new_connection(settings, target, name="ability-search-doctor") as connection:
+            count = output.counted(len(await connection.list_tools()), "tool")
+    except KadiError as exc:
+        return Check(
+            name, "fail", str(exc), "Correct or remove its entry; the worker keeps trying."
+        )
+    return Check(name, "ok", f"{target.shown}, {count} seen in {_since(started)}")
 
 
 async def _over(connection: Connection, settings: Settings, target: Target) -> AsyncIterator[Check]:

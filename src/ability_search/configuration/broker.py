@@ -1,18 +1,19 @@
-"""Which broker, and which of its networks.
+"""The brokers to join, and the networks on each.
 
 A broker has a name. agent.json says which brokers there are (``brokers.<name>``, an address or an
 object with ``url`` and ``networks``); config.toml says how this installation reaches one
-(``[broker.<name>] URL, NETWORKS, MODE``), may add one, and wins where both speak. Of the names in
-either file the first of ``remote``, ``default``, ``local`` is taken.
+(``[broker.<name>] URL, NETWORKS, MODE``), may add one, and wins where both speak. The worker joins
+all of them. Commands that use one broker take the first of ``remote``, ``default``, ``local`` and
+the others in the order of the files.
 
-``BROKER_URL`` replaces the address only: the networks stay those of the entry with that address,
-or of the entry taken if none has it. ``BROKER_NETWORKS`` replaces the networks.
+``BROKER_URL`` names the only broker: its networks are those of the entry with that address, or of
+the first entry if none has it. ``BROKER_NETWORKS`` replaces the networks of every broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,23 +79,35 @@ def _entry(
     if keys:
         unknown = ", ".join(sorted(keys))
         warnings.append(f"{where}: {unknown} not used; known are URL, NETWORKS, MODE")
-    if name not in ORDER:
-        warnings.append(f"{where}: never chosen; one of {', '.join(ORDER)} is")
     return BrokerEntry(name, url, networks, mode.lower(), f"{where} URL")
 
 
-def choose_broker(
+def choose_brokers(
     manifest: Manifest, connections: Mapping[str, BrokerEntry], override: str | None
-) -> BrokerEntry:
-    """The entry to connect to, from both files; ``override`` is the address the environment gives.
+) -> tuple[BrokerEntry, ...]:
+    """Return the brokers to join, from both files, the one for single connections first.
+
+    Entries with the same address are one, with the networks of all.
+
+    Args:
+        manifest: What agent.json says.
+        connections: What config.toml says.
+        override: The address that the environment gives; then its entry is the only one.
 
     Returns:
-        The entry, its address still that of the files; ``local`` without one if they name none.
+        At least one entry, its address still that of the files; ``local`` without an address if
+        they name none.
     """
-    merged = [_merge(name, manifest, connections.get(name)) for name in ORDER]
-    known = [entry for entry in merged if entry.url is not None]
-    same = [entry for entry in known if entry.url == override]
-    return next(iter(same or known), merged[-1])
+    names = dict.fromkeys((*ORDER, *manifest.brokers, *connections))
+    merged = [_merge(name, manifest, connections.get(name)) for name in names]
+    known: dict[str, BrokerEntry] = {}
+    for entry in merged:
+        if entry.url is not None:
+            first = known.setdefault(entry.url, entry)
+            networks = tuple(dict.fromkeys((*first.networks, *entry.networks)))
+            known[entry.url] = replace(first, networks=networks)
+    entries = tuple(known.values()) or tuple(each for each in merged if each.name == "local")
+    return entries if override is None else (known.get(override, entries[0]),)
 
 
 def _merge(name: str, manifest: Manifest, connection: BrokerEntry | None) -> BrokerEntry:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr, ValidationError
 
-from ability_search.configuration.broker import BrokerEntry, choose_broker, read_connections
+from ability_search.configuration.broker import BrokerEntry, choose_brokers, read_connections
 from ability_search.configuration.fields import Group
 from ability_search.configuration.layers import (
     Given,
@@ -71,7 +71,8 @@ class Settings:
     logging: Logging
     metrics: Metrics
     tracing: Tracing
-    broker: Broker
+    brokers: tuple[Broker, ...]
+    """The brokers that the worker joins, at least one."""
     local_broker: LocalBroker
     models: Models
     arcadedb: Arcadedb
@@ -82,6 +83,11 @@ class Settings:
     """Secrets that are required and were not found on this machine."""
     warnings: tuple[str, ...] = ()
     """What was ignored and why, for the log."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of single connections."""
+        return self.brokers[0]
 
 
 class SecretFiles(NamedTuple):
@@ -109,17 +115,21 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     vault, stored, remarks = _vault(cwd, base, environment, home, problems)
     agent, connections, notes = _connections(cwd, problems)
     layer = base | vault | environment
-    entry = choose_broker(agent, connections, _text(layer.get("url")))
     groups: dict[str, Any] = {
         name: _group(name, layer, home, problems) for name in GROUPS if name != "broker"
     }
-    groups["broker"] = _group(
-        "broker", _of_entry(entry, cwd) | layer, home, problems, name=entry.name, mode=entry.mode
-    )
+    brokers = [
+        _broker(each, layer, cwd, home, problems)
+        for each in choose_brokers(agent, connections, _text(layer.get("url")))
+    ]
     if problems:
-        raise ConfigurationError(*problems, hint="Correct every line above and start again.")
+        lines = dict.fromkeys(problems)
+        raise ConfigurationError(*lines, hint="Correct every line above and start again.")
     settings = Settings(
-        **groups, agent=agent, warnings=(*notes, *remarks, *misspelt(environ, "the environment"))
+        **groups,
+        brokers=tuple(broker for broker in brokers if broker is not None),
+        agent=agent,
+        warnings=(*notes, *remarks, *misspelt(environ, "the environment")),
     )
     present = {name for name, value in environ.items() if value.strip()} | stored
     return replace(settings, missing_secrets=_missing(settings, present))
@@ -269,6 +279,14 @@ def _connections(
         path = find_upward("config.toml", cwd)
         connections, warnings = read_connections(path) if path else (connections, warnings)
     return agent, connections, warnings
+
+
+def _broker(
+    entry: BrokerEntry, layer: Layer, cwd: Path, home: Path, problems: list[str]
+) -> Broker | None:
+    own = _of_entry(entry, cwd) | layer
+    group = _group("broker", own, home, problems, name=entry.name, mode=entry.mode)
+    return group if isinstance(group, Broker) else None
 
 
 def _of_entry(entry: BrokerEntry, cwd: Path) -> Layer:

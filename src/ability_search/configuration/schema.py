@@ -355,23 +355,26 @@ class Logging(Group):
 
 
 class Broker(Group):
-    """The broker that the worker, the database ability and the model manager connect to."""
+    """A broker to connect to.
+
+    The worker joins all that the files name, the database ability and the model manager the first.
+    """
 
     url: WebSocketUrl = setting(
         Url("ws://localhost:8080/kadi"),
         env=("BROKER_URL", "KADI_BROKER_URL"),
         home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
-        about="Address of the broker.",
+        about="Address of the only broker; without it the files may name several.",
     )
     networks: tuple[str, ...] = setting(
         ("global",),
         env=("BROKER_NETWORKS", "KADI_BROKER_NETWORKS"),
         home="config.toml `[broker.<name>] NETWORKS`, agent.json `networks`",
-        about="Networks to join on it.",
+        about="Networks to join.",
         min_length=1,
     )
     name: str = "local"
-    """Entry that was chosen."""
+    """Name of its entry in the files."""
     mode: str = "native"
     """``MODE`` of that entry, lower case; this client knows only ``native``, a plain WebSocket."""
 

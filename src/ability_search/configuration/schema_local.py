@@ -15,6 +15,11 @@ class LocalBroker(Group):
     prefix = "local_broker_"
     host: str = setting("127.0.0.1", about="Address it listens on.", min_length=1)
     port: int = setting(8080, about="Port it listens on; 0 takes a free one.", ge=0, le=65535)
+    networks: tuple[str, ...] = setting(
+        (),
+        about="The only networks there are on it; agents join no others. Empty: any that they"
+        " ask for.",
+    )
 
 
 class Models(Group):

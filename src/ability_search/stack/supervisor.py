@@ -156,11 +156,13 @@ class Stack:
             "SEARCH_DATA_DIR": str(self._plan.data_dir),
             "SEARCH_IDENTITY_FILE": str(identities / f"{name}.pem"),
             "SEARCH_LOG_LEVEL": self._plan.log_level,
-            "BROKER_NETWORKS": ",".join(self._plan.networks),
             **self._plan.environ,
             **(changes or {}),
         }
-        if name != "broker":
+        # Without a broker of the stack's own, a worker joins all that the files name.
+        if not name.startswith("worker") or self._plan.port is not None:
+            environ["BROKER_NETWORKS"] = ",".join(self._plan.networks)
+        if name != "broker" and "BROKER_NETWORKS" in environ:
             environ["BROKER_URL"] = self._url
         port = metrics_port(name, self._plan.metrics_port)
 

@@ -131,7 +131,7 @@ async def test_a_broker_may_drop_what_is_said_besides(
 ) -> None:
     async with _stripping(network.url) as url:
         broker = network.settings.broker.model_copy(update={"url": Url(url)})
-        settings = replace(network.settings, broker=broker)
+        settings = replace(network.settings, brokers=(broker,))
         await network.worker.serve([])
         async with open_worker(settings, base=tmp_path):
             answer = await network.call("search-collections", _kadi={"callId": ID})

@@ -1,0 +1,351 @@
+"""One agent on several brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+from kadi_client.connection import BROKER_TIMEOUT, Connection
+from kadi_client.errors import AuthenticationError, KadiError, NotConnected, RemoteError
+from kadi_client.identity import Identity
+from kadi_client.invoker import Invoker
+from kadi_client.messages import Raw
+from kadi_client.serving import Observe, Provider, noted
+from kadi_client.tools import Tool
+
+logger = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 2.0
+"""How long the other brokers may take once the first one is connected, before work begins."""
+_RELIST_SECONDS = 1.0
+"""A listing that is younger than this is not fetched again."""
+_LIST_SECONDS = 5.0
+"""How long a broker may take to list its tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker is, and the networks to join on it."""
+
+    url: str
+    networks: Sequence[str] = ("global",)
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """Options of :class:`Connection` that hold for each broker alike."""
+
+    version: str | None
+    role: Literal["agent", "ability"]
+    max_message_bytes: int
+    open_timeout: float
+    grace: float
+    max_backoff: float
+    propagate: bool
+
+
+class _Member:
+    """One of the brokers, and which agents offer which tool there, as it last listed them."""
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self.connection = connection
+        self.doubted = True
+        """Whether the listing may be wrong: there is none yet, or a call failed."""
+        self._agents: dict[str, frozenset[str]] = {}
+        self._listed_at = float("-inf")
+        self._listed_in = 0
+
+    async def agents(self, tool: str, timeout: float) -> frozenset[str] | None:
+        """Return the ids of the agents that offer a tool; ``None`` if nobody does.
+
+        The set is empty where the broker lists no agents.
+        """
+        if self.doubted or self._listed_in != self.connection.sessions:
+            await self.list_tools(timeout)
+        return self._agents.get(tool)
+
+    async def list_tools(self, timeout: float) -> None:
+        """List the tools anew, unless the listing is younger than ``_RELIST_SECONDS``."""
+        clock = asyncio.get_running_loop().time
+        session = self.connection.sessions
+        if self._listed_in == session and clock() - self._listed_at < _RELIST_SECONDS:
+            return
+        try:
+            tools = await self.connection.list_tools(include_providers=True, timeout=timeout)
+        except KadiError as exc:
+            logger.warning("broker %s does not list its tools: %s", self.name, exc)
+            tools = []
+        self._agents = {str(each.get("name")): _agents_of(each) for each in tools}
+        self._listed_at, self._listed_in, self.doubted = clock(), session, False
+
+
+def _agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(
+        str(provider["agentId"])
+        for provider in tool.get("providers") or ()
+        if isinstance(provider, dict) and provider.get("agentId")
+    )
+
+
+class Brokers(Invoker):
+    """An agent that is connected to several brokers at once.
+
+    ::
+
+        brokers = {"local": Endpoint("ws://localhost:8080/kadi", ["search"])}
+        async with Brokers(brokers, name="reader", tools=[]) as network:
+            answer = await network.invoke("search-collections", {})
+
+    Its tools are offered on all of them, and events are published on all. A call goes to the
+    first broker, in the order given, where its tool is offered. Entering needs one broker; the
+    others are connected as soon as they can be reached.
+
+    Args:
+        brokers: Each under a name for the log.
+        identity: Who to be; a fresh identity if not given.
+        name: How to be displayed.
+        tools: Tools to offer from the start.
+        stateful: Tools whose provider keeps state. Their calls stay with the agents that are found
+            first, and follow these to another broker, but never go to another agent.
+        connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
+        max_concurrent: Handlers that run at a time, whichever broker the calls come from.
+        max_queued: Calls that may wait for a handler; more are refused.
+        observe: See :data:`kadi_client.serving.Observe`.
+        options: Of each :class:`Connection`.
+
+    Raises:
+        ValueError: if there is no broker, or an argument cannot work; the message names it.
+    """
+
+    def __init__(
+        self,
+        brokers: Mapping[str, Endpoint],
+        *,
+        identity: Identity | None = None,
+        name: str | None = None,
+        tools: Iterable[Tool] = (),
+        stateful: Collection[str] = (),
+        connect_timeout: float = 0.0,
+        max_concurrent: int = 64,
+        max_queued: int = 1024,
+        observe: Observe = noted,
+        **options: Unpack[ConnectionOptions],
+    ) -> None:
+        if not brokers:
+            raise ValueError("brokers: give at least one")
+        self._endpoints = dict(brokers)
+        self._identity = identity or Identity.generate()
+        self._name = name
+        self._provider = Provider(
+            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+        )
+        self._options = options
+        self._stateful = frozenset(stateful)
+        self._pinned: frozenset[str] = frozenset()
+        self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
+        self._running: list[asyncio.Task[None]] = []
+
+    def _connection(self, name: str, connect_timeout: float) -> Connection:
+        endpoint = self._endpoints[name]
+        return Connection(
+            endpoint.url,
+            networks=endpoint.networks,
+            identity=self._identity,
+            name=self._name,
+            provider=self._provider,
+            connect_timeout=connect_timeout,
+            **self._options,
+        )
+
+    @property
+    def agent_id(self) -> str:
+        """Id of this agent, as its brokers derive it."""
+        return self._identity.agent_id
+
+    @property
+    def connected(self) -> list[str]:
+        """Names of the brokers that there is a session with."""
+        return [member.name for member in self._members if member.connection.connected]
+
+    @property
+    def calls_waiting(self) -> int:
+        """Calls of its own tools that wait for their turn."""
+        return self._provider.waiting
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Connecting
+
+    async def open(self) -> None:
+        """Connect to the brokers; returns once there is a session with one of them.
+
+        Raises:
+            KadiError: if none can be reached; it is that of the first broker.
+        """
+        opening = {
+            asyncio.create_task(member.connection.open()): member for member in self._members
+        }
+        try:
+            await self._first(opening.keys())
+            await asyncio.wait(opening, timeout=SETTLE_SECONDS)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            await asyncio.wait(opening)
+            await self.close()
+            raise
+        self._running = [
+            asyncio.create_task(self._run(task, member)) for task, member in opening.items()
+        ]
+
+    @staticmethod
+    async def _first(opening: Collection[asyncio.Task[None]]) -> None:
+        """Wait until one task has succeeded; raises the first one's error if all have failed."""
+        pending: set[asyncio.Task[None]] = set(opening)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.exception() is None for task in done):
+                return
+        next(iter(opening)).result()
+
+    async def _run(self, opening: asyncio.Task[None], member: _Member) -> None:
+        """Stay with a broker; one that did not connect in time is tried without a limit."""
+        try:
+            await opening
+        except AuthenticationError as exc:
+            logger.error("broker %s: %s; going on without it", member.name, exc)
+            raise
+        except KadiError as exc:
+            logger.warning("broker %s: %s; going on without it for now", member.name, exc)
+            member.connection = self._connection(member.name, float("inf"))
+            await member.connection.open()
+        await member.connection.serve_forever()
+
+    async def close(self) -> None:
+        """Close all connections in order; closing again is harmless."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        await asyncio.gather(*(member.connection.close() for member in self._members))
+
+    async def serve_forever(self) -> None:
+        """Wait until every connection is closed by somebody else; cancel it to stop waiting.
+
+        Raises:
+            KadiError: if no broker can be used any more.
+        """
+        await asyncio.wait(self._running)
+        if all(not task.cancelled() and task.exception() for task in self._running):
+            self._running[0].result()
+
+    # Offering, events
+
+    async def serve(self, tools: Iterable[Tool]) -> None:
+        """Replace the tools offered on all brokers; calls already running are not touched.
+
+        A broker without a session gets them with the next one.
+
+        Raises:
+            ValueError: if two tools share a name.
+            KadiError: if a broker refuses them or does not confirm.
+        """
+        self._provider.replace(tools)
+        await asyncio.gather(*(member.connection.register() for member in self._connected()))
+
+    async def publish(self, channel: str, data: Any, *, timeout: float = BROKER_TIMEOUT) -> None:
+        """Publish an event on all brokers that are connected.
+
+        Raises:
+            KadiError: if no broker accepted it; it is that of the first one.
+        """
+        members = self._connected()
+        if not members:
+            raise NotConnected("no broker is connected")
+        outcomes = await asyncio.gather(
+            *(member.connection.publish(channel, data, timeout=timeout) for member in members),
+            return_exceptions=True,
+        )
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        for each in failures:
+            if len(failures) == len(outcomes) or not isinstance(each, KadiError):
+                raise each
+
+    # Calling
+
+    async def invoke_raw(
+        self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
+    ) -> Raw:
+        """Call a tool where it is offered; arguments and errors as for :class:`Connection`.
+
+        A tool that nobody offers is called on the first connected broker, whose error says so.
+
+        Raises:
+            NotConnected: also if a stateful tool is offered by other agents only.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout
+        member = self._members[0]
+        if len(self._members) > 1:
+            member = await self._route(tool, min(timeout, _LIST_SECONDS))
+            if target_agent is None and tool in self._stateful and len(self._pinned) == 1:
+                (target_agent,) = self._pinned
+        try:
+            return await member.connection.invoke_raw(
+                tool,
+                tool_input,
+                timeout=max(0.001, deadline - clock()),
+                target_agent=target_agent,
+            )
+        except (RemoteError, NotConnected):
+            member.doubted = True  # perhaps its provider has left
+            raise
+
+    async def _route(self, tool: str, timeout: float) -> _Member:
+        """Return the broker to call a tool on."""
+        others: list[str] = []
+        for member in self._connected():
+            agents = await member.agents(tool, timeout)
+            if self._accepts(tool, agents):
+                return member
+        members = self._connected()
+        await asyncio.gather(*(member.list_tools(timeout) for member in members))
+        for member in members:
+            agents = await member.agents(tool, timeout)
+            if self._accepts(tool, agents):
+                return member
+            others += [f"{agent} on broker {member.name}" for agent in sorted(agents or ())]
+        if others:
+            raise NotConnected(
+                f"{tool} of agent {' or '.join(sorted(self._pinned))}, whose state this agent works"
+                f" with, is not on any connected broker; {', '.join(others)} offers it too:"
+                " restart this agent to work with that one"
+            )
+        return (members or self._members)[0]
+
+    def _accepts(self, tool: str, agents: frozenset[str] | None) -> bool:
+        """Return whether a tool may be called where these agents offer it."""
+        if agents is None:
+            return False
+        if tool not in self._stateful or not agents:
+            return True
+        if not self._pinned:
+            self._pinned = agents
+        return not agents.isdisjoint(self._pinned)
+
+    def _connected(self) -> list[_Member]:
+        return [member for member in self._members if member.connection.connected]
