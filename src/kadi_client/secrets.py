@@ -130,7 +130,7 @@ def _values(plain: bytes) -> dict[str, str]:
     secrets = _parsed(plain)
     if not isinstance(secrets, dict):
         raise SecretsUnreadable("the deployer's answer is not a JSON object of names and values")
-    wrong = sorted(name for name, value in secrets.items() if not isinstance(value, str))
+    wrong = sorted(repr(name) for name, value in secrets.items() if not isinstance(value, str))
     if wrong:
         raise SecretsUnreadable(f"the deployer's answer has no text as value of {', '.join(wrong)}")
     return secrets

@@ -249,10 +249,10 @@ async def test_what_is_no_object_is_refused_without_showing_it(
 async def test_values_that_are_no_text_are_named_not_shown(
     broker: Broker, identity: Identity
 ) -> None:
-    script = approving({"B": [VALUE], "A": None, "SEARCH_API_KEY": VALUE})
+    script = approving({"B\n": [VALUE], "A": None, "SEARCH_API_KEY": VALUE})
     error = await refusal(broker, identity, script)
     assert isinstance(error, SecretsUnreadable)
-    assert str(error).endswith("as value of A, B")
+    assert str(error).endswith("as value of 'A', 'B\\n'")
 
 
 async def test_missing_required_secrets_are_named(broker: Broker, identity: Identity) -> None:

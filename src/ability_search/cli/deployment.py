@@ -91,7 +91,8 @@ async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str,
         raise ConfigurationError(
             f"the secrets {names} were not received: {exc}", hint=_hint(exc, broker)
         ) from exc
-    log.info("The deployer approved; secrets received: %s", ", ".join(sorted(secrets)) or "none")
+    received = [name for name in deployment.awaited if name in secrets]
+    log.info("The deployer approved; secrets received: %s", ", ".join(received) or "none")
     return secrets
 
 

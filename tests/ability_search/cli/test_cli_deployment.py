@@ -106,7 +106,7 @@ async def test_approved_secrets_become_settings(
     assert told == [
         WAITING,
         "The deployer approved; secrets received:"
-        " OTHER, SEARCH_API_KEY, SEARCH_CHUNK_SIZE, SEARCH_EMBEDDING_API_URL",
+        " SEARCH_API_KEY, SEARCH_EMBEDDING_API_URL, SEARCH_CHUNK_SIZE",
         "the deployer sent what is not used: OTHER; no setting has such a name",
     ]
     assert VALUE not in caplog.text
