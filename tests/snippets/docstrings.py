@@ -52,14 +52,20 @@ class Example:
 
 
 def public(package: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the classes and functions that a package defines and exports, and their methods."""
+    """Yield the classes and functions that a package defines and exports, and their methods.
+
+    A method is named after the class that defines it.
+    """
+    own = package.__name__.partition(".")[0]
     for name in package.__all__:
         value = getattr(package, name)
-        if getattr(value, "__module__", "").partition(".")[0] == package.__name__.partition(".")[0]:
-            yield name, value
-            for member in vars(value) if inspect.isclass(value) else ():
+        if getattr(value, "__module__", "").partition(".")[0] != own:
+            continue
+        yield name, value
+        for base in inspect.getmro(value) if inspect.isclass(value) else ():
+            for member in vars(base) if base.__module__.partition(".")[0] == own else ():
                 if not member.startswith("_"):
-                    yield f"{name}.{member}", getattr(value, member)
+                    yield f"{base.__name__}.{member}", getattr(base, member)
 
 
 def first_example(value: Any) -> str:
