@@ -6,6 +6,7 @@ Its methods are those of SearchClient with the same parameters, each run on a lo
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
@@ -25,14 +26,21 @@ from ability_search.client.search import DocumentLike, SearchClient
 
 
 class BlockingSearchClient:
-    """:class:`SearchClient` for use with ``with``, also where a loop is running (notebooks).
+    """A :class:`SearchClient` without ``await``; it also works in notebooks.
 
-    Its methods wait for those of the same name, on a loop in a thread of its own, and raise what
-    they raise.
+    Example:
+        with BlockingSearchClient() as search:
+            note = {{"source": "n1", "title": "Backups", "content": "They run at two at night."}}
+            search.index("notes", [note])
+            found = search.query("notes", "when is the data saved?")
+            print(found.results[0].content)
+
+    Each method runs the method of the same name on an event loop in a thread, waits for it, and
+    raises what that raises.
 
     Args:
-        url: As of :class:`SearchClient`, like the others.
-        networks: KADI networks to join.
+        url: Address of the broker, as for :class:`SearchClient`.
+        networks: KADI networks to join; the configured ones if not given.
         timeout: Seconds to wait for an answer.
     """
 
@@ -58,7 +66,7 @@ class BlockingSearchClient:
         self.close()
 
     def open(self) -> Self:
-        """Connect; nothing if it is connected."""
+        """Connect; does nothing if it is connected."""
         self._runner.start()
         try:
             self._runner.run(self._client.open())
@@ -68,7 +76,7 @@ class BlockingSearchClient:
         return self
 
     def close(self) -> None:
-        """Disconnect; nothing if it is not connected."""
+        """Disconnect; does nothing if it is not connected."""
         if self._runner.running:
             try:
                 self._runner.run(self._client.close())
@@ -113,7 +121,7 @@ def twin(method: ast.AsyncFunctionDef) -> str:
     several = ast.unparse(method.returns).startswith("AsyncIterator")
     run = "each" if several else "run"
     call = f"return self._runner.{run}(self._client.{method.name}({', '.join(passed)}))"
-    doc = ast.get_docstring(method, clean=False)
+    doc = re.sub(r"\bawait |\basync (?=for )", "", ast.get_docstring(method, clean=False) or "")
     function = ast.FunctionDef(
         name=method.name,
         args=arguments,

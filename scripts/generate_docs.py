@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, is_typeddict
@@ -24,6 +25,8 @@ from ability_search.metrics.table import METRICS, PARTS, PROCESS, Metric
 from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = re.compile(r"^Example:\n(?P<code>(?:(?: {4}.*)?\n)*(?: {4}.*))$", re.MULTILINE)
+"""The section of a docstring, cleaned, that holds an example."""
 _BOUNDS = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
 
 
@@ -205,9 +208,10 @@ def _signature(name: str, function: Callable[..., Any], kind: str) -> str:
 
 
 def _prose(described: Any) -> str:
-    """A docstring as Markdown: its references in code, its sections as lists."""
+    """Return a docstring as Markdown: an example in a block, references in code, lists."""
     text = inspect.cleandoc(described.__doc__ or "")
     text = re.sub(r":\w+:`([^`]+)`", r"`\1`", text).replace("``", "`")
+    text = EXAMPLE.sub(_fenced, text)
     head, *sections = re.split(r"^(Args|Attributes|Returns|Raises):\n", text, flags=re.MULTILINE)
     parts = [head.strip()]
     for title, content in zip(sections[::2], sections[1::2], strict=True):
@@ -215,6 +219,11 @@ def _prose(described: Any) -> str:
         items = re.sub(r"^(\w+): ", r"- `\1`: ", lines, flags=re.MULTILINE)
         parts.append(f"{title}:\n\n{items.strip()}")
     return "\n\n".join(parts)
+
+
+def _fenced(example: re.Match[str]) -> str:
+    code = textwrap.dedent(example["code"]).strip()
+    return f"<!-- only parsed: run as an example of its docstring -->\n```python\n{code}\n```"
 
 
 def _fields(described: type) -> str:

@@ -12,14 +12,19 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+EXAMPLES = ("*.py", "typescript/*.ts")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
-    """Add the pages that lie outside docs/."""
+    """Add the pages and the examples, which lie outside docs/."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
+    for pattern in EXAMPLES:
+        for path in sorted((ROOT / "examples").glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
@@ -32,6 +37,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         path = (folder / target).resolve().relative_to(ROOT).as_posix()
         if path.startswith("docs/"):
             return f"{picture}[{text}]({path.removeprefix('docs/')}{anchor})"
+        if path.startswith("examples/"):
+            return f"[{text}]({path})"
         return f"[{text}]({PAGES[path]}{anchor})" if path in PAGES else text
 
     return LINK.sub(link, markdown)

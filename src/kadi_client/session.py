@@ -112,6 +112,8 @@ class Session:
         self._pending: dict[int, _OnAnswer] = {}
         self._calls = OpenCalls(max_bytes=max_message_bytes)
         self._extended = False
+        # Request ids are UUIDs: random but for their last group, which counts.
+        self._request_prefix = str(uuid.uuid4())[:24]
         self._wall_clock = wall_clock
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
@@ -170,7 +172,7 @@ class Session:
         """
         if target_agent is not None:
             tool_input = with_hints(tool_input, {REQUIRE_AGENT: target_agent})
-        request_id = str(uuid.uuid4())
+        request_id = f"{self._request_prefix}{self._last_key + 1:012x}"
         params = {"toolName": tool, "toolInput": tool_input, "requestId": request_id}
         if timeout is not None:
             params["timeout"] = max(1, round(timeout * 1000))

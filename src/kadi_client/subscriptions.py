@@ -37,7 +37,7 @@ class Event:
 
 
 def matches(pattern: Sequence[str], channel: Sequence[str]) -> bool:
-    """Whether a channel fits an AMQP topic pattern, both split into words at the dots.
+    """Return whether a channel fits an AMQP topic pattern, both split into words at the dots.
 
     ``*`` stands for exactly one word, ``#`` for zero or more. Takes O(pattern x channel) steps
     whatever the pattern.
@@ -98,7 +98,7 @@ class Subscription:
         self._active = False
 
     def wants(self, channel: str, network: str | None) -> bool:
-        """Whether an event belongs here; one without a network belongs to every network."""
+        """Return whether an event matches; one without a network matches every network."""
         if None not in (self.network, network) and self.network != network:
             return False
         words = channel.split(".")

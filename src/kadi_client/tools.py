@@ -57,26 +57,26 @@ UNKNOWN = Origin()
 
 
 class Call(Protocol):
-    """One invocation as its handler sees it."""
+    """The call of a tool, as its handler sees it."""
 
     @property
     def request_id(self) -> str:
-        """The broker's id of this invocation, for logs."""
+        """Return the broker's id of this call, for logs."""
 
     @property
     def origin(self) -> Origin:
-        """Where the call comes from, as far as the broker says so."""
+        """Return where the call comes from, as far as the broker says so."""
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until nobody waits for the answer any more; ``None`` if there is no limit."""
+        """Return the seconds until the caller stops waiting; ``None`` if there is no limit."""
 
     @property
     def abandoned(self) -> bool:
-        """Whether it was cancelled without anybody having asked for that.
+        """Return whether the call was cancelled although nobody asked for that.
 
-        The caller has disconnected, the session is lost, or this side is shutting down. A caller
-        that gave up, or whose time was up, has not abandoned its call.
+        True if the caller disconnected, the session was lost or this agent is shutting down; false
+        if the caller gave up or its time ran out.
         """
 
     async def publish(self, channel: str, data: Any) -> None:
@@ -143,16 +143,19 @@ class Tool:
                 without fields that are ``None``.
             result: Model of the output, if it has one; for its schema only.
             on_error: Turns an exception of the validation or of the handler, and the name of the
-                tool, into an answer; without it the caller gets an error.
+                tool, into an answer. Without it the caller gets an error: its text names the
+                fields that are not valid, without their values.
         """
 
         async def handle(raw: dict[str, Any], call: Call) -> Any:
             try:
                 answer = await handler(params.model_validate(raw), call)
             except Exception as exc:
-                if on_error is None:
-                    raise
-                return on_error(exc, name)
+                if on_error is not None:
+                    return on_error(exc, name)
+                if isinstance(exc, ValidationError):
+                    raise ValueError(validation_text(exc)) from exc
+                raise
             return (
                 answer.model_dump(mode="json", by_alias=True, exclude_none=True)
                 if isinstance(answer, BaseModel)
@@ -201,10 +204,10 @@ def with_hints(tool_input: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validation_text(error: ValidationError) -> str:
-    """One line a caller can act on: every offending field and what was expected of it.
+    """Return one line that names each field that is not valid and what was expected of it.
 
-    Of the forms that a field may have, the one that the value comes closest to is told, else all.
-    The offending values themselves are left out: they may be large or secret.
+    Of several forms that a field may have, it names the one closest to the value, else all. The
+    values themselves are left out: they may be large or secret.
     """
     expected: dict[tuple[int | str, ...], list[str]] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):

@@ -35,8 +35,13 @@ async def test_a_typed_tool_validates_calls_and_dumps() -> None:
     assert tool.input_schema["required"] == ["Size"]
     assert tool.output_schema is not None
     assert "Doubled" in tool.output_schema["properties"]
-    with pytest.raises(ValidationError):
-        await tool.handler({"Size": "x"}, NO_CALL)
+
+
+async def test_invalid_input_is_refused_naming_every_field_and_no_value() -> None:
+    tool = Tool.typed("double", "Doubles", Params, _double)
+    with pytest.raises(ValueError, match=r"\ASize: .*; other: .*\Z") as caught:
+        await tool.handler({"Size": "secret", "other": "secret"}, NO_CALL)
+    assert "secret" not in str(caught.value)
 
 
 async def test_errors_become_values_where_asked_for() -> None:

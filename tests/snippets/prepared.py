@@ -60,7 +60,8 @@ def everything(reader: Reader) -> None:
 
 def checkout(reader: Reader) -> None:
     """What a reader of the tutorial has before he begins."""
-    (reader.directory / "docs").symlink_to(ROOT / "docs")
+    for name in ("docs", "examples"):
+        (reader.directory / name).symlink_to(ROOT / name)
 
 
 def library(reader: Reader) -> None:

@@ -57,6 +57,8 @@ class Machine:
 
     home: Path
     programs: Path
+    directory: Path = Path()
+    """Where the stack was started."""
     stack: subprocess.Popen[str] | None = None
 
     @property
@@ -83,6 +85,7 @@ class Machine:
         """What `ability-search up` does; nothing if the stack runs and is not to be another."""
         if self.running is None or shlex.split(line, comments=True) != UP.split():
             self.stop()
+            self.directory = directory
             self.stack, _ = start(line, directory, self.environment)
 
     def stop(self) -> None:
@@ -177,6 +180,13 @@ class Reader:
             self._stay(line)
             return ""
         return self._printed(line, TYPED.get(asked[1], "") if asked[1:] else "")
+
+    def run_program(self, text: str) -> str:
+        """What a program in Python prints."""
+        for called, address in self._addresses().items():
+            text = text.replace(called, address)
+        (self.directory / "page.py").write_text(text, encoding="utf-8")
+        return self.run("python page.py")
 
     def _addresses(self) -> dict[str, str]:
         known = self.machine.addresses()

@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
-from tests.snippets import program
 from tests.snippets.blocks import PAGES, PLAIN, ROOT, Block, blocks
 from tests.snippets.prepared import prepare
-from tests.snippets.reader import SECONDS, Machine, Reader, without_numbers
+from tests.snippets.reader import SECONDS, Reader, without_numbers
 
-from ability_search.client import BlockingSearchClient
 from ability_search.configuration import load_settings
 from kadi_client import Connection
-from kadi_localnet.models.config import default_cache_dir
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]
 
 NOT_RUN = "not run"
 ONLY_PARSED = "only parsed"
+PART_OF = "part of"
 UNRUN = {
     ("README.md", "needs a package index"): 1,
+    ("docs/agents.md", "needs the package of the KADI client"): 1,
     ("docs/edges.md", "needs npm"): 1,
     ("docs/evaluation.md", "needs a package index"): 1,
     ("docs/formats.md", "needs a package index"): 1,
@@ -56,51 +51,6 @@ READING: dict[str, Callable[[str], object]] = {
 """How a file that is written is read."""
 SETTINGS = {"config.yml", "config.toml", "agent.json"}
 CONTENTS = [page for page in PAGES if any(each.language not in PLAIN for each in blocks(page))]
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    home = tmp_path_factory.mktemp("home")
-    socket = home / "program"
-    machine = Machine(home, home / "bin")
-    (home / ".curlrc").write_text("fail-with-body\n", encoding="utf-8")
-    lend_models(home / ".cache" / "ability-search")
-    program.caller(socket, machine.programs / "ability-search")
-    command = [sys.executable, "-m", "tests.snippets.program", str(socket)]
-    served = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
-    assert served.stdout is not None
-    try:
-        assert served.stdout.readline(), "the program does not start"
-        yield machine
-    finally:
-        os.killpg(served.pid, signal.SIGKILL)
-        served.communicate()
-        machine.stop()
-
-
-def lend_models(cache: Path) -> None:
-    """Spare building the local model, if this machine has it."""
-    cache.mkdir(parents=True)
-    for built in default_cache_dir().glob("*.onnx"):
-        (cache / built.name).symlink_to(built)
-
-
-@pytest.fixture
-def reader(machine: Machine, tmp_path: Path) -> Iterator[Reader]:
-    """With the stack up and no collection in it."""
-    directory = tmp_path / "work"
-    directory.mkdir()
-    machine.up(directory)
-    running = machine.running
-    assert running is not None
-    with BlockingSearchClient(running.url, networks=running.networks) as search:
-        for each in search.collections().collections:
-            search.delete(each.name)
-    reader = Reader(machine, directory)
-    try:
-        yield reader
-    finally:
-        reader.leave()
 
 
 @pytest.mark.parametrize("page", CONTENTS, ids=lambda page: page.name)
@@ -137,7 +87,9 @@ def follow(block: Block, reader: Reader) -> None:
     Raises:
         AssertionError: if it does not work, or if nobody knows how to do it.
     """
-    if block.title:
+    if block.marker == PART_OF:
+        assert block.text in outdented((ROOT / block.about).read_text("utf-8"), block.text)
+    elif block.title:
         write(block, reader.directory)
     elif block.language == "sh":
         for line in block.commands:
@@ -147,13 +99,18 @@ def follow(block: Block, reader: Reader) -> None:
         for command, shown in block.session:
             compare(shown, reader.run(command))
     elif block.language == "python":
-        script = reader.directory / "page.py"
-        script.write_text(block.text, encoding="utf-8")
-        assert reader.run("python page.py")
+        assert reader.run_program(block.text)
     elif block.language == "json":
         look_at(block, json.loads(block.text), reader)
     else:
         raise AssertionError(f"what is to be done with {block.language!r}? Say so in a comment")
+
+
+def outdented(text: str, part: str) -> str:
+    """A text in which lines are as little indented as in a part of it."""
+    line = part.partition("\n")[0]
+    indent = next((each for each in text.splitlines() if each.strip() == line), line).index(line[0])
+    return re.sub(rf"^ {{{indent}}}", "", text, flags=re.MULTILINE)
 
 
 def write(block: Block, directory: Path) -> None:

@@ -24,14 +24,21 @@ from ability_search.wire import inputs, results
 
 
 class BlockingSearchClient:
-    """:class:`SearchClient` for use with ``with``, also where a loop is running (notebooks).
+    """A :class:`SearchClient` without ``await``; it also works in notebooks.
 
-    Its methods wait for those of the same name, on a loop in a thread of its own, and raise what
-    they raise.
+    Example:
+        with BlockingSearchClient() as search:
+            note = {"source": "n1", "title": "Backups", "content": "They run at two at night."}
+            search.index("notes", [note])
+            found = search.query("notes", "when is the data saved?")
+            print(found.results[0].content)
+
+    Each method runs the method of the same name on an event loop in a thread, waits for it, and
+    raises what that raises.
 
     Args:
-        url: As of :class:`SearchClient`, like the others.
-        networks: KADI networks to join.
+        url: Address of the broker, as for :class:`SearchClient`.
+        networks: KADI networks to join; the configured ones if not given.
         timeout: Seconds to wait for an answer.
     """
 
@@ -57,7 +64,7 @@ class BlockingSearchClient:
         self.close()
 
     def open(self) -> Self:
-        """Connect; nothing if it is connected."""
+        """Connect; does nothing if it is connected."""
         self._runner.start()
         try:
             self._runner.run(self._client.open())
@@ -67,7 +74,7 @@ class BlockingSearchClient:
         return self
 
     def close(self) -> None:
-        """Disconnect; nothing if it is not connected."""
+        """Disconnect; does nothing if it is not connected."""
         if self._runner.running:
             try:
                 self._runner.run(self._client.close())
@@ -84,7 +91,13 @@ class BlockingSearchClient:
         filter: Mapping[str, Any] | None = None,
         **options: Unpack[QueryOptions],
     ) -> Hits:
-        """Search one collection, several, or all of them (``*``)."""
+        """Search one collection, several, or all of them (``*``).
+
+        Example:
+            found = search.query("notes", "when is the data saved?", limit=3)
+            for hit in found.results:
+                print(hit.score, hit.source, hit.content)
+        """
         return self._runner.run(
             self._client.query(collection, query, limit=limit, mode=mode, filter=filter, **options)
         )
@@ -98,7 +111,13 @@ class BlockingSearchClient:
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
-        """The chunks that are most like a chunk."""
+        """Find the chunks that are nearest to a chunk.
+
+        Example:
+            found = search.query("notes", "when is the data saved?")
+            alike = search.similar("notes", found.results[0].chunk_id)
+            print([hit.source for hit in alike.results])
+        """
         return self._runner.run(
             self._client.similar(
                 collection, chunk_id, limit=limit, filter=filter, min_score=min_score
@@ -113,16 +132,24 @@ class BlockingSearchClient:
         progress: Advance | None = None,
         **options: Unpack[IndexOptions],
     ) -> results.IndexResult:
-        """Make documents findable, in as many calls as their size asks for.
+        """Index documents, in as many calls as their size requires.
+
+        Example:
+            documents = [{"source": "n2", "title": "Pump", "content": "It is replaced in May."}]
+            report = search.index("notes", documents)
+            print(report.added, report.unchanged, report.failed)
 
         Args:
-            collection: Created if need be.
-            documents: Consumed as they are sent.
-            progress: Called with the documents done, those known of, and the stage.
-            options: Of all the calls.
+            collection: Name of the collection; created on first use.
+            documents: Any iterable; consumed as the documents are sent.
+            progress: Called with the documents done, the documents known so far, and the stage.
+            options: Options of every call.
 
         Returns:
-            The sum of all calls. If one fails, what the ones before it stored stays.
+            The sum of all calls. If a call fails, what the calls before it stored stays.
+
+        Raises:
+            ValueError: if there are no documents.
         """
         return self._runner.run(
             self._client.index(collection, documents, progress=progress, **options)
@@ -136,7 +163,12 @@ class BlockingSearchClient:
         progress: Advance | None = None,
         **options: Unpack[FileOptions],
     ) -> results.IndexFileResult:
-        """Index a file or a directory of the worker's machine."""
+        """Index a file or a directory of the worker's machine.
+
+        Example:
+            report = search.index_file("manuals", "docs", include=["*.md"])
+            print(report.files, report.skipped)
+        """
         return self._runner.run(
             self._client.index_file(collection, path, progress=progress, **options)
         )
@@ -144,15 +176,30 @@ class BlockingSearchClient:
     def reindex(
         self, collection: str, *, progress: Advance | None = None, **options: Unpack[ReindexOptions]
     ) -> results.ReindexResult:
-        """Chunk and embed a collection anew from what it stores."""
+        """Chunk and embed a collection anew from what it stores.
+
+        Example:
+            report = search.reindex("notes", max_tokens=200)
+            print(report.chunks)
+        """
         return self._runner.run(self._client.reindex(collection, progress=progress, **options))
 
     def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
-        """Delete one source, or the whole collection."""
+        """Delete one source, or the whole collection.
+
+        Example:
+            report = search.delete("notes", "n1")
+            print(report.deleted)
+        """
         return self._runner.run(self._client.delete(collection, source))
 
     def collections(self) -> Collections:
-        """All collections with their statistics."""
+        """List all collections with their statistics.
+
+        Example:
+            for each in (search.collections()).collections:
+                print(each.name, each.sources, each.chunks)
+        """
         return self._runner.run(self._client.collections())
 
     def info(
@@ -164,9 +211,14 @@ class BlockingSearchClient:
         include: Sequence[inputs.Included] = (),
         map_points: int = 1000,
     ) -> CollectionInfo:
-        """A collection and the first of its sources, in order; ``cursor`` goes on with a page.
+        """Describe a collection and list its first sources, in order.
 
-        ``include`` adds what the tool would have to look at the chunks for.
+        Example:
+            info = search.info("notes")
+            print(info.chunks, info.embedded_percent, info.sources)
+
+        ``cursor`` continues with the next page of sources. ``include`` adds statistics that the
+        tool has to read the chunks for.
         """
         return self._runner.run(
             self._client.info(
@@ -175,9 +227,19 @@ class BlockingSearchClient:
         )
 
     def sources(self, collection: str) -> Iterator[str]:
-        """The names of all sources, in order, read page by page."""
+        """Yield the names of all sources, in order; reads them page by page.
+
+        Example:
+            for source in search.sources("notes"):
+                print(source)
+        """
         return self._runner.each(self._client.sources(collection))
 
     def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-        """Call any tool of the network, with its wire names."""
+        """Call any tool of the network, with the names of its fields on the wire.
+
+        Example:
+            found = search.call("search-query", {"collection": "notes", "query": "backup"})
+            print(found["count"])
+        """
         return self._runner.run(self._client.call(tool, tool_input))

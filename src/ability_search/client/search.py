@@ -56,9 +56,16 @@ _COUNTED = (
 
 
 class SearchClient:
-    """A connection to the search ability of a KADI network, for use with ``async with``.
+    """A connection to the search ability of a KADI network.
 
-    Every method calls the tool of its name and returns what that declares, validated. It raises
+    Example:
+        async with SearchClient() as search:
+            note = {"source": "n1", "title": "Backups", "content": "They run at two at night."}
+            await search.index("notes", [note])
+            found = await search.query("notes", "when is the data saved?")
+            print(found.results[0].content)
+
+    Every method calls the tool of the same name and returns its validated result. It raises
 
     - :class:`ToolError` if the tool answers that it failed: ``str()`` is the reason, ``hint`` what
       helps, ``code`` one of the documented codes, ``retryable`` whether to try again,
@@ -66,9 +73,9 @@ class SearchClient:
     - another :class:`kadi_client.KadiError` if there is no answer; the client reconnects by itself.
 
     Args:
-        url: The broker's address. Left out: ``BROKER_URL``, the configuration files, or the stack
-            that runs on this machine, in the order of the command line.
-        networks: KADI networks to join; left out as configured.
+        url: Address of the broker. If not given: ``BROKER_URL``, the configuration files, or the
+            stack that runs on this machine, in this order, like the command line.
+        networks: KADI networks to join; the configured ones if not given.
         timeout: Seconds to wait for an answer; indexing waits for up to :data:`LONG_SECONDS`.
     """
 
@@ -86,7 +93,7 @@ class SearchClient:
         self._opened: tuple[Connection, Settings] | None = None
 
     async def open(self) -> Self:
-        """Connect; nothing if it is connected.
+        """Connect; does nothing if it is connected.
 
         Raises:
             ConfigurationError: if the settings cannot be used.
@@ -134,7 +141,13 @@ class SearchClient:
         filter: Mapping[str, Any] | None = None,
         **options: Unpack[QueryOptions],
     ) -> Hits:
-        """Search one collection, several, or all of them (``*``)."""
+        """Search one collection, several, or all of them (``*``).
+
+        Example:
+            found = await search.query("notes", "when is the data saved?", limit=3)
+            for hit in found.results:
+                print(hit.score, hit.source, hit.content)
+        """
         given = {
             "collection": collection if isinstance(collection, str) else list(collection),
             "query": query,
@@ -154,7 +167,13 @@ class SearchClient:
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
-        """The chunks that are most like a chunk."""
+        """Find the chunks that are nearest to a chunk.
+
+        Example:
+            found = await search.query("notes", "when is the data saved?")
+            alike = await search.similar("notes", found.results[0].chunk_id)
+            print([hit.source for hit in alike.results])
+        """
         given = {
             "collection": collection,
             "chunk_id": chunk_id,
@@ -172,16 +191,24 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[IndexOptions],
     ) -> results.IndexResult:
-        """Make documents findable, in as many calls as their size asks for.
+        """Index documents, in as many calls as their size requires.
+
+        Example:
+            documents = [{"source": "n2", "title": "Pump", "content": "It is replaced in May."}]
+            report = await search.index("notes", documents)
+            print(report.added, report.unchanged, report.failed)
 
         Args:
-            collection: Created if need be.
-            documents: Consumed as they are sent.
-            progress: Called with the documents done, those known of, and the stage.
-            options: Of all the calls.
+            collection: Name of the collection; created on first use.
+            documents: Any iterable; consumed as the documents are sent.
+            progress: Called with the documents done, the documents known so far, and the stage.
+            options: Options of every call.
 
         Returns:
-            The sum of all calls. If one fails, what the ones before it stored stays.
+            The sum of all calls. If a call fails, what the calls before it stored stays.
+
+        Raises:
+            ValueError: if there are no documents.
         """
         total: results.IndexResult | None = None
         for batch in self._batches(documents):
@@ -203,7 +230,12 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[FileOptions],
     ) -> results.IndexFileResult:
-        """Index a file or a directory of the worker's machine."""
+        """Index a file or a directory of the worker's machine.
+
+        Example:
+            report = await search.index_file("manuals", "docs", include=["*.md"])
+            print(report.files, report.skipped)
+        """
         given = {"collection": collection, "path": str(path), **options}
         return await self._long(
             "search-index-file", inputs.IndexFileInput, given, results.IndexFileResult, progress
@@ -216,19 +248,34 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[ReindexOptions],
     ) -> results.ReindexResult:
-        """Chunk and embed a collection anew from what it stores."""
+        """Chunk and embed a collection anew from what it stores.
+
+        Example:
+            report = await search.reindex("notes", max_tokens=200)
+            print(report.chunks)
+        """
         given = {"collection": collection, **options}
         return await self._long(
             "search-reindex", inputs.ReindexInput, given, results.ReindexResult, progress
         )
 
     async def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
-        """Delete one source, or the whole collection."""
+        """Delete one source, or the whole collection.
+
+        Example:
+            report = await search.delete("notes", "n1")
+            print(report.deleted)
+        """
         given = {"collection": collection, "source": source}
         return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
 
     async def collections(self) -> Collections:
-        """All collections with their statistics."""
+        """List all collections with their statistics.
+
+        Example:
+            for each in (await search.collections()).collections:
+                print(each.name, each.sources, each.chunks)
+        """
         return await self._call("search-collections", inputs.CollectionsInput, {}, Collections)
 
     async def info(
@@ -240,9 +287,14 @@ class SearchClient:
         include: Sequence[inputs.Included] = (),
         map_points: int = 1000,
     ) -> CollectionInfo:
-        """A collection and the first of its sources, in order; ``cursor`` goes on with a page.
+        """Describe a collection and list its first sources, in order.
 
-        ``include`` adds what the tool would have to look at the chunks for.
+        Example:
+            info = await search.info("notes")
+            print(info.chunks, info.embedded_percent, info.sources)
+
+        ``cursor`` continues with the next page of sources. ``include`` adds statistics that the
+        tool has to read the chunks for.
         """
         given = {
             "collection": collection,
@@ -256,7 +308,12 @@ class SearchClient:
         )
 
     async def sources(self, collection: str) -> AsyncIterator[str]:
-        """The names of all sources, in order, read page by page."""
+        """Yield the names of all sources, in order; reads them page by page.
+
+        Example:
+            async for source in search.sources("notes"):
+                print(source)
+        """
         cursor: str | None = None
         while True:
             page = await self.info(collection, limit=_PAGE, cursor=cursor)
@@ -267,7 +324,12 @@ class SearchClient:
                 return
 
     async def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-        """Call any tool of the network, with its wire names."""
+        """Call any tool of the network, with the names of its fields on the wire.
+
+        Example:
+            found = await search.call("search-query", {"collection": "notes", "query": "backup"})
+            print(found["count"])
+        """
         return await self._invoke(tool, tool_input, self._timeout)
 
     async def _call(

@@ -1,4 +1,4 @@
-"""What the tools take and return; results draw themselves in a notebook."""
+"""Options and results of the client; results render as tables in notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 300
 
 
 class QueryOptions(TypedDict, total=False):
-    """The further options of search-query; docs/tools.md tells of each."""
+    """Further options of search-query; docs/tools.md describes them."""
 
     offset: int
     model: str
@@ -44,7 +44,7 @@ class QueryOptions(TypedDict, total=False):
 
 
 class ReindexOptions(TypedDict, total=False):
-    """The further options of search-reindex."""
+    """Further options of search-reindex; docs/tools.md describes them."""
 
     model: str
     chunk_strategy: str
@@ -58,7 +58,7 @@ class ReindexOptions(TypedDict, total=False):
 
 
 class IndexOptions(TypedDict, total=False):
-    """The further options of search-index."""
+    """Further options of search-index; docs/tools.md describes them."""
 
     chunk_strategy: str
     max_tokens: int
@@ -72,7 +72,7 @@ class IndexOptions(TypedDict, total=False):
 
 
 class FileOptions(TypedDict, total=False):
-    """The further options of search-index-file."""
+    """Further options of search-index-file; docs/tools.md describes them."""
 
     format: str
     include: Sequence[str]
@@ -89,7 +89,7 @@ class FileOptions(TypedDict, total=False):
 
 
 class Hits(results.QueryResult):
-    """Of :meth:`SearchClient.query`."""
+    """Result of :meth:`SearchClient.query`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
         degraded = f"; degraded: {self.degraded.reason}" if self.degraded else ""
@@ -98,14 +98,14 @@ class Hits(results.QueryResult):
 
 
 class Neighbours(results.SimilarResult):
-    """Of :meth:`SearchClient.similar`."""
+    """Result of :meth:`SearchClient.similar`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
         return _hits_table(f"{self.count} chunks like {self.source_chunk.chunk_id}", self.results)
 
 
 class Collections(results.CollectionsResult):
-    """Of :meth:`SearchClient.collections`."""
+    """Result of :meth:`SearchClient.collections`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
         names = ("name", "chunks", "sources", "avg_tokens", "model", "updated_at")
@@ -117,7 +117,7 @@ _LONG = {"sources", "next_cursor", "tokens", "growth", "map"}
 
 
 class CollectionInfo(results.CollectionInfoResult):
-    """Of :meth:`SearchClient.info`."""
+    """Result of :meth:`SearchClient.info`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
         shown = self.model_dump(exclude=_LONG, exclude_none=True)

@@ -142,7 +142,7 @@ class Calls:
         }
         meta = {
             "callerProtocol": "kadi",
-            "kadi_caller": {"sessionId": caller.id, "publicKey": caller.public_key},
+            "kadi_caller": caller.credentials,
             **context,
         }
         provider, frame = self._choose(

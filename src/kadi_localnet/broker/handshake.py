@@ -7,6 +7,7 @@ from typing import Any
 
 from kadi_client.errors import INVALID_REQUEST, AuthenticationError
 from kadi_client.identity import agent_id, verify
+from kadi_client.messages import Raw, encode
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Authenticate, Hello
 from kadi_localnet.broker.registry import Networks
@@ -57,7 +58,8 @@ def authenticate(session: Session, params: Authenticate, now: float) -> dict[str
     try:
         verify(params.public_key, params.signature, nonce)
         session.agent_id = agent_id(params.public_key)
-        session.public_key = params.public_key
+        shown = {"sessionId": session.id, "publicKey": params.public_key}
+        session.credentials = Raw(encode(shown))
     except AuthenticationError as exc:
         raise _failed(str(exc)) from exc
     return {"agentId": session.agent_id}

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kadi_client.errors import SERVER_ERROR, KadiError
+from kadi_client.messages import Raw
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Outbox
 
@@ -60,6 +61,7 @@ class Session:
         "agent_id",
         "calling",
         "closing",
+        "credentials",
         "display_name",
         "id",
         "last_routed",
@@ -68,7 +70,6 @@ class Session:
         "nonce",
         "nonce_expires",
         "opened",
-        "public_key",
         "outbox",
         "serving",
         "subscriptions",
@@ -82,7 +83,8 @@ class Session:
         self.opened = now
         self.last_seen = now
         self.agent_id: str | None = None
-        self.public_key: str | None = None
+        self.credentials: Raw | None = None
+        """Session id and public key, as providers are shown them."""
         self.display_name: str | None = None
         self.nonce: str | None = None
         self.nonce_expires = now

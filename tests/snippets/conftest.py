@@ -1,0 +1,63 @@
+"""A machine with a running stack, and somebody who reads there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.snippets import program
+from tests.snippets.blocks import ROOT
+from tests.snippets.reader import Machine, Reader
+
+from ability_search.client import BlockingSearchClient
+from kadi_localnet.models.config import default_cache_dir
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    home = tmp_path_factory.mktemp("home")
+    socket = home / "program"
+    machine = Machine(home, home / "bin")
+    (home / ".curlrc").write_text("fail-with-body\n", encoding="utf-8")
+    lend_models(home / ".cache" / "ability-search")
+    program.caller(socket, machine.programs / "ability-search")
+    command = [sys.executable, "-m", "tests.snippets.program", str(socket)]
+    served = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+    assert served.stdout is not None
+    try:
+        assert served.stdout.readline(), "the program does not start"
+        yield machine
+    finally:
+        os.killpg(served.pid, signal.SIGKILL)
+        served.communicate()
+        machine.stop()
+
+
+def lend_models(cache: Path) -> None:
+    """Spare building the local model, if this machine has it."""
+    cache.mkdir(parents=True)
+    for built in default_cache_dir().glob("*.onnx"):
+        (cache / built.name).symlink_to(built)
+
+
+@pytest.fixture
+def reader(machine: Machine, tmp_path: Path) -> Iterator[Reader]:
+    """With the stack up and no collection in it."""
+    directory = tmp_path / "work"
+    directory.mkdir()
+    machine.up(directory)
+    running = machine.running
+    assert running is not None
+    with BlockingSearchClient(running.url, networks=running.networks) as search:
+        for each in search.collections().collections:
+            search.delete(each.name)
+    reader = Reader(machine, directory)
+    try:
+        yield reader
+    finally:
+        reader.leave()
