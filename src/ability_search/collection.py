@@ -10,6 +10,7 @@ from typing import Any
 
 from ability_search import statements
 from ability_search.errors import InvalidInput
+from ability_search.ranking.bm25 import K1, B
 
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
@@ -30,6 +31,10 @@ class Collection:
     chunk_strategy: str
     chunk_size: int
     chunk_overlap: int
+    bm25_k1: float = K1
+    """Saturation of a term's frequency in the stored BM25 weights; fixed for a generation."""
+    bm25_b: float = B
+    """Weight of a text's length in them, likewise."""
     kinds: tuple[str, ...] = ()
     """Aspects that are made of each document."""
     kinds_by: str = "local"
@@ -82,6 +87,8 @@ class Collection:
 
 _WIRE = {
     "average_length": "averageLength",
+    "bm25_k1": "bm25K1",
+    "bm25_b": "bm25B",
     "chunk_strategy": "chunkStrategy",
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",

@@ -203,8 +203,6 @@ def build_services(
         vocabulary,
         generations,
         scan_below=ranking.scan_below,
-        k1=ranking.bm25_k1,
-        b=ranking.bm25_b,
         now=_now,
     )
     rebuilding = Rebuilding(
@@ -307,11 +305,17 @@ def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteE
 async def open_reranker(
     settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
 ) -> AsyncIterator[RemoteReranker]:
-    """The reranker that the settings choose: over the broker, or over HTTP."""
+    """The reranker that the settings choose: over the broker, or over HTTP.
+
+    Raises:
+        ConfigurationError: if an API is chosen and its address is missing.
+    """
     reranker = settings.reranker
-    if reranker.api_url is None or reranker.transport == "broker":
+    if reranker.transport == "broker":
         yield _reranker(settings, over_broker(RERANK, invoke, api_key=reranker.api_key))
         return
+    if reranker.api_url is None:
+        raise ConfigurationError("SEARCH_RERANKER_API_URL is missing")
     async with _client(settings) as client:
         url = reranker.api_url.get_secret_value()
         transport = over_http(RERANK, client, url, api_key=reranker.api_key)

@@ -5,15 +5,22 @@ from kadi_client.connection import DEFAULT_URL, Connection
 from kadi_client.errors import (
     AuthenticationError,
     CallTimeout,
+    DecryptionError,
     FrameTooLarge,
     KadiError,
     NotConnected,
     ProtocolError,
     RemoteError,
+    SecretsError,
+    SecretsMissing,
+    SecretsRejected,
+    SecretsTimeout,
+    SecretsUnreadable,
     ToolError,
 )
 from kadi_client.identity import Identity
 from kadi_client.messages import Raw
+from kadi_client.secrets import request_secrets
 from kadi_client.stdio import serve_stdio
 from kadi_client.subscriptions import Event, Subscription
 from kadi_client.tools import Call, Tool
@@ -25,6 +32,7 @@ __all__ = [
     "Call",
     "CallTimeout",
     "Connection",
+    "DecryptionError",
     "Endpoint",
     "Event",
     "FrameTooLarge",
@@ -34,8 +42,14 @@ __all__ = [
     "ProtocolError",
     "Raw",
     "RemoteError",
+    "SecretsError",
+    "SecretsMissing",
+    "SecretsRejected",
+    "SecretsTimeout",
+    "SecretsUnreadable",
     "Subscription",
     "Tool",
     "ToolError",
+    "request_secrets",
     "serve_stdio",
 ]

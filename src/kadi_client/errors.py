@@ -9,12 +9,18 @@
     ├── NotConnected            no session at the moment, or it was lost during the call
     ├── CallTimeout             no answer before the deadline
     ├── RemoteError             the other side answered with an error
-    └── ToolError               the tool answered that it failed
+    ├── ToolError               the tool answered that it failed
+    ├── DecryptionError         a sealed box made for another identity, or damaged
+    └── SecretsError            the secrets of a deployment were not received
+        ├── SecretsTimeout      no deployer answered before the deadline
+        ├── SecretsRejected     the deployer refused
+        ├── SecretsUnreadable   its answer cannot be decrypted or understood
+        └── SecretsMissing      its answer lacks a required secret
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PARSE_ERROR = -32700
@@ -116,6 +122,51 @@ class ToolError(KadiError):
         if isinstance(error, Mapping):  # OpenAI's shape: {error: {message, type, ...}}
             error = error.get("message")
         return _text(error) or f"{self.tool} failed and gave no reason"
+
+
+class DecryptionError(KadiError):
+    """The sealed box was made for another identity, or is damaged."""
+
+
+class SecretsError(KadiError):
+    """The secrets of a deployment were not received; no text of these errors holds a value."""
+
+
+class SecretsTimeout(SecretsError):
+    """No deployer answered within ``timeout`` seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(timeout)
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"no deployer answered within {self.timeout:g} s"
+
+
+class SecretsRejected(SecretsError):
+    """The deployer refused; ``reason`` is what it said, ``None`` if it said nothing."""
+
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the deployer refused: {self.reason or 'it gave no reason'}"
+
+
+class SecretsUnreadable(SecretsError):
+    """The deployer's answer cannot be decrypted, or does not hold what it should."""
+
+
+class SecretsMissing(SecretsError):
+    """The deployer's answer lacks the required secrets ``names``."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(*names)
+        self.names = tuple(names)
+
+    def __str__(self) -> str:
+        return f"the deployer did not send {', '.join(self.names)}"
 
 
 def _text(value: Any) -> str:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from kadi_client.errors import AuthenticationError
+from kadi_client.errors import AuthenticationError, DecryptionError
 
 
 class Identity:
@@ -88,6 +88,24 @@ class Identity:
     def sign(self, nonce: str) -> str:
         """Base64 of the Ed25519 signature over the nonce string's own UTF-8 bytes."""
         return base64.b64encode(self._private.sign(nonce.encode())).decode("ascii")
+
+    def unseal(self, box: bytes) -> bytes:
+        """Decrypt a libsodium sealed box that was made for the X25519 form of this key.
+
+        Raises:
+            DecryptionError: if it was made for another key, or is damaged.
+        """
+        # Few programs receive one: the others need not load libsodium.
+        from nacl.bindings import crypto_sign_ed25519_sk_to_curve25519
+        from nacl.exceptions import CryptoError
+        from nacl.public import PrivateKey, SealedBox
+
+        own = self._private.private_bytes_raw() + self._private.public_key().public_bytes_raw()
+        try:
+            return SealedBox(PrivateKey(crypto_sign_ed25519_sk_to_curve25519(own))).decrypt(box)
+        except CryptoError as exc:
+            text = "the box was sealed for another identity, or is damaged"
+            raise DecryptionError(text) from exc
 
     def __repr__(self) -> str:
         return f"Identity({self.agent_id})"

@@ -46,8 +46,12 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_response(self) -> bool:
-        """An answer to an earlier request."""
-        return self.method is None and (len(self.result) > 0 or len(self.error) > 0)
+        """An answer to an earlier request.
+
+        JavaScript leaves ``result`` out where a tool returns ``undefined``: it counts as ``null``.
+        """
+        answered = len(self.result) > 0 or len(self.error) > 0 or self.has_id
+        return self.method is None and answered
 
 
 _frames = msgspec.json.Decoder(Frame)

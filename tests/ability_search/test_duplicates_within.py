@@ -13,7 +13,9 @@ from ability_search.indexing.preparing import Recipe
 from ability_search.indexing.writing import new_collection
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
-EMPTY = new_collection("docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, now=1)
+EMPTY = new_collection(
+    "docs", model="m", dimensions=2, recipe=RECIPE, average_length=9.0, k1=1.2, b=0.75, now=1
+)
 FILLED = replace(EMPTY, chunks=5)
 RULE = Deduplication(0.95, beam=100, scan_below=1000)
 

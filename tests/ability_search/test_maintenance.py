@@ -27,6 +27,8 @@ DOCS = new_collection(
     dimensions=4,
     recipe=Recipe("auto", 64, 0, "english"),
     average_length=50.0,
+    k1=1.2,
+    b=0.75,
     now=1,
 )
 
@@ -60,8 +62,6 @@ def maintenance_of(store: Store) -> Maintenance:
         Vocabulary(store),
         Generations(catalogue, grace=0),
         scan_below=1000,
-        k1=1.2,
-        b=0.75,
         now=lambda: 0,
     )
 

@@ -66,7 +66,7 @@ def prepared_of(document: Document, recipe: Recipe, count: TokenCounter) -> Prep
 
 def collection_of(recipe: Recipe) -> Collection:
     return new_collection(
-        "docs", model="m", dimensions=4, recipe=recipe, average_length=50.0, now=1
+        "docs", model="m", dimensions=4, recipe=recipe, average_length=50.0, k1=1.2, b=0.75, now=1
     )
 
 
@@ -88,7 +88,7 @@ def test_a_document_is_restored_from_its_rows_to_the_last_character(
         links=({"target": "x", "kind": "y", "weight": 0.5},),
     )
     prepared = prepared_of(document, recipe, COUNTERS[counter]())
-    rows = chunk_rows(prepared, collection_of(recipe), k1=1.2, b=0.75, now=1)
+    rows = chunk_rows(prepared, collection_of(recipe), now=1)
     restored = restored_document(source_record(prepared, now=1), rows)
     assert restored == replace(document, origin="h")
 
@@ -96,7 +96,7 @@ def test_a_document_is_restored_from_its_rows_to_the_last_character(
 def test_a_blank_document_has_no_rows() -> None:
     prepared = prepared_of(Document("s", "t", " \n"), RECIPE, EstimatedTokens())
     record = source_record(prepared, now=1)
-    assert chunk_rows(prepared, collection_of(RECIPE), k1=1.2, b=0.75, now=1) == []
+    assert chunk_rows(prepared, collection_of(RECIPE), now=1) == []
     assert (record["chunks"], record["tokens"], record["tokensMin"]) == (0, 0, None)
     assert record["tail"] == " \n"
 

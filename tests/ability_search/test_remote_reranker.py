@@ -23,7 +23,7 @@ from tests.ability_search.model_servers import (
     telling,
 )
 
-from ability_search.configuration import load_settings
+from ability_search.configuration import load_settings, require_secrets
 from ability_search.errors import ConfigurationError, RerankerUnavailable
 from ability_search.remote import RERANK, RemoteReranker, Transport, over_broker, over_http
 from ability_search.remote.reranker import UnusableScores, read_scores, shares
@@ -337,6 +337,14 @@ async def test_the_settings_choose_the_way(caplog: pytest.LogCaptureFixture) -> 
     assert KEY not in repr(settings(**environ))
 
 
-def test_an_api_needs_an_address() -> None:
-    with pytest.raises(ConfigurationError, match="reranker_api_url must be set"):
-        settings(SEARCH_RERANKER_TRANSPORT="api")
+async def test_an_api_needs_an_address() -> None:
+    async def invoke(_tool: str, _input: Any, *, timeout: float) -> Any:
+        raise AssertionError("the broker is not asked")
+
+    incomplete = settings(SEARCH_RERANKER_TRANSPORT="api")
+    assert incomplete.missing_secrets == ("SEARCH_RERANKER_API_URL",)
+    with pytest.raises(ConfigurationError, match="needed as reranker_transport is api"):
+        require_secrets(incomplete)
+    with pytest.raises(ConfigurationError, match="SEARCH_RERANKER_API_URL is missing"):
+        async with open_reranker(incomplete, invoke):
+            pass

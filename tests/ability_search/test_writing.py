@@ -34,7 +34,9 @@ from ability_search.indexing.writing import (
 from kadi_client.messages import encode
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
-DOCS = new_collection("docs", model="m", dimensions=4, recipe=RECIPE, average_length=50.0, now=1)
+DOCS = new_collection(
+    "docs", model="m", dimensions=4, recipe=RECIPE, average_length=50.0, k1=1.2, b=0.75, now=1
+)
 
 
 def prepared_of(text: str, *, dimensions: int = 4, **fields: Any) -> Prepared:
@@ -181,7 +183,7 @@ async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -
 )
 def test_estimated_bytes_are_no_less_than_the_real_ones(text: str, metadata: Any) -> None:
     item = prepared_of(text, dimensions=64, metadata=metadata)
-    rows = chunk_rows(item, replace(DOCS, dimensions=64), k1=1.2, b=0.75, now=10**12)
+    rows = chunk_rows(item, replace(DOCS, dimensions=64), now=10**12)
     for row in rows:
         assert row_bytes(row) >= len(encode(row))
     assert prepared_bytes(item) >= len(encode(rows))

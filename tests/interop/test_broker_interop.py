@@ -167,6 +167,24 @@ async def test_a_failure_arrives_as_a_string(broker: Broker) -> None:
     assert await caller.outcome(request_id) == {"requestId": request_id, "error": "it broke"}
 
 
+@pytest.mark.parametrize("error", ["", {"code": -32000, "message": ""}])
+async def test_a_failure_without_a_message_is_given_one(broker: Broker, error: Any) -> None:
+    """Clients test the text: an empty one would be a success without a result."""
+    provider = await Peer.join(broker.url, tools=["echo"])
+    caller = await Peer.join(broker.url)
+    request_id = await caller.start("echo")
+    await provider.fail(await provider.asked(), error)
+    assert (await caller.outcome(request_id))["error"] == "the tool failed without a message"
+
+
+async def test_an_answer_without_a_result_is_null(broker: Broker) -> None:
+    provider = await Peer.join(broker.url, tools=["echo"])
+    caller = await Peer.join(broker.url)
+    request_id = await caller.start("echo")
+    await provider.send({"jsonrpc": "2.0", "id": (await provider.asked())["id"]})
+    assert await caller.outcome(request_id) == {"requestId": request_id, "result": None}
+
+
 async def test_answers_may_come_in_any_order(broker: Broker) -> None:
     provider = await Peer.join(broker.url, tools=["echo"])
     caller = await Peer.join(broker.url)
@@ -394,7 +412,7 @@ async def test_garbage_is_answered_and_the_connection_lives(broker: Broker) -> N
         ('{"id": 1, "method": "kadi.session.ping"', -32700),
         (b"\xff\xfe\xfd", -32700),
         ("[1, 2]", -32600),
-        ('{"id": 9}', -32600),
+        ('{"jsonrpc": "2.0"}', -32600),
     ]:
         await peer.send_text(text)
         answer = await peer.expect(lambda frame: "error" in frame)

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -14,11 +16,17 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_der_public_key,
 )
+from nacl.public import PublicKey, SealedBox
+from tests.kadi_client.deployer import PATIENCE, encryption_key
 
-from kadi_client.errors import AuthenticationError
+from kadi_client.errors import AuthenticationError, DecryptionError
 from kadi_client.identity import Identity, agent_id, verify
 
 FOREIGN = X25519PrivateKey.generate()
+
+# libsodium's own test of the conversion: test/default/ed25519_convert.c and its expected output.
+SEED = bytes.fromhex("421151a459faeade3d247115f94aedae42318124095afabe4d1451a559faedee")
+X25519_PUBLIC = bytes.fromhex("f1814f0e8ff1043d8a44d25babff3cedcae6c22c3edaa48f857ae70de2baae50")
 
 
 def test_the_public_key_is_spki_der_and_the_agent_id_its_hash() -> None:
@@ -95,3 +103,26 @@ def test_malformed_keys_and_signatures_are_authentication_errors(public_key: str
     for signature in ("!", "", "AAAA"):
         with pytest.raises(AuthenticationError):
             verify(identity.public_key, signature, "n")
+
+
+def test_a_box_sealed_for_libsodium_s_conversion_of_the_key_is_opened() -> None:
+    identity = Identity(Ed25519PrivateKey.from_private_bytes(SEED))
+    assert encryption_key(identity.public_key) == X25519_PUBLIC
+    assert identity.unseal(SealedBox(PublicKey(X25519_PUBLIC)).encrypt(b"secret")) == b"secret"
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"\0" * 47, b"\0" * 48, b"\0" * 100])
+def test_a_damaged_box_is_an_error(damage: bytes) -> None:
+    with pytest.raises(DecryptionError, match="another identity, or is damaged"):
+        Identity.generate().unseal(damage)
+
+
+def test_a_box_for_another_identity_is_an_error() -> None:
+    other = PublicKey(encryption_key(Identity.generate().public_key))
+    with pytest.raises(DecryptionError, match="another identity, or is damaged"):
+        Identity.generate().unseal(SealedBox(other).encrypt(b"secret"))
+
+
+def test_libsodium_is_loaded_only_to_decrypt() -> None:
+    code = "import sys, kadi_client; sys.exit('nacl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=PATIENCE).returncode == 0

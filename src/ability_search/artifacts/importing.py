@@ -306,6 +306,8 @@ def _new_collection(
         dimensions=artifact.manifest.dim,
         recipe=recipe,
         average_length=origin.average_length,
+        k1=origin.bm25_k1,
+        b=origin.bm25_b,
         now=now,
     )
 

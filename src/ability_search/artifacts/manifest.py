@@ -18,6 +18,7 @@ from pydantic import (
 from ability_search.collection import Collection
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import LAYOUT
+from ability_search.ranking.bm25 import K1, B
 from ability_search.statements import is_collection_name
 from kadi_client.tools import validation_text
 
@@ -87,6 +88,8 @@ class Origin(_Record):
     kinds_by: Text = "local"
     token_counter: Text
     average_length: float = Field(gt=0)
+    bm25_k1: float = Field(K1, ge=0)
+    bm25_b: float = Field(B, ge=0, le=1)
     layout: Text
     """Version of everything that decides what is stored of a text."""
     created_at: Count
@@ -172,6 +175,8 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         kinds_by=collection.kinds_by,
         token_counter=counter,
         average_length=collection.average_length,
+        bm25_k1=collection.bm25_k1,
+        bm25_b=collection.bm25_b,
         layout=LAYOUT,
         created_at=collection.created_at,
     )

@@ -110,9 +110,11 @@ def read_skills(
         dimensions=manifest.dim,
         recipe=_RECIPE,
         average_length=expected_length(prepared),
+        k1=settings.ranking.bm25_k1,
+        b=settings.ranking.bm25_b,
         now=now,
     )
-    items = [_item(each, collection, settings, now) for each in prepared]
+    items = [_item(each, collection, now) for each in prepared]
     return SkillsArtifact(
         manifest, origin_of(collection, counter), _counts(items), _fingerprint(items), items
     )
@@ -163,11 +165,8 @@ def _prepared(
     return prepared
 
 
-def _item(prepared: Prepared, collection: Collection, settings: Settings, now: int) -> Item:
-    ranking = settings.ranking
-    rows: list[Row] = chunk_rows(
-        prepared, collection, k1=ranking.bm25_k1, b=ranking.bm25_b, now=now
-    )
+def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
+    rows: list[Row] = chunk_rows(prepared, collection, now=now)
     for row in rows:
         row["vectorKey"] = None  # what the vector was made of, only the other tool knows
     vectors = np.array(prepared.vectors, dtype=np.float32)

@@ -37,42 +37,43 @@ def worker(
     unless BROKER_URL names another broker. With --stdio the tools are served over
     standard input and output (JSON-RPC, Content-Length framing or a line a
     message), while the database and the embedder are still reached over the
-    broker. The log goes to standard error.
+    broker. The log goes to standard error. A worker that `kadi deploy` has started
+    asks its deployer for the secrets of the deployment first.
 
     Example:
         BROKER_URL=ws://localhost:8080/kadi ability-search worker
         ability-search worker --stdio
     """
-    if not stdio:
-        from ability_search.cli.worker import open_search
-
-        serve(
-            "worker",
-            lambda settings, meter: open_search(settings, wait=wait, meter=meter),
-            supervised=supervised,
-        )
+    if stdio:
+        asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait)))
         return
-    settings = prepare("worker")
-    with traced(settings, "worker"):
-        asyncio.run(run_until_stopped(_serve_stdio(settings, wait)))
+    from ability_search.cli.worker import complete, open_search
+
+    serve(
+        "worker",
+        lambda settings, meter: open_search(settings, wait=wait, meter=meter),
+        supervised=supervised,
+        complete=lambda settings: complete(settings, wait=wait),
+    )
 
 
 async def _serve_stdio(settings: Settings, wait: float) -> None:
-    from ability_search.cli.worker import open_search_tools
+    from ability_search.cli.worker import complete, open_search_tools
     from ability_search.worker import LOGGED
 
-    async with (
-        metered(settings, "worker") as metering,
-        open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
-    ):
-        size = settings.limits.message_bytes
-        await serve_stdio(
-            tools,
-            name=settings.agent.name,
-            version=settings.agent.version,
-            max_message_bytes=size,
-            observe=LOGGED,
-        )
+    settings = await complete(settings, wait=wait)
+    with traced(settings, "worker"):
+        async with (
+            metered(settings, "worker") as metering,
+            open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
+        ):
+            await serve_stdio(
+                tools,
+                name=settings.agent.name,
+                version=settings.agent.version,
+                max_message_bytes=settings.limits.message_bytes,
+                observe=LOGGED,
+            )
 
 
 @command(app, "broker")

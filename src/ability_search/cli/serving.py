@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,8 @@ else:
 log = logging.getLogger(__name__)
 
 Opener = Callable[[Settings, Meter], AbstractAsyncContextManager["Part"]]
+Complete = Callable[[Settings], Awaitable[Settings]]
+"""Adds to the settings what only the network has."""
 
 
 def prepare(part: str, *, join: bool = True) -> Settings:
@@ -47,29 +49,39 @@ def prepare(part: str, *, join: bool = True) -> Settings:
     Raises:
         ConfigurationError: with every problem of the settings.
     """
-    settings = load_settings(os.environ, Path.cwd())
-    if join:
-        settings = load_settings(joining(settings, os.environ), Path.cwd())
+    environ = joined_environ() if join else os.environ
+    settings = load_settings(environ, Path.cwd())
     logs.configure(settings.logging.level, settings.logging.format, part=part)
     for warning in settings.warnings:
         log.warning("%s", warning)
     return settings
 
 
-def serve(part: PartName, open_part: Opener, *, supervised: bool) -> None:
+def joined_environ() -> Mapping[str, str]:
+    """Return the environment of a part that joins the running stack where a client would use it.
+
+    Raises:
+        ConfigurationError: with every problem of the settings.
+    """
+    return joining(load_settings(os.environ, Path.cwd()), os.environ)
+
+
+def serve(
+    part: PartName, open_part: Opener, *, supervised: bool, complete: Complete | None = None
+) -> None:
     """Run a part until a signal, or, supervised, the end of standard input.
 
-    A supervised part reports on standard output, see :mod:`ability_search.stack.child`.
+    A supervised part reports on standard output, see :mod:`ability_search.stack.child`. Nothing
+    is opened before ``complete`` has returned the settings to use.
 
     Raises:
         SearchError, KadiError: if it does not start; supervised, it reports that and exits.
     """
     try:
         settings = prepare(part, join=part != "broker")
-        with traced(settings, part):
-            work = run_until_stopped(_run(part, settings, open_part, supervised), supervised)
-            with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(work)
+        work = run_until_stopped(_run(part, settings, open_part, supervised, complete), supervised)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(work)
     except Exception as exc:
         if not supervised:
             raise
@@ -100,7 +112,20 @@ async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = 
                 raise
 
 
-async def _run(name: PartName, settings: Settings, open_part: Opener, supervised: bool) -> None:
+async def _run(
+    name: PartName,
+    settings: Settings,
+    open_part: Opener,
+    supervised: bool,
+    complete: Complete | None,
+) -> None:
+    if complete is not None:
+        settings = await complete(settings)
+    with traced(settings, name):
+        await _serve(name, settings, open_part, supervised)
+
+
+async def _serve(name: PartName, settings: Settings, open_part: Opener, supervised: bool) -> None:
     async with metered(settings, name) as metering, open_part(settings, metering.meter) as part:
         # What is there now stays. Full collections, which went through it, took 50 to 75 ms.
         gc.freeze()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ability_search.cli.deployment import add_deployed_secrets
 from ability_search.cli.parts import Part, new_connection
 from ability_search.configuration import Settings, complete_secrets
 from ability_search.metrics import UNMETERED, Meter
@@ -20,10 +21,9 @@ async def open_search(
     """The worker, its tools on the network.
 
     Raises:
-        ConfigurationError: if a required secret is nowhere to be had.
+        ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
-    settings = await _completed(settings, wait)
     async with open_worker(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:
@@ -37,10 +37,9 @@ async def open_search_tools(
     """The worker's tools, to be served elsewhere than on the network that it works over.
 
     Raises:
-        ConfigurationError: if a required secret is nowhere to be had.
+        ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
-    settings = await _completed(settings, wait)
     async with open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=meter) as (
         _,
         tools,
@@ -48,7 +47,16 @@ async def open_search_tools(
         yield tools
 
 
-async def _completed(settings: Settings, wait: float) -> Settings:
+async def complete(settings: Settings, *, wait: float) -> Settings:
+    """Return the settings with the secrets of the deployer, then those of a secret ability.
+
+    Neither is asked unless a deployment, or a secret that is missing, is a reason to.
+
+    Raises:
+        ConfigurationError: if a required secret is nowhere to be had.
+        KadiError: if the broker cannot be reached.
+    """
+    settings = await add_deployed_secrets(settings, wait=wait)
     if not settings.missing_secrets:
         return settings
     async with new_connection(settings, "secrets", (), wait) as connection:

@@ -1,4 +1,4 @@
-"""What each source says, by key: the environment, the vault, config.yml."""
+"""What each source says, by key: the environment, the deployer, the vault, config.yml."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ SECTION = "search"
 _SECRET_WORD = re.compile(
     r"(^|_)(secret|token|password|passwd|passphrase|credentials?|(api|access|private)_?key)($|_)"
 )
+_NEEDED_TO_ASK = ("broker", "deployment")
+"""Groups of settings that a worker uses before the deployer can hand it anything."""
+_SHOWN_CHARS = 64
 _ELSEWHERE = {
     "broker": "brokers are in config.toml [broker.<name>] URL, or in agent.json brokers",
     "broker_url": "it is config.toml [broker.<name>] URL, or BROKER_URL",
@@ -66,6 +69,34 @@ def from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
                 layer[spec.key] = Given(_value(spec, text), name, cwd)
                 break
     return layer
+
+
+def from_deployer(secrets: Mapping[str, str], cwd: Path) -> tuple[Layer, tuple[str, ...]]:
+    """Return the settings among the secrets of a deployment, and warnings that name the others.
+
+    They are read as :func:`from_environment` reads variables.
+    """
+    late = {name for name in secrets if name in BY_ENV and BY_ENV[name].group in _NEEDED_TO_ASK}
+    usable = {name: secrets[name] for name in BY_ENV if name in secrets and name not in late}
+    layer = {
+        key: replace(given, where=f"{given.where} from the deployer")
+        for key, given in from_environment(usable, cwd).items()
+    }
+    problems = (
+        (secrets.keys() - BY_ENV.keys(), "no setting has such a name"),
+        (late, "the worker needs it to reach the deployer, set it in the environment"),
+    )
+    return layer, tuple(
+        f"the deployer sent what is not used: {', '.join(map(_shown, sorted(names)))}; {problem}"
+        for names, problem in problems
+        if names
+    )
+
+
+def _shown(name: str) -> str:
+    """Return a foreign name as it may stand in a line of the log."""
+    cut = name[:_SHOWN_CHARS]
+    return cut if cut.isidentifier() else ascii(cut)
 
 
 def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
@@ -192,7 +223,7 @@ def _unknown(key: str) -> str:
     if close and BY_KEY[close[0]].kind == "secret":
         return _belongs(BY_KEY[close[0]].env[0])
     if not close and _SECRET_WORD.search(plain):
-        known = [spec.env[0] for spec in SPECS if spec.kind == "secret"]
+        known = [spec.env[0] for spec in BY_KEY.values() if spec.kind == "secret"]
         return (
             f"a secret has no place in this file: remove it. Those known, {', '.join(known)},"
             f" are set with `ability-search secret set` or in the environment"

@@ -1,8 +1,8 @@
 """Settings: read once, checked at once, frozen.
 
-Precedence: environment > vault ``models`` > config.yml > default. Files are found by walking up
-from the working directory. The broker's address and networks come from config.toml and agent.json
-(:mod:`ability_search.configuration.broker`), the ability's identity from agent.json.
+Precedence: environment > deployer > vault ``models`` > config.yml > default. Files are found by
+walking up from the working directory. The broker's address and networks come from config.toml and
+agent.json (:mod:`ability_search.configuration.broker`), the ability's identity from agent.json.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ability_search.configuration.layers import (
     Layer,
     collecting,
     from_config,
+    from_deployer,
     from_environment,
     from_vault,
     located,
@@ -41,6 +42,7 @@ from ability_search.configuration.schema import (
     Reranker,
 )
 from ability_search.configuration.schema_aspects import Aspects
+from ability_search.configuration.schema_deployment import Deployment
 from ability_search.configuration.schema_edges import Gateway, Metrics, Tracing
 from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
@@ -52,6 +54,7 @@ from ability_search.configuration.vault import read_vault
 from ability_search.errors import ConfigurationError
 
 API_URL = "SEARCH_EMBEDDING_API_URL"
+RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class Settings:
     tracing: Tracing
     brokers: tuple[Broker, ...]
     """The brokers that the worker joins, at least one."""
+    deployment: Deployment
     local_broker: LocalBroker
     models: Models
     arcadedb: Arcadedb
@@ -98,11 +102,18 @@ class SecretFiles(NamedTuple):
     key_file: Path
 
 
-def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
+def load_settings(
+    environ: Mapping[str, str], cwd: Path, *, deployed: Mapping[str, str] | None = None
+) -> Settings:
     """Read the settings; nothing but the arguments and the files is looked at.
 
     A required secret that is not found is no error yet, as the network may have it:
     see :func:`complete_secrets` and :func:`require_secrets`.
+
+    Args:
+        environ: The environment.
+        cwd: The working directory.
+        deployed: The secrets that the deployer handed over, if it did.
 
     Raises:
         ConfigurationError: with every problem that was found, each naming file and key.
@@ -110,11 +121,14 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     problems: list[str] = []
     cwd = cwd.absolute()
     environment = from_environment(environ, cwd)
+    deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
+    handed, unused = from_deployer(deployed, cwd)
+    given = handed | environment
     base = _default_paths(environ, cwd) | _config(cwd, problems)
     home = _home(environ, cwd)
-    vault, stored, remarks = _vault(cwd, base, environment, home, problems)
+    vault, stored, remarks = _vault(cwd, base, given, home, problems)
     agent, connections, notes = _connections(cwd, problems)
-    layer = base | vault | environment
+    layer = base | vault | given
     groups: dict[str, Any] = {
         name: _group(name, layer, home, problems) for name in GROUPS if name != "broker"
     }
@@ -129,9 +143,9 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         **groups,
         brokers=tuple(broker for broker in brokers if broker is not None),
         agent=agent,
-        warnings=(*notes, *remarks, *misspelt(environ, "the environment")),
+        warnings=(*notes, *remarks, *unused, *misspelt(environ, "the environment")),
     )
-    present = {name for name, value in environ.items() if value.strip()} | stored
+    present = {name for name, value in environ.items() if value.strip()} | stored | deployed.keys()
     return replace(settings, missing_secrets=_missing(settings, present))
 
 
@@ -154,7 +168,8 @@ def require_secrets(settings: Settings) -> None:
     """Check that every required secret was found.
 
     Required are, with ``embedding_transport`` ``api`` only, what the deploy blocks of agent.json
-    name for vault ``models``, and the address of the API.
+    name for vault ``models``, and the address of the API; with ``reranker_transport`` ``api`` the
+    address of the reranker's.
 
     Raises:
         ConfigurationError: naming each missing one and the three places that it may come from.
@@ -163,13 +178,19 @@ def require_secrets(settings: Settings) -> None:
         source = settings.agent.path or "agent.json"
         raise ConfigurationError(
             *(
-                f"{name} is missing, which {source} requires as embedding_transport is api:"
+                f"{name} is missing, {_reason(name, source)}:"
                 f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
                 f" or in secrets.toml (`ability-search secret set {name}`),"
                 f" or let a secret ability on the network offer it in vault {VAULT}"
                 for name in settings.missing_secrets
             )
         )
+
+
+def _reason(name: str, source: Path | str) -> str:
+    if name == RERANKER_API_URL:
+        return "which is needed as reranker_transport is api"
+    return f"which {source} requires as embedding_transport is api"
 
 
 async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
@@ -206,13 +227,16 @@ def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
 
 
 def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
-    if settings.embedding.transport != "api":
-        return ()
-    names = dict.fromkeys(name for name in settings.agent.required_secrets if name not in present)
-    if settings.embedding.api_url is not None:
-        names.pop(API_URL, None)
-    else:
-        names[API_URL] = None
+    names: dict[str, None] = {}
+    if settings.embedding.transport == "api":
+        required = settings.agent.required_secrets
+        names = dict.fromkeys(name for name in required if name not in present)
+        if settings.embedding.api_url is not None:
+            names.pop(API_URL, None)
+        else:
+            names[API_URL] = None
+    if settings.reranker.transport == "api" and settings.reranker.api_url is None:
+        names[RERANKER_API_URL] = None
     return tuple(names)
 
 

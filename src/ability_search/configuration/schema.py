@@ -22,6 +22,7 @@ from ability_search.configuration.fields import (
     setting,
 )
 from ability_search.configuration.schema_aspects import Aspects
+from ability_search.configuration.schema_deployment import Deployment
 from ability_search.configuration.schema_edges import Gateway, Metrics, Tracing
 from ability_search.configuration.schema_jobs import JobSettings
 from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Models
@@ -137,12 +138,6 @@ class Reranker(Group):
         gt=0,
         le=3600,
     )
-
-    @model_validator(mode="after")
-    def _api_has_an_address(self) -> Reranker:
-        if self.transport == "api" and self.api_url is None:
-            raise ValueError("reranker_api_url must be set, as reranker_transport is api")
-        return self
 
 
 class Expansion(Group):
@@ -277,8 +272,18 @@ class Ranking(Group):
         ge=0,
         le=100_000,
     )
-    bm25_k1: float = setting(1.2, about="Saturation of a term's frequency.", ge=0, le=10)
-    bm25_b: float = setting(0.75, about="Weight of a text's length.", ge=0, le=1)
+    bm25_k1: float = setting(
+        1.2,
+        about="Saturation of a term's frequency, in generations that are built from now on.",
+        ge=0,
+        le=10,
+    )
+    bm25_b: float = setting(
+        0.75,
+        about="Weight of a text's length, in generations that are built from now on.",
+        ge=0,
+        le=1,
+    )
     title_weight: float = setting(
         1.5, about="Weight of a term in the title; 1 in the text.", ge=0, le=100
     )
@@ -394,6 +399,7 @@ GROUPS: dict[str, type[Group]] = {
     "metrics": Metrics,
     "tracing": Tracing,
     "broker": Broker,
+    "deployment": Deployment,
     "local_broker": LocalBroker,
     "models": Models,
     "arcadedb": Arcadedb,

@@ -33,9 +33,9 @@ def _row(spec: Spec) -> str:
 
 
 def _home(spec: Spec) -> str:
-    if spec.kind == "secret":
-        return "secret: vault `models`"
-    return spec.home or f"`{spec.key}`"
+    if spec.home is not None:
+        return spec.home
+    return "secret: vault `models`" if spec.kind == "secret" else f"`{spec.key}`"
 
 
 def _default(spec: Spec) -> str:

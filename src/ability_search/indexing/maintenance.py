@@ -43,8 +43,6 @@ class Maintenance:
         vocabulary: Knows their terms.
         generations: Drops what is left behind.
         scan_below: Chunks below which a scan is as good as a graph.
-        k1: Saturation of a term's frequency in BM25.
-        b: Weight of a text's length in BM25.
         now: The time in epoch milliseconds.
     """
 
@@ -56,8 +54,6 @@ class Maintenance:
         generations: Generations,
         *,
         scan_below: int,
-        k1: float,
-        b: float,
         now: Callable[[], int],
     ) -> None:
         self._store = store
@@ -65,8 +61,6 @@ class Maintenance:
         self._vocabulary = vocabulary
         self._generations = generations
         self._scan_below = scan_below
-        self._k1 = k1
-        self._b = b
         self._now = now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
@@ -160,40 +154,46 @@ class Maintenance:
         state = (collection.type, collection.revision, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
-        renewed = await self._renew_type(collection.type, collection.average_length)
+        renewed = await self._renew_type(collection.type, collection)
         if collection.aspects:
             aspects = statements.aspect_type(collection.type)
-            renewed += await self._renew_type(aspects, collection.average_length)
+            renewed += await self._renew_type(aspects, collection)
         if renewed:
             log.info("weighed the terms of %d chunks in %s anew", renewed, collection.name)
         self._inspected[collection.name] = state
         return collection
 
-    async def _renew_type(self, chunk_type: str, average_length: float) -> int:
+    async def _renew_type(self, chunk_type: str, collection: Collection) -> int:
         """Weigh the terms of one type's chunks anew; how many those were."""
         renewed = 0
         while rows := await self._store.read(
-            *statements.outdated_weights(chunk_type, average_length=average_length, limit=_PAGE)
+            *statements.outdated_weights(
+                chunk_type, average_length=collection.average_length, limit=_PAGE
+            )
         ):
-            changes = [self._weighed(row, average_length) for row in rows]
+            changes = [_weighed(row, collection) for row in rows]
             await self._store.write(
-                *statements.set_weights(chunk_type, average_length=average_length, changes=changes)
+                *statements.set_weights(
+                    chunk_type, average_length=collection.average_length, changes=changes
+                )
             )
             renewed += len(rows)
         return renewed
 
-    def _weighed(self, row: Mapping[str, Any], average_length: float) -> dict[str, Any]:
-        weights = reweighted(
-            row["terms"],
-            row["weights"],
-            lengths=row["lengths"],
-            old_average=row["averageLength"],
-            new_average=average_length,
-            k1=self._k1,
-            b=self._b,
-        )
-        return {
-            "chunkId": row["chunkId"],
-            "duplicateOf": row.get("duplicateOf"),
-            "weights": weights,
-        }
+
+def _weighed(row: Mapping[str, Any], collection: Collection) -> dict[str, Any]:
+    """Return the change of a chunk's weights to the average length of its collection."""
+    weights = reweighted(
+        row["terms"],
+        row["weights"],
+        lengths=row["lengths"],
+        old_average=row["averageLength"],
+        new_average=collection.average_length,
+        k1=collection.bm25_k1,
+        b=collection.bm25_b,
+    )
+    return {
+        "chunkId": row["chunkId"],
+        "duplicateOf": row.get("duplicateOf"),
+        "weights": weights,
+    }

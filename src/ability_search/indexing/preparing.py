@@ -202,16 +202,12 @@ def vector_key(model: str, text: str) -> str:
     return sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def chunk_rows(
-    prepared: Prepared, collection: Collection, *, k1: float, b: float, now: int
-) -> list[dict[str, Any]]:
+def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[dict[str, Any]]:
     """One database row for each chunk, embedding included.
 
     Args:
         prepared: A document whose vectors are complete.
         collection: Where it goes.
-        k1: Saturation of a term's frequency.
-        b: Weight of a text's length.
         now: Epoch milliseconds.
     """
     document = prepared.document
@@ -236,8 +232,8 @@ def chunk_rows(
         ids, weights = document_vector(
             {TITLE: prepared.title_terms, CONTENT: terms, **prepared.metadata_terms},
             average_length=collection.average_length,
-            k1=k1,
-            b=b,
+            k1=collection.bm25_k1,
+            b=collection.bm25_b,
         )
         rows.append(
             shared

@@ -132,6 +132,8 @@ class Rebuilding:
             dimensions=vectors.shape[1],
             recipe=recipe,
             average_length=expected_length(sample),
+            k1=self._settings.ranking.bm25_k1,
+            b=self._settings.ranking.bm25_b,
             now=self._now(),
         )
         await self._catalogue.write(

@@ -51,8 +51,8 @@ class Writer(Storage):
         collection: The collection, if it exists.
         model: What the vectors come from.
         recipe: Recorded in a new collection.
-        k1: Saturation of a term's frequency in BM25.
-        b: Weight of a text's length in BM25.
+        k1: Saturation of a term's frequency in BM25, of a collection that is created.
+        b: Weight of a text's length in BM25, likewise.
         message_bytes: Most bytes in one statement; more of one source is staged in parts.
         now: The time in epoch milliseconds.
         deduplication: What a near-duplicate is; ``None`` looks for none.
@@ -120,6 +120,8 @@ class Writer(Storage):
                     dimensions=_dimensions(group),
                     recipe=self._recipe,
                     average_length=expected_length(group),
+                    k1=self._k1,
+                    b=self._b,
                     now=self._now(),
                 )
             )
@@ -178,7 +180,7 @@ class Writer(Storage):
     def _rows(
         self, collection: Collection, group: Sequence[Prepared], now: int
     ) -> list[list[dict[str, Any]]]:
-        return [chunk_rows(item, collection, k1=self._k1, b=self._b, now=now) for item in group]
+        return [chunk_rows(item, collection, now=now) for item in group]
 
 
 def new_collection(
@@ -188,6 +190,8 @@ def new_collection(
     dimensions: int,
     recipe: Recipe,
     average_length: float,
+    k1: float,
+    b: float,
     now: int,
 ) -> Collection:
     """A collection as it is recorded before anything is in it.
@@ -198,6 +202,8 @@ def new_collection(
         dimensions: Of its vectors.
         recipe: How its texts are cut.
         average_length: Terms of an average chunk.
+        k1: Saturation of a term's frequency in BM25.
+        b: Weight of a text's length in BM25.
         now: Epoch milliseconds.
     """
     return Collection(
@@ -208,6 +214,8 @@ def new_collection(
         dimensions=dimensions,
         language=recipe.language,
         average_length=average_length,
+        bm25_k1=k1,
+        bm25_b=b,
         chunk_strategy=recipe.chunk_strategy,
         chunk_size=recipe.chunk_size,
         chunk_overlap=recipe.chunk_overlap,

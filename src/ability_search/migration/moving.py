@@ -90,6 +90,8 @@ class Moving:
             dimensions=old.dimensions,
             recipe=way.recipe,
             average_length=round(max(1.0, sum(lengths) / max(1, len(lengths))), 2),
+            k1=way.settings.ranking.bm25_k1,
+            b=way.settings.ranking.bm25_b,
             now=old.created_at or now,
         )
 
@@ -168,11 +170,8 @@ class Moving:
             document, passages, content_hash=_hash(pieces, vectors), analyzer=self._analyzer
         )
         prepared.vectors = list(vectors)
-        ranking = self._way.settings.ranking
         moment = max(piece.created_at for piece in pieces) or self._now
-        rows = chunk_rows(
-            prepared, self._collection, k1=ranking.bm25_k1, b=ranking.bm25_b, now=moment
-        )
+        rows = chunk_rows(prepared, self._collection, now=moment)
         rows = [row | _NO_LINES for row in rows]
         return Item(source_record(prepared, now=moment), rows, vectors)
 

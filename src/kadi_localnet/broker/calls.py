@@ -356,7 +356,8 @@ def _text_of(raw: Raw) -> str:
 
 
 def _error_message(error: Raw) -> str:
+    """Return the text of a provider's error; never an empty one, which clients take for none."""
     try:
-        return error_text(decode(error))[1]
+        return error_text(decode(error))[1] or "the tool failed without a message"
     except ProtocolError:  # well-formed, but not to be held in Python: a number like 1e400
         return bytes(error).decode()

@@ -29,7 +29,14 @@ from ability_search.indexing.writing import new_collection
 DIMENSIONS = 4
 RECIPE = Recipe("paragraph", 16, 0, "english")
 COLLECTION = new_collection(
-    "docs", model="m", dimensions=DIMENSIONS, recipe=RECIPE, average_length=9.5, now=7
+    "docs",
+    model="m",
+    dimensions=DIMENSIONS,
+    recipe=RECIPE,
+    average_length=9.5,
+    k1=1.2,
+    b=0.75,
+    now=7,
 )
 TEXTS = {
     "a": "Foxes run through the wood at night, as every hunter knows.\n\nHares stay at home.",
@@ -88,7 +95,7 @@ def stored(source: str, text: str, **recipe: Any) -> tuple[dict[str, Any], list[
     vectors = chance.normal(size=(len(prepared.passages), DIMENSIONS))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     prepared.vectors = list(vectors.astype(np.float32))
-    rows = chunk_rows(prepared, COLLECTION, k1=1.2, b=0.75, now=7)
+    rows = chunk_rows(prepared, COLLECTION, now=7)
     at = {"@rid": "#1:2", "@type": "t", "@cat": "d"}
     return at | source_record(prepared, now=7), [at | row for row in rows]
 

@@ -85,6 +85,36 @@ async def test_an_interrupted_renewal_is_completed(network: Network, tmp_path: P
         np.testing.assert_allclose(after["weights"], before["weights"], atol=2e-5)
 
 
+async def test_weights_of_a_generation_are_all_made_with_the_settings_it_was_begun_with(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(SEARCH_BM25_K1="2", SEARCH_BM25_B="0.5") as network:
+        await network.call("search-index", collection="docs", documents=short(10))
+        await settled(services_of(network, tmp_path), "docs")
+        name = network.settings.database.name
+        begun = await chunks(network, "docs")
+    async with start(database=name, SEARCH_BM25_K1="0.4", SEARCH_BM25_B="1") as network:
+        services = services_of(network, tmp_path)
+        again = document("again", begun[0]["content"])
+        again["title"] = begun[0]["title"]
+        await network.call("search-index", collection="docs", documents=[again])
+        collection = await services.catalogue.reload("docs")
+        assert collection is not None
+        assert (collection.bm25_k1, collection.bm25_b) == (2, 0.5)
+        for average in (collection.average_length * 3, collection.average_length):
+            await services.catalogue.update(collection, average_length=average)
+            await settled(services, "docs")
+        weighed = {row["source"]: row["weights"] for row in await chunks(network, "docs")}
+        for row in begun:
+            np.testing.assert_allclose(weighed[row["source"]], row["weights"], atol=2e-5)
+        np.testing.assert_allclose(weighed["again"], begun[0]["weights"], atol=2e-5)
+        await network.call("search-reindex", collection="docs")
+        rebuilt = await record(network, "docs")
+        assert (rebuilt.bm25_k1, rebuilt.bm25_b) == (0.4, 1)
+        (first, *_) = await chunks(network, "docs")
+        assert not np.allclose(first["weights"], weighed[first["source"]], atol=1e-3)
+
+
 async def test_a_graph_built_behind_the_scenes_finds_what_a_scan_finds(
     start: Start, tmp_path: Path
 ) -> None:

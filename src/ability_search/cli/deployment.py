@@ -1,0 +1,107 @@
+"""The secrets that `kadi deploy` hands over to a worker when it starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from ability_search import logs
+from ability_search.cli.serving import joined_environ
+from ability_search.configuration import Settings, load_settings
+from ability_search.configuration.schema import Broker
+from ability_search.errors import ConfigurationError
+from kadi_client import (
+    Connection,
+    Identity,
+    KadiError,
+    SecretsError,
+    SecretsMissing,
+    SecretsTimeout,
+    request_secrets,
+)
+
+log = logging.getLogger(__name__)
+
+
+async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
+    """Return the settings with the secrets of the deployer; unchanged if it has none to hand over.
+
+    Args:
+        settings: Those of this process.
+        wait: Seconds that the broker may take to appear.
+
+    Raises:
+        ConfigurationError: if the secrets are not received, or cannot be used.
+    """
+    if not settings.deployment.awaited:
+        return settings
+    environ = joined_environ()
+    secrets = await _receive(settings, _rendezvous(settings, environ), wait)
+    completed = load_settings(environ, Path.cwd(), deployed=secrets)
+    if completed.logging != settings.logging:
+        logs.configure(completed.logging.level, completed.logging.format, part="worker")
+    for warning in completed.warnings:
+        if warning not in settings.warnings:
+            log.warning("%s", warning)
+    return completed
+
+
+def _rendezvous(settings: Settings, environ: Mapping[str, str]) -> Broker:
+    """Return the broker where the deployer listens, with the networks configured for it."""
+    named = settings.deployment.rendezvous_broker
+    if named is None:
+        return settings.broker
+    url = {"BROKER_URL": named.get_secret_value()}
+    return load_settings({**environ, **url}, Path.cwd()).broker
+
+
+async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str, str]:
+    deployment = settings.deployment
+    assert deployment.nonce is not None
+    identity = Identity.load_or_create(settings.files.identity_file)
+    connection = Connection(
+        broker.url.get_secret_value(),
+        identity=identity,
+        name=settings.agent.name,
+        version=settings.agent.version,
+        role="ability",
+        networks=broker.networks,
+        max_message_bytes=settings.limits.message_bytes,
+        connect_timeout=wait,
+    )
+    seconds = deployment.secrets_timeout
+    names = ", ".join(deployment.awaited)
+    log.info("Waiting up to %g s for the deployer to approve the secrets %s", seconds, names)
+    try:
+        async with connection:
+            secrets = await request_secrets(
+                connection,
+                identity,
+                nonce=deployment.nonce.get_secret_value(),
+                required=deployment.required_secrets,
+                optional=deployment.optional_secrets,
+                network=broker.networks[0],
+                timeout=seconds,
+            )
+        blank = [name for name in deployment.required_secrets if not secrets[name].strip()]
+        if blank:
+            raise SecretsMissing(blank)
+    except KadiError as exc:
+        raise ConfigurationError(
+            f"the secrets {names} were not received: {exc}", hint=_hint(exc, broker)
+        ) from exc
+    received = [name for name in deployment.awaited if name in secrets]
+    log.info("The deployer approved; secrets received: %s", ", ".join(received) or "none")
+    return secrets
+
+
+def _hint(exc: KadiError, broker: Broker) -> str:
+    if isinstance(exc, SecretsTimeout):
+        return (
+            f"`kadi deploy` must still run, connected to {broker.url} in network"
+            f" {broker.networks[0]}; SEARCH_DEPLOY_SECRETS_TIMEOUT gives it more time."
+        )
+    if isinstance(exc, SecretsError):
+        return "Deploy again: a worker asks once, with the nonce of its deployment."
+    return f"Check the broker {broker.url}: KADI_RENDEZVOUS_BROKER or else BROKER_URL names it."
