@@ -29,12 +29,7 @@ _LIST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is, and the networks to join on it.
-
-    Attributes:
-        url: ``ws://`` or ``wss://`` address.
-        networks: Networks to share tools and events in.
-    """
+    """Address of a broker, and the networks to join on it."""
 
     url: str
     networks: Sequence[str] = ("global",)
@@ -100,29 +95,29 @@ class Brokers(Invoker):
     """An agent that is connected to several brokers at once.
 
     Example:
-        brokers = {"local": Endpoint("ws://localhost:8080/kadi", ["search", "global"])}
+        brokers = {"local": Endpoint("ws://localhost:8080/kadi", networks=["global"])}
         async with Brokers(brokers, name="reader") as network:
-            print(network.connected, await network.invoke("search-collections", {}))
+            print(await network.invoke("search-collections", {}))
 
-    Its tools are offered on all of them, and events are published on all. A call goes to the
-    first broker, in the order given, where its tool is offered. Entering needs one broker; the
-    others are connected as soon as they can be reached.
+    It serves its tools on all brokers, and publishes events on all of them. A call goes to the
+    first broker, in the order given, that lists the tool. Entering needs one broker; the others
+    are connected as soon as they can be reached.
 
     Args:
-        brokers: Each under a name for the log.
-        identity: Who to be; a fresh identity if not given.
-        name: How to be displayed.
-        tools: Tools to offer from the start.
+        brokers: The brokers, each under a name for the log.
+        identity: Key pair of the agent; a new one if not given.
+        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
+        tools: Tools to serve from the start; :meth:`serve` replaces them.
         stateful: Tools whose provider keeps state. Their calls stay with the agents that are found
             first, and follow these to another broker, but never go to another agent.
         connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
         max_concurrent: Handlers that run at a time, whichever broker the calls come from.
         max_queued: Calls that may wait for a handler; more are refused.
         observe: See :data:`kadi_client.serving.Observe`.
-        options: Of each :class:`Connection`.
+        options: Further options of each :class:`Connection`.
 
     Raises:
-        ValueError: if there is no broker, or an argument cannot work; the message names it.
+        ValueError: if there is no broker, or an argument is not usable; the message names it.
     """
 
     def __init__(

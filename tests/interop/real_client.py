@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -137,9 +137,9 @@ class RealClient:
         number = await self.ask("loadBroker", name=name, options=options)
         return RealAbility(self.node, number)
 
-    async def load_stdio(self, command: str, *args: str, **options: Any) -> RealAbility:
-        options |= {"command": command, "args": args}
-        return RealAbility(self.node, await self.ask("loadStdio", name=command, options=options))
+    async def load_stdio(self, name: str, **options: Any) -> RealAbility:
+        number = await self.ask("loadStdio", name=name, options=options)
+        return RealAbility(self.node, number)
 
     async def subscribe(self, pattern: str) -> Stream:
         return self.node.stream(await self.ask("subscribe", pattern=pattern))
@@ -274,10 +274,18 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def running_node() -> AsyncIterator[NodeProcess]:
-    """Start a process; on leaving it has to end in order and to have written no error."""
+async def running_node(
+    *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[NodeProcess]:
+    """Start a process, which ends with the block; what it starts inherits its environment."""
     process = await asyncio.create_subprocess_exec(
-        NODE, DRIVER, MODULE, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=2**27
+        *(NODE, DRIVER, MODULE),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=cwd,
+        env=environment,
+        limit=2**27,
     )
     node = NodeProcess(process)
     readers = [asyncio.create_task(node.read()), asyncio.create_task(node.read_stderr())]

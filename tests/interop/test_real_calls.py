@@ -19,6 +19,7 @@ from tests.interop.real_client import (
     within,
 )
 from tests.interop.relay import Relay
+from tests.interop.values import TEN_MEGABYTES, VALUES, assert_same
 from tests.kadi_client.fake_broker import FakeBroker
 from tests.kadi_client.fake_broker import Peer as BrokerSide
 
@@ -27,45 +28,6 @@ from kadi_client.tools import Handler
 from kadi_localnet.broker import Broker, Limits, serve_broker
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
-
-TEN_MEGABYTES = "0123456789" * 1_000_000
-
-
-def nested(depth: int) -> Any:
-    value: Any = "innermost"
-    for _ in range(depth):
-        value = [{"deeper": value}]
-    return value
-
-
-VALUES = {
-    "null": None,
-    "false": False,
-    "zero": 0,
-    "empty-text": "",
-    "empty-array": [],
-    "empty-object": {},
-    "largest": 1.7976931348623157e308,
-    "1e308": 1e308,
-    "smallest": 5e-324,
-    "fraction": 0.1,
-    "largest-exact-integer": 2**53,
-    "negative": -(2**53),
-    "emoji": "\U0001f9ed\u200d\U0001f3f4 \U0010ffff",
-    "controls": "".join(map(chr, range(32))) + "\x7f\u2028\u2029\ufeff",
-    "odd-keys": {
-        "": 1,
-        "__proto__": {"a": 1},
-        "constructor": None,
-        "\x00": [],
-        "\u00e9": "e\u0301",
-    },
-    "like-a-pending": {"status": "pending", "requestId": "r"},
-    "like-an-error": {"error": "none", "code": -32000},
-    "nested": nested(100),
-    "ten-megabytes": TEN_MEGABYTES,
-}
-"""JSON values that JavaScript holds exactly."""
 
 
 def tool(handler: Handler, name: str = "tool") -> Tool:
@@ -127,12 +89,6 @@ async def test_values_pass_from_the_real_provider_to_our_client(
     await provider.connect()
     caller = await python()
     assert_same(await caller.invoke("tool", {"value": given}), given)
-
-
-def assert_same(received: Any, sent: Any) -> None:
-    """Compare type and value, without a report that is as long as they are."""
-    assert type(received) is type(sent)
-    assert (received == sent) is True
 
 
 async def test_ten_megabytes_pass_between_real_clients(real: CreateReal) -> None:

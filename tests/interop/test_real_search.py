@@ -46,7 +46,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def running(tmp_path_factory: pytest.TempPathFactory, files: Path) -> AsyncIterator[Network]:
     """The worker with a database and our own embedder."""
     start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
-    limits = {"SEARCH_MAX_QUERY_BYTES": "256", "SEARCH_MAX_CONCURRENT_CALLS": "2"}
+    limits = {
+        "SEARCH_MAX_QUERY_BYTES": "256",
+        "SEARCH_MAX_CONCURRENT_CALLS": "2",
+        "SEARCH_JOB_LEASE": "1",  # a third of it until a cancelled job ends
+    }
     async with start(SEARCH_ALLOWED_ROOTS=str(files), **limits) as network:
         await network.call("search-index", collection="pets", documents=CATS)
         yield network
