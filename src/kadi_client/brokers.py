@@ -29,7 +29,12 @@ _LIST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is, and the networks to join on it."""
+    """Where a broker is, and the networks to join on it.
+
+    Attributes:
+        url: ``ws://`` or ``wss://`` address.
+        networks: Networks to share tools and events in.
+    """
 
     url: str
     networks: Sequence[str] = ("global",)
@@ -94,11 +99,10 @@ def _agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
 class Brokers(Invoker):
     """An agent that is connected to several brokers at once.
 
-    ::
-
-        brokers = {"local": Endpoint("ws://localhost:8080/kadi", ["search"])}
-        async with Brokers(brokers, name="reader", tools=[]) as network:
-            answer = await network.invoke("search-collections", {})
+    Example:
+        brokers = {"local": Endpoint("ws://localhost:8080/kadi", ["search", "global"])}
+        async with Brokers(brokers, name="reader") as network:
+            print(network.connected, await network.invoke("search-collections", {}))
 
     Its tools are offered on all of them, and events are published on all. A call goes to the
     first broker, in the order given, where its tool is offered. Entering needs one broker; the

@@ -53,13 +53,22 @@ class Example:
 
 def public(package: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the classes and functions that a package defines and exports, and their methods."""
+    own = package.__name__.partition(".")[0]
+
+    def is_own(value: Any) -> bool:
+        return getattr(value, "__module__", "").partition(".")[0] == own
+
     for name in package.__all__:
         value = getattr(package, name)
-        if getattr(value, "__module__", "").partition(".")[0] == package.__name__.partition(".")[0]:
-            yield name, value
-            for member in vars(value) if inspect.isclass(value) else ():
-                if not member.startswith("_"):
-                    yield f"{name}.{member}", getattr(value, member)
+        if not is_own(value):
+            continue
+        yield name, value
+        defining = value.__mro__ if inspect.isclass(value) else ()
+        for member in dict.fromkeys(
+            each for base in defining if is_own(base) for each in vars(base)
+        ):
+            if not member.startswith("_"):
+                yield f"{name}.{member}", getattr(value, member)
 
 
 def first_example(value: Any) -> str:
