@@ -3,13 +3,11 @@
 
 import { createHash } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
-import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { format, inspect } from 'node:util';
 
-const { KadiClient, convertToEncryptionKey, z } = await import(pathToFileURL(process.argv[2]));
-const sealedbox = createRequire(process.argv[2])('tweetnacl-sealedbox-js');
+const { KadiClient, z } = await import(pathToFileURL(process.argv[2]));
 
 const clients = new Map(); // name -> KadiClient
 const abilities = new Map(); // number -> LoadedAbility
@@ -132,11 +130,6 @@ const commands = {
       Object.keys(environment).forEach((name) => delete process.env[name]);
     }
   },
-  /** As `kadi deploy` encrypts secrets for an agent. */
-  seal: ({ publicKey, text }) =>
-    Buffer.from(
-      sealedbox.seal(new TextEncoder().encode(text), convertToEncryptionKey(publicKey)),
-    ).toString('base64'),
 };
 
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {

@@ -147,6 +147,10 @@ class RealClient:
     async def publish(self, channel: str, data: Any, **options: Any) -> None:
         await self.ask("publish", channel=channel, data=data, options=options)
 
+    async def request_secrets(self, environment: dict[str, str], **options: Any) -> Any:
+        """Ask the deployer for secrets, with the environment that it gives an agent."""
+        return await self.ask("requestSecrets", environment=environment, options=options)
+
     async def synchronise(self) -> None:
         """Return once everything that the broker has sent so far has been handled."""
         assert await self.request("kadi.session.ping") == "pong"
@@ -202,9 +206,6 @@ class NodeProcess:
     def stream(self, number: int) -> Stream:
         self.events.setdefault(number, asyncio.Queue())
         return Stream(self, number)
-
-    async def seal(self, public_key: str, text: str) -> str:
-        return str(await self.ask("seal", publicKey=public_key, text=text))
 
     async def read(self) -> None:
         """Take in what the driver says, until it ends."""

@@ -249,7 +249,7 @@ async def test_a_call_too_many_is_busy(ability: RealAbility, network: Network) -
 async def test_a_call_that_runs_out_of_time_says_so(caller: RealClient, network: Network) -> None:
     network.model.gate = asyncio.Event()
     query = {"collection": "pets", "query": "not embedded before, late", "mode": "semantic"}
-    answer = await caller.invoke_remote("search-query", query, timeout=1000)
+    answer = await caller.invoke_remote("search-query", query, timeout=4000)
     assert (answer["success"], answer["code"], answer["retryable"]) == (False, "timeout", True)
     network.model.gate.set()
 

@@ -45,7 +45,8 @@ def worker(
         ability-search worker --stdio
     """
     if stdio:
-        asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait)))
+        # A client that loads it sends SIGTERM as soon as its `shutdown` is answered.
+        asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait), ending=True))
         return
     from ability_search.cli.worker import complete, open_search
 

@@ -92,8 +92,13 @@ def serve(
         raise typer.Exit(1) from exc
 
 
-async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = False) -> None:
-    """Run a coroutine, cancelled by a signal or, supervised, by the end of standard input."""
+async def run_until_stopped(
+    work: Coroutine[Any, Any, None], supervised: bool = False, *, ending: bool = False
+) -> None:
+    """Run a coroutine, cancelled by a signal or, supervised, by the end of standard input.
+
+    With ``ending`` the process ends with it, and signals that come then are ignored.
+    """
     task = asyncio.create_task(work)
     asked = False
 
@@ -102,7 +107,7 @@ async def run_until_stopped(work: Coroutine[Any, Any, None], supervised: bool = 
         asked = True
         task.cancel()
 
-    with stop_signals(stop):
+    with stop_signals(stop, ending=ending):
         if supervised:
             stop_with_parent(stop)
         try:

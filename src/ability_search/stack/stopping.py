@@ -21,8 +21,14 @@ _STDIN = 0
 
 
 @contextmanager
-def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` in the event loop at each SIGINT, SIGTERM and SIGHUP while in the block."""
+def stop_signals(stop: Callable[[], None], *, ending: bool = False) -> Iterator[None]:
+    """Call ``stop`` in the event loop at each SIGINT, SIGTERM and SIGHUP while in the block.
+
+    Args:
+        stop: Called without arguments.
+        ending: The process ends after the block: a signal that comes then is ignored, so that it
+            does not decide the exit code.
+    """
     loop = asyncio.get_running_loop()
     known = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     # `nohup` has SIGHUP ignored, and that must stay so.
@@ -49,6 +55,8 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+            if ending:
+                signal.signal(number, signal.SIG_IGN)
 
 
 def stop_with_parent(stop: Callable[[], None]) -> None:
