@@ -181,7 +181,7 @@ class TooLarge(SearchError):
 
 
 class Busy(SearchError):
-    """As many calls as allowed are running."""
+    """As many calls as allowed are waiting already."""
 
     code = "busy"
     retryable = True

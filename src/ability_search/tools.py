@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ability_search.boundary import failure
 from ability_search.catalogue import Catalogue
 from ability_search.configuration import Settings
-from ability_search.errors import Busy, Cancelled, DeadlineExceeded, SearchError
+from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
 from ability_search.generations import Generations
 from ability_search.indexing import Indexing, Progress
@@ -85,18 +85,16 @@ class _Table:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._limits = services.settings.limits
-        self._running = 0
 
     def tool(self, row: ToolRow, handler: Handler) -> Tool:
         """A row of the table; every failure of it is returned, not raised."""
 
         async def admitted(value: BaseModel, call: Call) -> BaseModel | Mapping[str, Any]:
-            with self._slot():
-                try:
-                    async with _in_time(call) as limit:
-                        return await handler(value, _Admitted(call, limit))
-                except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
-                    return failure(exc, row.name, _collection_of(value))
+            try:
+                async with _in_time(call) as limit:
+                    return await handler(value, _Admitted(call, limit))
+            except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
+                return failure(exc, row.name, _collection_of(value))
 
         return Tool.typed(
             row.name, row.description, row.params, admitted, result=row.result, on_error=failure
@@ -220,16 +218,6 @@ class _Table:
         )
         ranking = self._services.settings.ranking
         return writing.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        if self._running >= self._limits.concurrent_calls:
-            raise Busy(f"{self._running} calls are in progress", retry_after=1.0)
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 import httpx
 
+from ability_search.boundary import failure
 from ability_search.catalogue import Catalogue
 from ability_search.chunking import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.configuration import Settings
-from ability_search.errors import ConfigurationError
+from ability_search.errors import Busy, ConfigurationError
 from ability_search.filing import FileIndexing
 from ability_search.generations import Generations
 from ability_search.indexing import Indexing
@@ -107,7 +108,9 @@ async def open_tools(
         stateful=STORE_TOOLS,
         max_message_bytes=settings.limits.message_bytes,
         connect_timeout=connect_timeout,
-        max_concurrent=2 * settings.limits.concurrent_calls,
+        max_concurrent=settings.limits.concurrent_calls,
+        max_queued=settings.limits.waiting_calls,
+        on_busy=_busy,
         propagate=settings.tracing.propagate,
         observe=LOGGED,
     )
@@ -360,6 +363,10 @@ def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
     """Nobody listens."""
+
+
+def _busy(tool: str) -> Mapping[str, Any]:
+    return failure(Busy("too many calls are waiting", retry_after=1.0), tool)
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ from kadi_client.errors import AuthenticationError, KadiError, NotConnected, Rem
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
-from kadi_client.serving import Observe, Provider, noted
+from kadi_client.serving import Observe, OnBusy, Provider, noted
 from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool
 
@@ -115,6 +115,7 @@ class Brokers(Invoker):
         max_concurrent: Handlers that run at a time, whichever broker the calls come from.
         max_queued: Calls that may wait for a handler; more are refused.
         observe: See :data:`kadi_client.serving.Observe`.
+        on_busy: See :class:`kadi_client.serving.Provider`.
         options: Further options of each :class:`Connection`.
 
     Raises:
@@ -133,6 +134,7 @@ class Brokers(Invoker):
         max_concurrent: int = 64,
         max_queued: int = 1024,
         observe: Observe = noted,
+        on_busy: OnBusy | None = None,
         **options: Unpack[ConnectionOptions],
     ) -> None:
         if not brokers:
@@ -141,7 +143,11 @@ class Brokers(Invoker):
         self._identity = identity or Identity.generate()
         self._name = name
         self._provider = Provider(
-            tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
+            tools,
+            max_concurrent=max_concurrent,
+            max_queued=max_queued,
+            observe=observe,
+            on_busy=on_busy,
         )
         self._options = options
         self._stateful = frozenset(stateful)

@@ -20,6 +20,7 @@ from kadi_client.errors import (
 )
 from kadi_client.messages import Raw, decode, short_text
 from kadi_client.params import Invocation
+from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Origin, Tool, without_routing
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ FAILED = "failed"
 
 _CODE = re.compile(r"[a-z0-9_]{1,64}")
 
+
+OnBusy = Callable[[str], Any]
 
 Observe = Callable[[str, str, float], None]
 """Is told of each call that has ended: its tool, its outcome and how many seconds it took. Must
@@ -120,10 +123,18 @@ class _McpCaller:
 class Provider:
     """A set of tools and the calls of them that are running.
 
-    ``max_concurrent`` handlers run at a time and ``max_queued`` calls wait for their turn, first
-    come first served; a call beyond that is refused at once. A call's deadline counts from its
-    arrival, waiting included, and cancels the handler: nobody waits for the answer any more.
-    ``observe`` is told of each call that has ended.
+    ``max_concurrent`` handlers run at a time and ``max_queued`` calls wait for their turn, at most
+    a quarter of them of one caller. Callers take turns; the calls of one are served in the order
+    they came. A call beyond that is refused at once. A call's deadline counts from its arrival,
+    waiting included, and cancels the handler: nobody waits for the answer any more.
+
+    Args:
+        tools: Tools to serve from the start.
+        max_concurrent: Handlers that run at a time.
+        max_queued: Calls that may wait for a handler.
+        observe: Receives each call that has ended.
+        on_busy: Makes the answer to a call that is refused, from the name of its tool; an error
+            if not given.
     """
 
     def __init__(
@@ -133,14 +144,15 @@ class Provider:
         max_concurrent: int = 64,
         max_queued: int = 1024,
         observe: Observe = noted,
+        on_busy: OnBusy | None = None,
     ) -> None:
         if max_concurrent < 1:
             raise ValueError("max_concurrent must be at least 1")
         self.tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._max_concurrent = max_concurrent
+        self._slots = FairSlots(max_concurrent, max_waiting=max_queued)
         self._max_tasks = max_concurrent + max_queued
+        self._on_busy = on_busy
         self._calls: dict[asyncio.Task[None], _Call] = {}
         self._by_request: dict[tuple[Hashable, str], asyncio.Task[None]] = {}
         self._draining = False
@@ -169,8 +181,7 @@ class Provider:
             caller.fail(invocation.id, "the provider is shutting down")
             return
         if len(self._calls) >= self._max_tasks:
-            logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
-            caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
+            self._refuse(invocation, caller)
             return
         deadline = None
         if invocation.timeout is not None:
@@ -187,7 +198,7 @@ class Provider:
     @property
     def waiting(self) -> int:
         """Calls that wait for their turn; the others are being worked on."""
-        return max(0, len(self._calls) - self._max_concurrent)
+        return self._slots.waiting
 
     def cancel(self, request_id: str, *, session: Hashable = None, abandoned: bool = False) -> None:
         """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""
@@ -223,6 +234,13 @@ class Provider:
         _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
         if running:
             logger.error("%d calls ignore their cancellation", len(running))
+
+    def _refuse(self, invocation: Invocation, caller: Caller) -> None:
+        logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
+        if self._on_busy is None:
+            caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
+        else:
+            caller.confirm(invocation.id, self._on_busy(invocation.tool))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         call = self._calls.pop(task)
@@ -268,6 +286,8 @@ class Provider:
             if task is not None and task.cancelling():
                 raise
             return CANCELLED
+        except Full:
+            self._refuse(invocation, caller)
         except _Refused as exc:
             caller.fail(invocation.id, str(exc), code=exc.code)
         except Exception as exc:
@@ -297,8 +317,10 @@ class Provider:
         if isinstance(tool_input, _Refused):
             raise tool_input
         try:
-            async with asyncio.timeout_at(deadline) as limit, self._slots:
-                return await tool.handler(tool_input, call)
+            async with asyncio.timeout_at(deadline) as limit:
+                caller = invocation.origin.public_key or call.session
+                async with self._slots.slot(caller):
+                    return await tool.handler(tool_input, call)
         except TimeoutError as exc:
             if not limit.expired():
                 raise

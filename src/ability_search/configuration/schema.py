@@ -234,10 +234,17 @@ class Limits(Group):
     )
     concurrent_calls: int = setting(
         32,
-        about="Calls in progress; further ones are told to come back.",
+        about="Calls in progress; further ones wait for their turn.",
         unit="calls",
         ge=1,
         le=10_000,
+    )
+    waiting_calls: int = setting(
+        1024,
+        about="Calls that wait, at most a quarter of them of one agent; further ones get `busy`.",
+        unit="calls",
+        ge=0,
+        le=100_000,
     )
     message_bytes: ByteSize = setting(
         ByteSize(32 * MIB),

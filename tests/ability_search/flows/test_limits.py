@@ -64,7 +64,7 @@ async def test_a_batch_has_limits(start: Start) -> None:
 
 
 async def test_only_so_many_calls_at_a_time(start: Start) -> None:
-    async with start(SEARCH_MAX_CONCURRENT_CALLS="3") as network:
+    async with start(SEARCH_MAX_CONCURRENT_CALLS="3", SEARCH_MAX_WAITING_CALLS="0") as network:
         await seeded(network)
         network.model.requests = 0
         network.model.gate = asyncio.Event()
@@ -82,6 +82,13 @@ async def test_only_so_many_calls_at_a_time(start: Start) -> None:
             network.model.gate.set()
         assert [task.result()["count"] for task in running] == [1, 1, 1]
         await network.call("search-query", **query)
+
+
+async def test_a_burst_of_calls_is_worked_off(network: Network) -> None:
+    await seeded(network)
+    query = {"collection": "docs", "query": "words"}
+    calls = (network.client.invoke("search-query", query) for _ in range(200))
+    assert {answer["count"] for answer in await asyncio.gather(*calls)} == {1}
 
 
 async def test_a_query_ends_by_its_deadline(network: Network) -> None:
