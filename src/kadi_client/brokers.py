@@ -15,6 +15,7 @@ from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
 from kadi_client.serving import Observe, Provider, noted
+from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,7 @@ class Brokers(Invoker):
         self._pinned: frozenset[str] = frozenset()
         self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
         self._running: list[asyncio.Task[None]] = []
+        self._subscriptions: set[Subscription] = set()
 
     def _connection(self, name: str, connect_timeout: float) -> Connection:
         endpoint = self._endpoints[name]
@@ -231,6 +233,8 @@ class Brokers(Invoker):
         except KadiError as exc:
             logger.warning("broker %s: %s; going on without it for now", member.name, exc)
             member.connection = self._connection(member.name, float("inf"))
+            for subscription in self._subscriptions:
+                await member.connection.attach(subscription, wait=False)
             await member.connection.open()
         await member.connection.serve_forever()
 
@@ -283,6 +287,36 @@ class Brokers(Invoker):
         for each in failures:
             if len(failures) == len(outcomes) or not isinstance(each, KadiError):
                 raise each
+
+    def subscribe(
+        self, *patterns: str, network: str | None = None, max_queued: int = 1024
+    ) -> Subscription:
+        """Receive the events of all brokers; arguments as for :meth:`Connection.subscribe`.
+
+        An event that reaches this agent through two brokers is received twice. Entering raises if
+        a broker that is connected refuses the subscription.
+        """
+        return Subscription(
+            patterns,
+            network=network,
+            max_queued=max_queued,
+            activate=self._attach,
+            deactivate=self._detach,
+        )
+
+    async def _attach(self, subscription: Subscription) -> None:
+        self._subscriptions.add(subscription)
+        connections = [member.connection for member in self._members]
+        attached = (each.attach(subscription, wait=False) for each in connections)
+        outcomes = await asyncio.gather(*attached, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                await self._detach(subscription)
+                raise outcome
+
+    async def _detach(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+        await asyncio.gather(*(each.connection.detach(subscription) for each in self._members))
 
     # Calling
 
