@@ -49,7 +49,15 @@ async def request_secrets(
     network: str | None = None,
     timeout: float = 60.0,
 ) -> dict[str, str]:
-    """Ask the deployer for secrets and wait for its answer.
+    """Ask the deployer of this agent for secrets and wait for its answer.
+
+    Example:
+        identity = Identity.generate()
+        async with Connection("ws://localhost:8080/kadi", identity=identity) as broker:
+            secrets = await request_secrets(
+                broker, identity, nonce="from-the-deployer", required=["SEARCH_API_KEY"]
+            )
+            print(list(secrets))
 
     The first answer with a known status counts; anything else on the channel is ignored.
 
