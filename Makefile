@@ -106,7 +106,7 @@ $(VENV)/.node: Makefile | $(VENV)/.run
 	@touch $@
 
 $(VENV)/.inspector: $(VENV)/.node
-	@echo "==> the MCP Inspector (140 MB on disk, once)"
+	@echo "==> the MCP Inspector (110 MB on disk, once)"
 	@$(NPM) install --silent --no-audit --no-fund --omit=dev --prefix $(INSPECTOR) \
 		'@modelcontextprotocol/inspector@$(INSPECTOR_VERSION)'
 	@touch $@

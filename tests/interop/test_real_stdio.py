@@ -266,7 +266,7 @@ async def test_a_loaded_worker_answers_as_the_one_on_the_network(
 
 
 async def test_a_loaded_worker_indexes_and_announces_its_progress(
-    worker: RealAbility, network: Network, tmp_path: Path
+    worker: RealAbility, network: Network
 ) -> None:
     progress, completed = (
         await worker.on("search.index.progress"),
