@@ -15,6 +15,7 @@ from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
 from kadi_client.serving import Observe, Provider, noted
+from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -29,12 +30,7 @@ _LIST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is, and the networks to join on it.
-
-    Attributes:
-        url: ``ws://`` or ``wss://`` address.
-        networks: Networks to share tools and events in.
-    """
+    """Address of a broker, and the networks to join on it."""
 
     url: str
     networks: Sequence[str] = ("global",)
@@ -100,29 +96,29 @@ class Brokers(Invoker):
     """An agent that is connected to several brokers at once.
 
     Example:
-        brokers = {"local": Endpoint("ws://localhost:8080/kadi", ["search", "global"])}
+        brokers = {"local": Endpoint("ws://localhost:8080/kadi", networks=["global"])}
         async with Brokers(brokers, name="reader") as network:
-            print(network.connected, await network.invoke("search-collections", {}))
+            print(await network.invoke("search-collections", {}))
 
-    Its tools are offered on all of them, and events are published on all. A call goes to the
-    first broker, in the order given, where its tool is offered. Entering needs one broker; the
-    others are connected as soon as they can be reached.
+    It serves its tools on all brokers, and publishes events on all of them. A call goes to the
+    first broker, in the order given, that lists the tool. Entering needs one broker; the others
+    are connected as soon as they can be reached.
 
     Args:
-        brokers: Each under a name for the log.
-        identity: Who to be; a fresh identity if not given.
-        name: How to be displayed.
-        tools: Tools to offer from the start.
+        brokers: The brokers, each under a name for the log.
+        identity: Key pair of the agent; a new one if not given.
+        name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
+        tools: Tools to serve from the start; :meth:`serve` replaces them.
         stateful: Tools whose provider keeps state. Their calls stay with the agents that are found
             first, and follow these to another broker, but never go to another agent.
         connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
         max_concurrent: Handlers that run at a time, whichever broker the calls come from.
         max_queued: Calls that may wait for a handler; more are refused.
         observe: See :data:`kadi_client.serving.Observe`.
-        options: Of each :class:`Connection`.
+        options: Further options of each :class:`Connection`.
 
     Raises:
-        ValueError: if there is no broker, or an argument cannot work; the message names it.
+        ValueError: if there is no broker, or an argument is not usable; the message names it.
     """
 
     def __init__(
@@ -152,6 +148,7 @@ class Brokers(Invoker):
         self._pinned: frozenset[str] = frozenset()
         self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
         self._running: list[asyncio.Task[None]] = []
+        self._subscriptions: set[Subscription] = set()
 
     def _connection(self, name: str, connect_timeout: float) -> Connection:
         endpoint = self._endpoints[name]
@@ -236,6 +233,8 @@ class Brokers(Invoker):
         except KadiError as exc:
             logger.warning("broker %s: %s; going on without it for now", member.name, exc)
             member.connection = self._connection(member.name, float("inf"))
+            for subscription in self._subscriptions:
+                await member.connection.attach(subscription, wait=False)
             await member.connection.open()
         await member.connection.serve_forever()
 
@@ -288,6 +287,36 @@ class Brokers(Invoker):
         for each in failures:
             if len(failures) == len(outcomes) or not isinstance(each, KadiError):
                 raise each
+
+    def subscribe(
+        self, *patterns: str, network: str | None = None, max_queued: int = 1024
+    ) -> Subscription:
+        """Receive the events of all brokers; arguments as for :meth:`Connection.subscribe`.
+
+        An event that reaches this agent through two brokers is received twice. Entering raises if
+        a broker that is connected refuses the subscription.
+        """
+        return Subscription(
+            patterns,
+            network=network,
+            max_queued=max_queued,
+            activate=self._attach,
+            deactivate=self._detach,
+        )
+
+    async def _attach(self, subscription: Subscription) -> None:
+        self._subscriptions.add(subscription)
+        connections = [member.connection for member in self._members]
+        attached = (each.attach(subscription, wait=False) for each in connections)
+        outcomes = await asyncio.gather(*attached, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                await self._detach(subscription)
+                raise outcome
+
+    async def _detach(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+        await asyncio.gather(*(each.connection.detach(subscription) for each in self._members))
 
     # Calling
 

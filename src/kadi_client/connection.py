@@ -363,12 +363,21 @@ class Connection(Invoker):
             patterns,
             network=network,
             max_queued=max_queued,
-            activate=self._activate,
-            deactivate=self._deactivate,
+            activate=self.attach,
+            deactivate=self.detach,
         )
 
-    async def _activate(self, subscription: Subscription) -> None:
+    async def attach(self, subscription: Subscription, *, wait: bool = True) -> None:
+        """Feed a subscription with the events of this connection; raises as :meth:`subscribe`.
+
+        Args:
+            subscription: One that is not attached to this connection yet.
+            wait: Wait for a session where there is none; otherwise the next one subscribes.
+        """
         self._subscriptions.add(subscription)
+        subscription.attach()
+        if not wait and self._uplink.link is None:
+            return
         method = "kadi.event.subscribe"
         wanted = pattern_params(subscription.patterns, subscription.network)
         try:
@@ -378,10 +387,11 @@ class Connection(Invoker):
                 lambda session: [session.request(method, each) for each in wanted],
             )
         except BaseException:
-            await self._deactivate(subscription)
+            await self.detach(subscription)
             raise
 
-    async def _deactivate(self, subscription: Subscription) -> None:
+    async def detach(self, subscription: Subscription) -> None:
+        """Stop feeding a subscription."""
         self._subscriptions.discard(subscription)
         still_wanted = {
             pattern
@@ -430,9 +440,9 @@ class Connection(Invoker):
         self._provider.cancel_all(link)
 
     def closed(self) -> None:
-        """End the subscriptions."""
+        """End the subscriptions that no other connection feeds."""
         for subscription in self._subscriptions:
-            subscription.end()
+            subscription.detach()
 
     def received(self, event: SessionEvent, link: Link) -> None:
         """Act on what the broker sent."""

@@ -96,6 +96,7 @@ class Subscription:
         self._activate = activate
         self._deactivate = deactivate
         self._active = False
+        self._sources = 0
 
     def wants(self, channel: str, network: str | None) -> bool:
         """Return whether an event matches; one without a network matches every network."""
@@ -110,6 +111,16 @@ class Subscription:
             self.dropped += 1
         self._queue.append(event)
         self._arrived.set()
+
+    def attach(self) -> None:
+        """Count another connection that events come from."""
+        self._sources += 1
+
+    def detach(self) -> None:
+        """Note that a connection is closed for good; with the last one the iteration ends."""
+        self._sources -= 1
+        if self._sources <= 0:
+            self.end()
 
     def end(self) -> None:
         """Let the iteration finish once the queue is empty."""

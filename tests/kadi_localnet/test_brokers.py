@@ -168,6 +168,38 @@ async def test_events_are_published_on_all_brokers(two: tuple[Broker, Broker]) -
                 assert (event.data, event.source) == (1, network.agent_id)
 
 
+async def test_events_of_all_brokers_are_received(two: tuple[Broker, Broker]) -> None:
+    async with (
+        Connection(two[0].url) as first,
+        Connection(two[1].url) as second,
+        agent(*two) as network,
+        network.subscribe("a.#") as events,
+    ):
+        for publisher in (first, second):
+            await publisher.publish("a.b", publisher.agent_id)
+            async with asyncio.timeout(PATIENCE):
+                event = await anext(events)
+            assert event.data == event.source == publisher.agent_id
+        await network.close()
+        assert [event async for event in events] == []
+
+
+async def test_a_subscription_reaches_a_broker_that_joins_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serve_broker(port=0) as first:
+        async with serve_broker(port=0) as gone:
+            url, port = gone.url, int(gone.url.rpartition(":")[2].partition("/")[0])
+        async with agent(first, url) as network, network.subscribe("a.#") as events:
+            await until(lambda: "going on without it for now" in caplog.text)
+            async with serve_broker(port=port) as second:
+                await until(lambda: network.connected == ["b1", "b2"])
+                async with Connection(second.url) as publisher, asyncio.timeout(PATIENCE):
+                    await until(lambda: second.stats()["subscriptions"] == 1)
+                    await publisher.publish("a.b", "late")
+                    assert (await anext(events)).data == "late"
+
+
 async def test_one_broker_is_enough_and_the_other_joins_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
