@@ -15,6 +15,7 @@ from ability_search.configuration.specs import BY_ENV
 
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")
+_OF_MAKE = {"KADI_CORE"}
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 _INTO = {">", "2>"}
 _SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
@@ -68,4 +69,4 @@ def _call(words: list[str]) -> Iterator[list[str]]:
 
 def unknown_variables(text: str) -> set[str]:
     """Names of the environment that look like settings and are none."""
-    return set(_VARIABLE.findall(text)) - BY_ENV.keys()
+    return set(_VARIABLE.findall(text)) - BY_ENV.keys() - _OF_MAKE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ async def value(tool_input: dict[str, Any], _call: Call) -> Any:
 
 
 @pytest.fixture(params=VALUES)
-def given(request: pytest.FixtureRequest) -> Iterator[Any]:
+def given(request: pytest.FixtureRequest) -> Any:
     return VALUES[request.param]
 
 
@@ -265,6 +264,25 @@ async def test_fifty_calls_in_flight_get_their_own_results(
     assert results == [{"squared": n**2} for n in numbers] * 2
     assert broker.stats()["calls_completed"] == 100
     assert broker.stats()["outstanding_calls"] == 0
+
+
+async def test_a_call_is_acknowledged_and_answered_under_the_id_that_the_caller_chose(
+    real: CreateReal, relay: Relay
+) -> None:
+    provider = await real(url=relay.url, connected=False)
+    await provider.register_tool("tool")
+    await provider.connect()
+    caller = await real(url=relay.url)
+    assert await caller.invoke_remote("tool", {"n": 1}, timeout=5000) == {"n": 1}
+    asked, served = relay.calls("kadi.ability.request")  # to the broker, and from it
+    chosen = asked["params"]["requestId"]
+    assert asked["params"]["timeout"] == 5000
+    assert relay.answer_to(asked)["result"] == {"status": "pending", "requestId": chosen}
+    (answer,) = relay.calls("kadi.ability.response")
+    assert answer["params"] == {"requestId": chosen, "result": {"n": 1}}
+    assert isinstance(served["id"], str)
+    assert served["params"]["requestId"] == served["id"] != chosen
+    assert 0 < served["params"]["timeout"] <= 5000
 
 
 async def test_a_request_id_in_use_is_refused_and_free_again_afterwards(

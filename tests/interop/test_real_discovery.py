@@ -9,7 +9,7 @@ from tests.interop.conftest import CreatePython, CreateReal
 from tests.interop.real_client import ClientError, NodeProcess, RealClient, needs_real_client
 from tests.interop.relay import Relay
 
-from kadi_client import Call, RemoteError, Tool
+from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_localnet.broker import serve_broker
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
@@ -78,9 +78,7 @@ async def test_one_tool_is_discovered_by_method_and_by_call(
     assert await caller.request("kadi.discover", tool="absent") == {"tools": []}
 
 
-async def test_listing_leaves_no_call_behind(
-    real: CreateReal, python: CreatePython, relay: Relay
-) -> None:
+async def test_listing_leaves_no_call_behind(real: CreateReal, relay: Relay) -> None:
     caller = await real(url=relay.url)
     for _ in range(3):
         assert await caller.invoke_remote("kadi.ability.list", {}) == {"tools": []}
@@ -276,7 +274,7 @@ async def test_a_tool_of_ours_with_networks_of_its_own_is_visible_there_only(
 
 
 async def test_networks_that_the_broker_does_not_know_are_dropped_with_a_warning(
-    node: NodeProcess, real: CreateReal, python: CreatePython
+    node: NodeProcess, real: CreateReal, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve_broker(port=0, networks=["global", "lab"]) as broker:
         provider = await real(
@@ -300,6 +298,9 @@ async def test_networks_that_the_broker_does_not_know_are_dropped_with_a_warning
         with pytest.raises(ClientError, match="no provider for tool 'in_vault'"):
             await caller.invoke_remote("in_vault", {})
         assert await provider.invoke_remote("anywhere", {"n": 1}) == {"n": 1}
+        async with Connection(broker.url, networks=["lab", "vault"]) as ours:
+            assert "does not let this agent join vault" in caplog.text
+            assert await ours.invoke("in_both", {"n": 2}) == {"n": 2}
         for client in (provider, caller):
             await client.disconnect()
     assert node.logs == []

@@ -70,12 +70,12 @@ async def test_an_event_arrives_complete(
         await ours.publish("news.ours", data)
         await theirs.publish("news.theirs", data)
         arrived = await received(events, 2)
-        for event, publisher in zip(arrived, (ours, theirs), strict=True):
+        for event, agent in zip(arrived, (ours.agent_id, theirs.agent_id), strict=True):
             at = (await within(anext(mine))).data
             assert (at == data) is True
             assert began - 1 <= event.pop("timestamp") <= time.time() * 1000 + 1
             assert (event.pop("data") == data) is True
-            assert event.pop("source") == publisher.agent_id
+            assert event.pop("source") == agent
             assert event.pop("networkId") == "global"
             assert event.pop("channel").startswith("news.")
             assert event == {}

