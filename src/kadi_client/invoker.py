@@ -43,7 +43,7 @@ class Invoker(Protocol):
             NotConnected: if the session was lost during the call, or the connection is closed.
                 Whether the tool ran is not known then.
             FrameTooLarge: if the input is too large to send.
-            TypeError: if the input is not JSON.
+            TypeError, ValueError: if the input is not JSON, or holds half a surrogate pair.
             ProtocolError: if the result cannot be decoded.
         """
         answer = decode(

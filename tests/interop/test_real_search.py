@@ -49,6 +49,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Asyn
     limits = {
         "SEARCH_MAX_QUERY_BYTES": "256",
         "SEARCH_MAX_CONCURRENT_CALLS": "2",
+        "SEARCH_MAX_WAITING_CALLS": "0",
         "SEARCH_JOB_LEASE": "1",  # a third of it until a cancelled job ends
     }
     async with start(SEARCH_ALLOWED_ROOTS=str(files), **limits) as network:
