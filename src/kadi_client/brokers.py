@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from kadi_client.connection import BROKER_TIMEOUT, Connection
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected, RemoteError
@@ -182,18 +181,6 @@ class Brokers(Invoker):
     def calls_waiting(self) -> int:
         """Calls of its own tools that wait for their turn."""
         return self._provider.waiting
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # Connecting
 

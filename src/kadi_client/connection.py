@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from kadi_client.context import current
 from kadi_client.errors import (
@@ -147,18 +146,6 @@ class Connection(Invoker):
     async def wait_connected(self) -> None:
         """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
         await self._uplink.next_link()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def open(self) -> None:
         """Connect and register; ``async with`` does so on entering.

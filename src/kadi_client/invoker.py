@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from kadi_client.errors import ToolError
 from kadi_client.messages import Raw, decode
 
 
 class Invoker(Protocol):
-    """Whatever can call tools: :meth:`invoke` over the :meth:`invoke_raw` of its kind."""
+    """Calls tools inside ``async with``: :meth:`invoke` over the :meth:`invoke_raw` of its kind."""
+
+    async def open(self) -> None:
+        """Connect; ``async with`` does so on entering."""
+
+    async def close(self) -> None:
+        """Close in order; ``async with`` does so on leaving."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     async def invoke(
         self,
