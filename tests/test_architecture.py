@@ -68,6 +68,7 @@ LAYERS = (
     {"wire", "boundary"},
     {"tools"},
     {"remote"},
+    {"network"},
     {"worker"},
     {"logs", "telemetry", "stack", "evaluation"},
     {"client"},

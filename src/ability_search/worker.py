@@ -30,6 +30,7 @@ from ability_search.jobs.watching import watching
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.calls import metered_rpc, metered_tools
 from ability_search.metrics.table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
+from ability_search.network import worker_brokers
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
@@ -46,10 +47,9 @@ from ability_search.remote import (
     over_broker,
     over_http,
 )
-from ability_search.remote.store import TOOLS as STORE_TOOLS
 from ability_search.tools import Services, search_tools
 from ability_search.vocabulary import Vocabulary
-from kadi_client import Brokers, Connection, Endpoint, Identity, KadiError, Tool
+from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import headers
 from kadi_client.serving import Observe, noted
 
@@ -95,24 +95,8 @@ async def open_tools(
 
     Arguments and errors as for :func:`open_worker`.
     """
-    endpoints = {
-        broker.name: Endpoint(broker.url.get_secret_value(), broker.networks)
-        for broker in settings.brokers
-    }
-    connection = Brokers(
-        endpoints,
-        identity=Identity.load_or_create(settings.files.identity_file),
-        name=settings.agent.name,
-        version=settings.agent.version,
-        role="ability",
-        stateful=STORE_TOOLS,
-        max_message_bytes=settings.limits.message_bytes,
-        connect_timeout=connect_timeout,
-        max_concurrent=settings.limits.concurrent_calls,
-        max_queued=settings.limits.waiting_calls,
-        on_busy=_busy,
-        propagate=settings.tracing.propagate,
-        observe=LOGGED,
+    connection = worker_brokers(
+        settings, connect_timeout=connect_timeout, observe=LOGGED, on_busy=_busy
     )
     async with open_services(settings, connection, base=base, meter=meter) as services:
 

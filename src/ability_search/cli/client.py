@@ -12,18 +12,17 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ability_search import __version__, logs
+from ability_search import logs
 from ability_search.client import calling
 from ability_search.client.target import Target, find_target
 from ability_search.configuration import Settings, load_settings
+from ability_search.network import client_connection
 from kadi_client import Connection
 
 T = TypeVar("T")
 
 LONG_SECONDS = 3600.0
 """For work that reports its progress; brokers allow no more."""
-
-_OPEN_SECONDS = 5.0
 
 BrokerOption = Annotated[
     str | None,
@@ -103,24 +102,15 @@ async def open_client(broker: str | None) -> AsyncIterator[Client]:
     """
     settings = client_settings()
     target = chosen_target(settings, broker)
-    async with new_connection(settings, target) as connection:
+    async with target_connection(settings, target) as connection:
         yield Client(connection, settings, target)
 
 
-def new_connection(
+def target_connection(
     settings: Settings, target: Target, *, name: str = "ability-search-cli"
 ) -> Connection:
-    """A connection that is yet to be opened, as an agent with a fresh identity."""
-    return Connection(
-        target.url,
-        name=name,
-        version=__version__,
-        networks=target.networks,
-        max_message_bytes=settings.limits.message_bytes,
-        open_timeout=_OPEN_SECONDS,
-        grace=0.0,
-        propagate=settings.tracing.propagate,
-    )
+    """Return a connection to the broker of a command; open it with ``async with``."""
+    return client_connection(settings, target.url, target.networks, name=name)
 
 
 def with_client(broker: str | None, work: Callable[[Client], Awaitable[T]]) -> T:

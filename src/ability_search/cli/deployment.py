@@ -11,8 +11,8 @@ from ability_search.cli.serving import joined_environ
 from ability_search.configuration import Settings, load_settings
 from ability_search.configuration.schema import Broker
 from ability_search.errors import ConfigurationError
+from ability_search.network import worker_connection
 from kadi_client import (
-    Connection,
     Identity,
     KadiError,
     SecretsError,
@@ -60,16 +60,7 @@ async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str,
     deployment = settings.deployment
     assert deployment.nonce is not None
     identity = Identity.load_or_create(settings.files.identity_file)
-    connection = Connection(
-        broker.url.get_secret_value(),
-        identity=identity,
-        name=settings.agent.name,
-        version=settings.agent.version,
-        role="ability",
-        networks=broker.networks,
-        max_message_bytes=settings.limits.message_bytes,
-        connect_timeout=wait,
-    )
+    connection = worker_connection(settings, broker, identity, connect_timeout=wait)
     seconds = deployment.secrets_timeout
     names = ", ".join(deployment.awaited)
     log.info("Waiting up to %g s for the deployer to approve the secrets %s", seconds, names)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ability_search import __version__
-from ability_search.cli.parts import Part, new_connection
+from ability_search.cli.parts import Part
 from ability_search.cli.served import (
     GATEWAY_MODULES,
     INSTALL_GATEWAY,
@@ -20,6 +20,7 @@ from ability_search.edges.calling import Caller
 from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
+from ability_search.network import part_connection
 from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def open_gateway(
     caller = Caller(line, timeout=own.timeout, observe=metrics.called)
     streams = Streams(line)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
-    connection = new_connection(settings, "gateway", (), wait, max_backoff=_BACKOFF)
+    connection = part_connection(settings, "gateway", connect_timeout=wait, max_backoff=_BACKOFF)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:
         # Closed last: what is in progress needs it.

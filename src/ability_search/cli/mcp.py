@@ -13,8 +13,8 @@ from ability_search.cli.client import (
     BrokerOption,
     chosen_target,
     client_settings,
-    new_connection,
     open_client,
+    target_connection,
 )
 from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
@@ -114,7 +114,7 @@ async def _join(
             await asyncio.sleep(_POLL_SECONDS)  # another one starts it at this moment
             continue
         target = chosen_target(settings, running.url)
-        connection = await stack.enter_async_context(new_connection(settings, target))
+        connection = await stack.enter_async_context(target_connection(settings, target))
         line.use(connection)
         output.stderr().print("ready")
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.calls import metered_tools
-from kadi_client import Brokers, Connection, Identity, Tool
+from ability_search.network import part_connection
+from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:
     from kadi_localnet.database.backend import Backend
@@ -113,7 +114,7 @@ async def open_database(
             watch_engine(meter, backend)
         watch_database(meter, backend.counts)
         tools = metered_tools(database_tools(backend, timeout=settings.database.timeout), meter)
-        connection = new_connection(settings, "database", tools, wait)
+        connection = part_connection(settings, "database", tools, connect_timeout=wait)
         await stack.enter_async_context(connection)
         yield Part({"address": address}, connection)
 
@@ -159,7 +160,7 @@ async def open_models(
             raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
-        connection = new_connection(settings, "models", tools, wait)
+        connection = part_connection(settings, "models", tools, connect_timeout=wait)
         await stack.enter_async_context(connection)
         about = {name: _about(served.describe(name)) for name in served.names}
         details = {
@@ -185,32 +186,3 @@ def _about(model: Any) -> dict[str, Any]:
         "maxTokens": model.max_tokens,
         "tokenizer": str(model.tokenizer) if model.tokenizer else None,
     }
-
-
-def new_connection(
-    settings: Settings,
-    part: str,
-    tools: Iterable[Tool],
-    wait: float,
-    *,
-    max_backoff: float = 30.0,
-) -> Connection:
-    """A connection under an identity of the part's own, beside that of the worker.
-
-    ``wait`` and ``max_backoff`` are ``connect_timeout`` and ``max_backoff`` of the connection.
-    """
-    own = settings.files.identity_file
-    path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
-    return Connection(
-        settings.broker.url.get_secret_value(),
-        identity=Identity.load_or_create(path),
-        name=f"{settings.agent.name}-{part}",
-        version=settings.agent.version,
-        role="ability",
-        networks=settings.broker.networks,
-        tools=tools,
-        max_message_bytes=settings.limits.message_bytes,
-        connect_timeout=wait,
-        max_backoff=max_backoff,
-        propagate=settings.tracing.propagate,
-    )

@@ -12,7 +12,7 @@ import httpx
 
 from ability_search.cli import output
 from ability_search.cli.checks import Check
-from ability_search.cli.client import chosen_target, new_connection
+from ability_search.cli.client import chosen_target, target_connection
 from ability_search.cli.looking import look, metrics_client
 from ability_search.client.calling import call_tool
 from ability_search.client.target import Target
@@ -35,7 +35,7 @@ async def check_network(settings: Settings, broker: str | None) -> AsyncIterator
     """The broker, and over it each part; without a broker the parts are not tried."""
     target = chosen_target(settings, broker)
     started = time.perf_counter()
-    connection = new_connection(settings, target, name="ability-search-doctor")
+    connection = target_connection(settings, target, name="ability-search-doctor")
     try:
         await connection.open()
     except KadiError as exc:
@@ -62,7 +62,7 @@ async def _further(broker: Broker, settings: Settings) -> Check:
     name = f"broker {broker.name}"
     target = Target(broker.url.get_secret_value(), broker.networks, f"broker {broker.name}")
     try:
-        async with new_connection(settings, target, name="ability-search-doctor") as connection:
+        async with target_connection(settings, target, name="ability-search-doctor") as connection:
             count = output.counted(len(await connection.list_tools()), "tool")
     except KadiError as exc:
         return Check(

@@ -19,7 +19,7 @@ from ability_search.artifacts.reading import Artifact, digest, read_manifest
 from ability_search.artifacts.skills import read_skills
 from ability_search.artifacts.tiers import choose
 from ability_search.cli import output
-from ability_search.cli.client import chosen_target, client_settings, joining, new_connection
+from ability_search.cli.client import chosen_target, client_settings, joining, target_connection
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import Tree, read_trees
 from ability_search.cli.sending import Outcome
@@ -73,7 +73,7 @@ async def services_and_connection(
     target = chosen_target(settings, broker)
     if target.stack is not None:
         settings = load_settings(joining(settings, os.environ), Path.cwd())
-    connection = new_connection(settings, target)
+    connection = target_connection(settings, target)
     async with open_services(settings, connection, base=Path.cwd()) as services:
         yield services, connection
 

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ability_search.cli.deployment import add_deployed_secrets
-from ability_search.cli.parts import Part, new_connection
+from ability_search.cli.parts import Part
 from ability_search.configuration import Settings, complete_secrets
 from ability_search.metrics import UNMETERED, Meter
+from ability_search.network import part_connection
 from ability_search.worker import open_tools, open_worker
 from kadi_client import Tool
 
@@ -59,5 +60,5 @@ async def complete(settings: Settings, *, wait: float) -> Settings:
     settings = await add_deployed_secrets(settings, wait=wait)
     if not settings.missing_secrets:
         return settings
-    async with new_connection(settings, "secrets", (), wait) as connection:
+    async with part_connection(settings, "secrets", connect_timeout=wait) as connection:
         return await complete_secrets(settings, connection.invoke)

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 from pydantic import BaseModel
 
-from ability_search import __version__
 from ability_search.batching import batches
 from ability_search.client.calling import call_tool
 from ability_search.client.following import Advance, following
@@ -29,6 +28,7 @@ from ability_search.client.values import (
     ReindexOptions,
 )
 from ability_search.configuration import Settings, load_settings
+from ability_search.network import client_connection
 from ability_search.wire import inputs, results
 from kadi_client import Connection
 
@@ -102,14 +102,12 @@ class SearchClient:
         if self._opened is None:
             settings = load_settings(os.environ, Path.cwd())
             target = find_target(settings, os.environ, self._url)
-            connection = Connection(
+            connection = client_connection(
+                settings,
                 target.url,
+                self._networks or target.networks,
                 name="search-client",
-                version=__version__,
-                networks=self._networks or target.networks,
-                max_message_bytes=settings.limits.message_bytes,
                 open_timeout=_OPEN_SECONDS,
-                propagate=settings.tracing.propagate,
             )
             await self._stack.enter_async_context(connection)
             self._opened = connection, settings

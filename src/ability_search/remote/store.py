@@ -48,8 +48,6 @@ _REASONS = (
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
-TOOLS = ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create")
-"""Tools of a database ability."""
 _READ_ATTEMPTS = 3
 _LOGGED = 200
 """Characters of the database's words: enough for a cause, too few for the text that may follow."""

@@ -1,0 +1,115 @@
+"""Connections to the KADI network, as the settings describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from ability_search.configuration import Settings
+from ability_search.configuration.schema import Broker
+from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
+from kadi_client.brokers import ConnectionOptions
+from kadi_client.serving import Observe, OnBusy
+
+_DATABASE_TOOLS = frozenset(
+    {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}
+)
+"""Tools whose provider keeps what the worker stores."""
+
+
+def client_connection(
+    settings: Settings,
+    url: str,
+    networks: Sequence[str],
+    *,
+    name: str,
+    open_timeout: float = 5.0,
+) -> Connection:
+    """Return a connection of an agent with a new identity; open it with ``async with``.
+
+    Args:
+        settings: Limits and tracing.
+        url: Address of the broker.
+        networks: Networks to join there.
+        name: Display name.
+        open_timeout: Seconds for one attempt to connect.
+    """
+    options = _options(settings, role="agent", open_timeout=open_timeout, grace=0.0)
+    return Connection(url, networks=networks, name=name, **options)
+
+
+def part_connection(
+    settings: Settings,
+    part: str,
+    tools: Iterable[Tool] = (),
+    *,
+    connect_timeout: float,
+    max_backoff: float = 30.0,
+) -> Connection:
+    """Return a connection of a component to the first broker, under an identity of its own.
+
+    Args:
+        settings: Broker, identity file, limits and tracing.
+        part: Name of the component; its key file lies beside that of the worker.
+        tools: Tools that it serves.
+        connect_timeout: Seconds that the broker may take to appear.
+        max_backoff: Longest pause before it connects again, in seconds.
+    """
+    own = settings.files.identity_file
+    path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
+    return Connection(
+        settings.broker.url.get_secret_value(),
+        networks=settings.broker.networks,
+        identity=Identity.load_or_create(path),
+        name=f"{settings.agent.name}-{part}",
+        tools=tools,
+        connect_timeout=connect_timeout,
+        **_options(settings, max_backoff=max_backoff),
+    )
+
+
+def worker_connection(
+    settings: Settings, broker: Broker, identity: Identity, *, connect_timeout: float
+) -> Connection:
+    """Return a connection of the worker, as that identity, to one broker."""
+    return Connection(
+        broker.url.get_secret_value(),
+        networks=broker.networks,
+        identity=identity,
+        name=settings.agent.name,
+        connect_timeout=connect_timeout,
+        **_options(settings),
+    )
+
+
+def worker_brokers(
+    settings: Settings, *, connect_timeout: float, observe: Observe, on_busy: OnBusy
+) -> Brokers:
+    """Return the connections of the worker to all its brokers, without tools yet."""
+    endpoints = {
+        broker.name: Endpoint(broker.url.get_secret_value(), broker.networks)
+        for broker in settings.brokers
+    }
+    return Brokers(
+        endpoints,
+        identity=Identity.load_or_create(settings.files.identity_file),
+        name=settings.agent.name,
+        stateful=_DATABASE_TOOLS,
+        connect_timeout=connect_timeout,
+        max_concurrent=settings.limits.concurrent_calls,
+        max_queued=settings.limits.waiting_calls,
+        observe=observe,
+        on_busy=on_busy,
+        **_options(settings),
+    )
+
+
+def _options(settings: Settings, **further: Unpack[ConnectionOptions]) -> ConnectionOptions:
+    """Return the options of all components; ``further`` ones outrank them."""
+    own: ConnectionOptions = {
+        "version": settings.agent.version,
+        "role": "ability",
+        "max_message_bytes": settings.limits.message_bytes,
+        "propagate": settings.tracing.propagate,
+    }
+    return {**own, **further}
