@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parent.parent / "src"
@@ -212,3 +213,16 @@ def test_a_module_has_at_most_600_lines() -> None:
         module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in FILES.items()
     }
     assert not {module: lines for module, lines in lengths.items() if lines > 600}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports for annotations only count too: they say what has to be read together."""
+    graph = {
+        module: {name if name in TREES else name.rpartition(".")[0] for name in imports(module)}
+        for module in TREES
+    }
+    sorter = TopologicalSorter(
+        {module: graph[module] & TREES.keys() - {module} for module in graph}
+    )
+    sorter.prepare()
+    assert sorter.is_active()

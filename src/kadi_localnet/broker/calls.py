@@ -16,10 +16,8 @@ from kadi_client.messages import (
     Frame,
     Raw,
     decode,
-    error_response,
     error_text,
     notification,
-    response,
 )
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
@@ -35,7 +33,7 @@ from kadi_localnet.broker.params import (
     take_hints,
 )
 from kadi_localnet.broker.registry import Registry
-from kadi_localnet.broker.session import Refused, Session
+from kadi_localnet.broker.session import Call, Refused, Session
 
 log = logging.getLogger(__name__)
 
@@ -43,37 +41,6 @@ _MILLISECONDS = 1000
 _TOOLS = 512
 """Tools whose calls are counted apart; the calls of further ones are counted together."""
 OTHER_TOOLS = "other"
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
-
-    id: str
-    """Request id towards the provider."""
-    request_id: str | int
-    """Request id towards the caller: the one it chose, if it chose one."""
-    tool: str
-    follows: str
-    """Id that follows the call across agents, for the log; its own where none came with it."""
-    caller: Session
-    provider: Session
-    started: float
-    timeout: float
-    direct: Raw
-    """The id of the request, if the answer is to be the answer to it; else absent."""
-
-    def completed(self, result: Raw) -> bytes:
-        """The frame that ends it well for its caller."""
-        if len(self.direct):
-            return response(self.direct, result)
-        return answered(self.request_id, result)
-
-    def failed(self, text: str) -> bytes:
-        """The frame that ends it with an error for its caller."""
-        if len(self.direct):
-            return error_response(self.direct, text)
-        return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
 
 
 @dataclass(slots=True)
@@ -334,11 +301,6 @@ class Calls:
     @staticmethod
     def _reply_error(call: Call, text: str) -> None:
         call.caller.send(call.failed(text))
-
-
-def answered(request_id: str | int, result: Any) -> bytes:
-    """Encode the notification that ends a call well."""
-    return notification("kadi.ability.response", {"requestId": request_id, "result": result})
 
 
 def _following(call: Call) -> dict[str, str]:

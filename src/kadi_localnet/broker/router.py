@@ -20,7 +20,7 @@ from typing import Any
 from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
 from kadi_client.messages import Frame, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
-from kadi_localnet.broker.calls import FATES, CallCounts, Calls, answered
+from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
@@ -36,7 +36,7 @@ from kadi_localnet.broker.params import (
     read,
 )
 from kadi_localnet.broker.registry import Networks, Registry
-from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session
+from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,15 @@
-"""One connected peer as the routing core sees it."""
+"""One connected peer as the routing core sees it, and the calls it takes part in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kadi_client.errors import SERVER_ERROR, KadiError
-from kadi_client.messages import Raw
+from kadi_client.messages import Raw, error_response, notification, response
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Outbox
-
-if TYPE_CHECKING:
-    from kadi_localnet.broker.calls import Call
 
 
 class CloseCode(IntEnum):
@@ -119,3 +116,39 @@ class Session:
             self.closing = Closing(code, reason)
             self._changes.ready[self] = None
             self._changes.ended.append(self)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
+
+    id: str
+    """Request id towards the provider."""
+    request_id: str | int
+    """Request id towards the caller: the one it chose, if it chose one."""
+    tool: str
+    follows: str
+    """Id that follows the call across agents, for the log; its own where none came with it."""
+    caller: Session
+    provider: Session
+    started: float
+    timeout: float
+    direct: Raw
+    """The id of the request, if the answer is to be the answer to it; else absent."""
+
+    def completed(self, result: Raw) -> bytes:
+        """The frame that ends it well for its caller."""
+        if len(self.direct):
+            return response(self.direct, result)
+        return answered(self.request_id, result)
+
+    def failed(self, text: str) -> bytes:
+        """The frame that ends it with an error for its caller."""
+        if len(self.direct):
+            return error_response(self.direct, text)
+        return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
+
+
+def answered(request_id: str | int, result: Any) -> bytes:
+    """Encode the notification that ends a call well."""
+    return notification("kadi.ability.response", {"requestId": request_id, "result": result})
