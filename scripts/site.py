@@ -1,9 +1,10 @@
-"""What mkdocs.yml needs besides docs/: README.md as the first page, CHANGELOG.md as the last.
+"""Hooks of mkdocs.yml: README.md becomes the first page of the site, CHANGELOG.md the last.
 
-Links are written for a reader of the repository. Those that lead out of docs/ lead to a page of
-the site where there is one, and are plain text where there is none.
+Links in the sources are relative to the repository. A link to a file outside docs/ becomes a link
+to its page of the site, or plain text if the site has no such page.
 """
 
+import os.path
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
-    """Add the pages and the examples, which lie outside docs/."""
+    """Add the pages and examples that are outside docs/."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
@@ -29,16 +30,20 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links and pictures as the site has them."""
-    folder = ROOT if page.file.src_uri in PAGES.values() else ROOT / "docs"
+    """Return the Markdown of a page with links and pictures relative to the site."""
+    here = os.path.dirname(page.file.src_uri)
+    folder = ROOT if page.file.src_uri in PAGES.values() else ROOT / "docs" / here
+
+    def place(uri: str) -> str:
+        return Path(os.path.relpath(uri, here or ".")).as_posix()
 
     def link(found: re.Match[str]) -> str:
         picture, text, target, anchor = found.groups("")
         path = (folder / target).resolve().relative_to(ROOT).as_posix()
         if path.startswith("docs/"):
-            return f"{picture}[{text}]({path.removeprefix('docs/')}{anchor})"
+            return f"{picture}[{text}]({place(path.removeprefix('docs/'))}{anchor})"
         if path.startswith("examples/"):
-            return f"[{text}]({path})"
-        return f"[{text}]({PAGES[path]}{anchor})" if path in PAGES else text
+            return f"[{text}]({place(path)})"
+        return f"[{text}]({place(PAGES[path])}{anchor})" if path in PAGES else text
 
     return LINK.sub(link, markdown)

@@ -16,10 +16,15 @@ from ability_search.configuration.specs import BY_ENV, BY_KEY
 from ability_search.wire.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def relative(page: Path) -> str:
+    """Return the path of a page in the repository."""
+    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,7 @@ def test_the_readme_shows_the_two_commands_at_once() -> None:
     assert any(line.startswith("make up") for line in first)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_command_is_a_real_one(page: Path) -> None:
     assert [found for words in command_lines(page) if (found := problem(words))] == []
 
@@ -101,7 +106,7 @@ def test_wrong_commands_would_be_noticed() -> None:
     assert sum(len(list(command_lines(page))) for page in PAGES) > 20
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_variable_and_key_is_a_setting(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert unknown_variables(text) == set()
@@ -109,7 +114,7 @@ def test_every_variable_and_key_is_a_setting(page: Path) -> None:
     assert limits <= BY_KEY.keys()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if target.startswith("https://"):
@@ -122,7 +127,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(file), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_no_page_names_a_place_on_somebody_s_machine(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert re.findall(r"(?<![\w.~:])/(?:tmp|home|root|work|Users)\b\S*", text) == []
