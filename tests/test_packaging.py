@@ -352,7 +352,7 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
         "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}"',
     ]
-    assert "checks=(contract site)" in text
+    assert "checks=(contract coverage site)" in text
     assert "checks+=(inspector)" in text
 
 
