@@ -137,6 +137,28 @@ async def test_a_provider_that_leaves_is_replaced_by_one_elsewhere(
         assert await eventually(network, "t", "second") == []
 
 
+async def test_a_call_waits_for_the_broker_where_its_tool_was_offered(
+    two: tuple[Broker, Broker],
+) -> None:
+    async with AsyncExitStack() as stack:
+        gone = await stack.enter_async_context(AsyncExitStack())
+        first = await gone.enter_async_context(serve_broker(port=0))
+        port = int(first.url.rpartition(":")[2].partition("/")[0])
+        await stack.enter_async_context(offering(first, answering("t", 1), max_backoff=0.05))
+        network = await stack.enter_async_context(agent(first, two[1]))
+        assert await network.invoke("t", {}) == 1
+        await gone.aclose()
+        await until(lambda: network.connected == ["b2"])
+        call = asyncio.create_task(answer_or_error(network, "t"))
+        done, _ = await asyncio.wait([call], timeout=0.3)
+        assert not done, "the call did not wait"
+        await stack.enter_async_context(serve_broker(port=port))
+        answer = await call
+        # The provider may come back a moment after the agent.
+        assert answer == 1 or isinstance(answer, RemoteError)
+        assert await eventually(network, "t", 1) == []
+
+
 async def test_a_stateful_tool_stays_with_the_agent_found_first(two: tuple[Broker, Broker]) -> None:
     database, other = Identity.generate(), Identity.generate()
     async with (
