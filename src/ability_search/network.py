@@ -11,6 +11,8 @@ from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
 from kadi_client.serving import Observe, OnBusy
 
+_PROVIDER_PATIENCE = 10.0
+"""Seconds that calls wait for a component that is being restarted."""
 _DATABASE_TOOLS = frozenset(
     {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}
 )
@@ -44,7 +46,6 @@ def part_connection(
     tools: Iterable[Tool] = (),
     *,
     connect_timeout: float,
-    max_backoff: float = 30.0,
 ) -> Connection:
     """Return a connection of a component to the first broker, under an identity of its own.
 
@@ -53,7 +54,6 @@ def part_connection(
         part: Name of the component; its key file lies beside that of the worker.
         tools: Tools that it serves.
         connect_timeout: Seconds that the broker may take to appear.
-        max_backoff: Longest pause before it connects again, in seconds.
     """
     own = settings.files.identity_file
     path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
@@ -64,7 +64,7 @@ def part_connection(
         name=f"{settings.agent.name}-{part}",
         tools=tools,
         connect_timeout=connect_timeout,
-        **_options(settings, max_backoff=max_backoff),
+        **_options(settings),
     )
 
 
@@ -111,5 +111,6 @@ def _options(settings: Settings, **further: Unpack[ConnectionOptions]) -> Connec
         "role": "ability",
         "max_message_bytes": settings.limits.message_bytes,
         "propagate": settings.tracing.propagate,
+        "provider_patience": _PROVIDER_PATIENCE,
     }
     return {**own, **further}

@@ -43,7 +43,8 @@ class ConnectionOptions(TypedDict, total=False):
     max_message_bytes: int
     open_timeout: float
     grace: float
-    max_backoff: float
+    max_backoff: float | None
+    provider_patience: float
     propagate: bool
 
 

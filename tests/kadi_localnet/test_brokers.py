@@ -16,6 +16,7 @@ from kadi_client import (
     Endpoint,
     Identity,
     KadiError,
+    NoProvider,
     NotConnected,
     RemoteError,
     Tool,
@@ -335,3 +336,25 @@ async def test_an_agent_that_a_broker_refuses_goes_on_with_the_others(
         await until(lambda: len(network.connected) == 1)
         await until(lambda: "going on without it" in caplog.text)
         assert "authentication failed" in caplog.text
+
+
+@pytest.mark.parametrize(("patience", "answers"), [(PATIENCE, True), (0.0, False)])
+async def test_a_call_waits_for_a_provider_that_comes_back(
+    two: tuple[Broker, Broker], patience: float, answers: bool
+) -> None:
+    broker, _ = two
+    async with Connection(broker.url, provider_patience=patience) as caller:
+        with pytest.raises(NoProvider):
+            await caller.invoke("t", {})  # it has never answered: nothing to wait for
+        async with offering(broker, answering("t", 1)):
+            assert await caller.invoke("t", {}) == 1
+        await until(lambda: broker.stats()["tools"] == 0)
+        call = asyncio.create_task(caller.invoke("t", {}))
+        done, _ = await asyncio.wait([call], timeout=0.3)
+        assert bool(done) is not answers
+        if answers:
+            async with offering(broker, answering("t", 2)):
+                assert await call == 2
+        else:
+            with pytest.raises(NoProvider, match="no provider for tool 't'"):
+                await call

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0
 """Seconds that a request waits for a broker that is away."""
-_BACKOFF = 2.0
-"""Seconds between two tries to reach it again, at most."""
 
 _TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
 _PORT = (
@@ -70,7 +68,7 @@ async def open_gateway(
     caller = Caller(line, timeout=own.timeout, observe=metrics.called)
     streams = Streams(line)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
-    connection = part_connection(settings, "gateway", connect_timeout=wait, max_backoff=_BACKOFF)
+    connection = part_connection(settings, "gateway", connect_timeout=wait)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:
         # Closed last: what is in progress needs it.
