@@ -63,13 +63,15 @@ def refused(text: str) -> ToolError:
 async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
     ability = Ability(answer)
     assert await store(ability).read(MAP, {"a": 1}) == expected
-    assert ability.calls == [
-        (
-            "arcade-query",
-            {"database": "d", "query": MAP, "language": "sqlscript", "params": {"a": 1}},
-            pytest.approx(5.0, abs=0.5),
-        )
-    ]
+    ((tool, tool_input, timeout),) = ability.calls
+    assert tool == "arcade-query"
+    assert tool_input == {
+        "database": "d",
+        "query": MAP,
+        "language": "sqlscript",
+        "params": {"a": 1},
+    }
+    assert timeout == pytest.approx(5.0, abs=0.5)
 
 
 async def test_a_query_is_sent_as_what_the_engine_keeps() -> None:
@@ -171,7 +173,7 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
         "missing_type"
     )
     for vector in ([1.0] * 8, [1.0] * 3):
-        arms = [
+        arms: list[statements.VectorArm | statements.TermsArm] = [
             statements.VectorArm("semantic", vector, 3, beam=3, exact=False),
             statements.TermsArm("keyword", [1], [1.0], 3),
         ]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from arcadedb_embedded import create_server
+from tests.kadi_client.calls import PlainCall
 
 from kadi_client.messages import decode, encode
 from kadi_localnet.database import jvm
@@ -26,13 +27,8 @@ PASSWORD = "correct-horse-battery"
 names = (f"contract{number}" for number in itertools.count())
 
 
-class Waiting:
-    """A caller that waits ``remaining`` seconds."""
-
-    request_id = "r-1"
-
-    def __init__(self, remaining: float | None = 20.0) -> None:
-        self.remaining = remaining
+class QuietCall(PlainCall):
+    """A call whose handler must not publish."""
 
     async def publish(self, channel: str, data: Any) -> None:
         raise AssertionError("a database publishes nothing")
@@ -47,7 +43,7 @@ class Abilities:
         self.counts = backend.counts
 
     async def call(self, name: str, given: dict[str, Any], remaining: float | None = 20.0) -> Any:
-        return decode(encode(await self._tools[name].handler(given, Waiting(remaining))))
+        return decode(encode(await self._tools[name].handler(given, QuietCall(remaining))))
 
     async def query(self, text: str, params: Any = None, language: str = "sql") -> Any:
         given = {"database": self.database, "query": text, "language": language}
@@ -412,12 +408,13 @@ async def test_a_missing_database_names_the_remedy(db: Abilities) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "a/b", "x" * 65, "a\n", "ä", "a;drop"])
 async def test_a_bad_name_is_refused_by_its_field(db: Abilities, name: str) -> None:
-    for tool, given, field in [
+    calls: list[tuple[str, dict[str, Any], str]] = [
         ("arcade-db-create", {"name": name}, "name"),
         ("arcade-query", {"database": name, "query": "SELECT 1"}, "database"),
         ("arcade-command", {"database": name, "command": "SELECT 1"}, "database"),
         ("arcade-batch", {"database": name, "commands": ["SELECT 1"]}, "database"),
-    ]:
+    ]
+    for tool, given, field in calls:
         answer = await db.call(tool, given)
         assert answer["success"] is False
         assert answer["error"].startswith(f"{field}: ")

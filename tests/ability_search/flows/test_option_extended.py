@@ -85,9 +85,6 @@ async def test_the_score_is_that_of_the_kind_and_explained(library: Network) -> 
 
 async def test_it_returns_the_chunk_nearest_to_the_query(library: Network) -> None:
     for mode in MODES:
-        (hit, *_) = await hits_of(
-            library, "beginners turn screws tight", mode=mode, extended=["summary"], limit=1
-        ) or [None]
         hits = await hits_of(
             library, "beginners furniture turn screws tight", mode=mode, extended=["summary"]
         )
