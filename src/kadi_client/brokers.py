@@ -44,7 +44,7 @@ class ConnectionOptions(TypedDict, total=False):
     open_timeout: float
     grace: float
     max_backoff: float | None
-    provider_patience: float
+    provider_patience: Mapping[str, float]
     propagate: bool
 
 

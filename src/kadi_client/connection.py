@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from kadi_client.context import current
@@ -73,8 +73,8 @@ class Connection(Invoker):
             ``max_concurrent``, ``max_queued`` and ``observe`` are those of it.
         max_backoff: Longest pause between two attempts to reconnect, in seconds; 30 if not given,
             and 2 to a broker on this machine.
-        provider_patience: Seconds that a call waits for a provider to come back where nobody serves
-            its tool any more that has answered on this connection before.
+        provider_patience: Tools and how many seconds their calls wait for a provider that is being
+            restarted: one that has answered on this connection before, and is not there now.
         propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
 
@@ -99,7 +99,7 @@ class Connection(Invoker):
         max_concurrent: int = 64,
         max_queued: int = 1024,
         max_backoff: float | None = None,
-        provider_patience: float = 0.0,
+        provider_patience: Mapping[str, float] | None = None,
         propagate: bool = True,
         observe: Observe = noted,
         provider: Provider | None = None,
@@ -116,7 +116,7 @@ class Connection(Invoker):
         self._max_message_bytes = max_message_bytes
         self._grace = grace
         self._propagate = propagate
-        self._provider_patience = provider_patience
+        self._provider_patience = dict(provider_patience or {})
         self._answered: set[str] = set()
         if provider is None:
             provider = Provider(
@@ -218,7 +218,8 @@ class Connection(Invoker):
         """Ask until there is a provider, within ``provider_patience``; nothing ran before."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
-        give_up = clock() + min(timeout, self._provider_patience if tool in self._answered else 0.0)
+        patience = self._provider_patience.get(tool, 0.0) if tool in self._answered else 0.0
+        give_up = clock() + min(timeout, patience)
         remaining = timeout
         while True:
             try:

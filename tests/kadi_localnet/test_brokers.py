@@ -343,7 +343,7 @@ async def test_a_call_waits_for_a_provider_that_comes_back(
     two: tuple[Broker, Broker], patience: float, answers: bool
 ) -> None:
     broker, _ = two
-    async with Connection(broker.url, provider_patience=patience) as caller:
+    async with Connection(broker.url, provider_patience={"t": patience}) as caller:
         with pytest.raises(NoProvider):
             await caller.invoke("t", {})  # it has never answered: nothing to wait for
         async with offering(broker, answering("t", 1)):

@@ -174,6 +174,13 @@ class Database(Group):
     timeout: float = setting(
         30.0, about="Longest wait for one statement.", unit="seconds", gt=0, le=3600
     )
+    patience: float = setting(
+        10.0,
+        about="Time that a statement waits for a database ability that is being restarted.",
+        unit="seconds",
+        ge=0,
+        le=3600,
+    )
     grace_period: float = setting(
         10.0,
         about="Time that a replaced generation stays for queries under way.",

@@ -210,6 +210,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                     "SEARCH_DATABASE": name,
                     "SEARCH_EMBEDDING_MODEL": MODEL,
                     "SEARCH_EMBEDDING_ATTEMPTS": "2",
+                    "SEARCH_DATABASE_PATIENCE": "0.5",
                     **environ,
                 },
                 home,
