@@ -95,6 +95,7 @@ async def open_database(
     try:
         from kadi_localnet.database.backend import DatabaseError
         from kadi_localnet.database.tools import database_tools
+        from kadi_localnet.database.turns import Turns
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -102,6 +103,14 @@ async def open_database(
             f"the embedded database engine is not installed ({exc.name} is missing)",
             hint=f"Run: {INSTALL_LOCAL}",
         ) from exc
+    turns = Turns(backend.concurrency)
+    offered = database_tools(
+        backend,
+        timeout=settings.database.timeout,
+        longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
+        languages=settings.arcadedb.languages,
+        turns=turns,
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
         start = getattr(backend, "start", None)
@@ -110,10 +119,9 @@ async def open_database(
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-            watch_engine(meter, backend)
+            watch_engine(meter, turns)
         watch_database(meter, backend.counts)
-        tools = metered_tools(database_tools(backend, timeout=settings.database.timeout), meter)
-        connection = new_connection(settings, "database", tools, wait)
+        connection = new_connection(settings, "database", metered_tools(offered, meter), wait)
         await stack.enter_async_context(connection)
         yield Part({"address": address}, connection)
 
