@@ -105,7 +105,7 @@ def database_tools(
         seconds = min(_seconds(call, timeout), longest)
         end = time.monotonic() + seconds
         async with shared.turn(call.origin.agent_id, timeout=seconds):
-            return await work(max(_SHORTEST, end - time.monotonic()))
+            return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
 
     def statement(text: str, language: str, params: Params) -> Statement:
         if language.lower() not in languages:

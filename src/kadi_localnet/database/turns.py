@@ -22,7 +22,7 @@ _UNKNOWN = ""
 
 
 class Turns:
-    """Hands out ``threads`` to agents; those who wait get one in turn.
+    """Hands out ``threads`` to agents: first to those who hold the fewest, among them in turn.
 
     Agents are told apart by their id; calls of which the broker names no agent count as those of
     one. Not for use by several event loops.
@@ -94,7 +94,10 @@ class Turns:
         self._held[agent] -= 1
         if not self._held[agent]:
             del self._held[agent]
-        while (following := next(filter(self._may_start, self._queues), None)) is not None:
+        while self._queues:
+            following = min(self._queues, key=self._held.__getitem__)
+            if not self._may_start(following):
+                return
             turn = self._queues[following].popleft()
             self._queues.move_to_end(following)
             self._left(following)
