@@ -115,6 +115,16 @@ async def test_rows_stay_rows() -> None:
         ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
         ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
         ("no answer within 30 s: the statement was stopped", "timeout"),
+        (
+            "the database is busy: 256 calls of this agent are waiting already:"
+            " call again in a moment",
+            "busy",
+        ),
+        (
+            "the database is busy: no thread was free for this agent within 5 s, nothing was"
+            " executed: call again in a moment",
+            "busy",
+        ),
     ],
 )
 def test_refusals_are_told_apart(text: str, reason: str) -> None:

@@ -142,6 +142,12 @@ def test_lists_come_from_one_text(tmp_path: Path) -> None:
     assert settings.files.allowed_roots == (Path("/one"), Path("/two"))
 
 
+def test_languages_of_statements_ignore_case(tmp_path: Path) -> None:
+    assert load(tmp_path).arcadedb.languages == ("sql", "sqlscript")
+    settings = load(tmp_path, SEARCH_ARCADEDB_LANGUAGES="SQL, OpenCypher")
+    assert settings.arcadedb.languages == ("sql", "opencypher")
+
+
 def test_every_problem_is_named_at_once_with_file_and_key(tmp_path: Path) -> None:
     found = problems(
         tmp_path,

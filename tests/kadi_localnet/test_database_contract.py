@@ -37,8 +37,9 @@ class QuietCall(PlainCall):
 class Abilities:
     """The tools as a caller on the wire sees them."""
 
-    def __init__(self, backend: Backend, database: str) -> None:
-        self._tools = {tool.name: tool for tool in database_tools(backend)}
+    def __init__(self, backend: Backend, database: str, **options: Any) -> None:
+        self._tools = {tool.name: tool for tool in database_tools(backend, **options)}
+        self.backend = backend
         self.database = database
         self.counts = backend.counts
 
@@ -227,11 +228,30 @@ async def test_parameters_are_named_or_positional(db: Abilities) -> None:
     assert await db.rows("SELECT 1 AS a", {}) == [{"a": 1}]
 
 
-async def test_cypher_reads_what_sql_wrote(db: Abilities) -> None:
+@pytest.mark.parametrize("language", ["cypher", "opencypher", "OpenCypher", "java", "redis", ""])
+async def test_other_languages_are_refused(db: Abilities, language: str) -> None:
+    for answer in (
+        await db.query("RETURN 1", language=language),
+        await db.command("RETURN 1", language=language),
+        await db.call(
+            "arcade-batch",
+            {"database": db.database, "commands": [{"command": "RETURN 1", "language": language}]},
+        ),
+    ):
+        assert answer["success"] is False
+        if language:
+            assert "only sql, sqlscript" in answer["error"]
+            assert "arcadedb_languages" in answer["error"]
+
+
+async def test_a_language_that_the_operator_allows_reads_what_sql_wrote(db: Abilities) -> None:
     await db.run("CREATE VERTEX TYPE Person")
     await db.run("INSERT INTO Person CONTENT :p", {"p": {"name": "Ada"}})
-    found = await db.rows("MATCH (p:Person) RETURN p.name AS name", language="cypher")
+    allowing = Abilities(db.backend, db.database, languages=["sql", "cypher"])
+    found = await allowing.rows("MATCH (p:Person) RETURN p.name AS name", language="Cypher")
     assert found == [{"name": "Ada"}]
+    refused = await allowing.query("SELECT 1;", language="sqlscript")
+    assert "only sql, cypher" in refused["error"]
 
 
 async def test_vectors_are_stored_and_searched(db: Abilities) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ByteSize, SecretStr, model_validator
+from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
 from ability_search.configuration.fields import MIB, Group, HttpUrl, setting
 
@@ -84,6 +84,25 @@ class Arcadedb(Group):
     )
     user: str = setting("root", about="User on the server.", min_length=1)
     password: SecretStr | None = setting(None, about="Password of that user.", min_length=1)
+    languages: tuple[str, ...] = setting(
+        ("sql", "sqlscript"),
+        about="Languages of statements. Any but `sql` and `sqlscript` gives every agent on the"
+        " network the files and addresses that the engine reaches.",
+        min_length=1,
+    )
+    statement_timeout: float = setting(
+        120.0,
+        about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"
+        " that is longer.",
+        unit="seconds",
+        gt=0,
+        le=3600,
+    )
+
+    @field_validator("languages")
+    @classmethod
+    def _ignore_case(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(language.lower() for language in value)
 
     @model_validator(mode="after")
     def _http_has_an_address(self) -> Arcadedb:

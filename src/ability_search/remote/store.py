@@ -45,6 +45,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
@@ -180,7 +181,7 @@ def refusal(text: str) -> StatementRefused:
 def _passing(exc: BaseException) -> bool:
     """Whether a read may succeed when it is tried again."""
     if isinstance(exc, StatementRefused):
-        return exc.reason == "conflict"
+        return exc.reason in ("conflict", "busy")
     # Where nobody serves the tool, the connection has waited already.
     return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
 
