@@ -87,7 +87,7 @@ class Candidate:
     rid: str
     chunk_id: str
     cosine: float | None = None
-    """Cosine to the query vector, for candidates of all retrievers; ``None`` if there is none."""
+    """Cosine to the query vector, whichever retriever found it; ``None`` if either is missing."""
     moved: float | None = None
     """Cosine to the vector of the search, if that is not the query's own."""
     ranks: dict[str, int] = field(default_factory=dict)

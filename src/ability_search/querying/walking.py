@@ -110,7 +110,7 @@ def _steps(found: Found, hop: int) -> Iterator[tuple[str, str, Mapping[str, Any]
 
 
 def _beside(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
-    """Return the shortest paths along chunk order, by chunkId; to a start only from a better one."""
+    """Return the shortest paths along chunk order, by chunkId; a start only from a better one."""
     places = {item.chunk_id: place for place, item in enumerate(starts)}
     found: dict[str, Path] = {}
     for distance in range(1, hops + 1):
