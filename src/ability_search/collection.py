@@ -57,7 +57,7 @@ class Collection:
     graph: bool = False
     """Whether the vector graph has been built; until then vector search scans all embeddings."""
     aspect_graph: bool = False
-    """As ``graph``, for the aspects."""
+    """Whether the vector graph of the aspects has been built."""
     created_at: int = 0
     updated_at: int = 0
 

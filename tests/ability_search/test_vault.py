@@ -156,9 +156,9 @@ def test_another_key_does_not_decrypt(path: Path, key_file: Path, tmp_path: Path
         ("ENC[]", "by another program"),
         ("ENC[as1:***]", "damaged"),
         ("ENC[as1:äöü]", "damaged"),
-        ("ENC[as1:]", "altered"),
-        ("ENC[as1:AAAA]", "altered"),
-        ("ENC[as1:" + base64.urlsafe_b64encode(bytes(60)).decode() + "]", "altered"),
+        ("ENC[as1:]", "modified"),
+        ("ENC[as1:AAAA]", "modified"),
+        ("ENC[as1:" + base64.urlsafe_b64encode(bytes(60)).decode() + "]", "modified"),
     ],
 )
 def test_what_cannot_be_decrypted_is_named_but_not_shown(

@@ -321,7 +321,8 @@ class Ranking(Group):
     fusion_keyword: float = setting(0.3, about="Weight of the keyword retriever.", ge=0, le=100)
     fusion_peak: float = setting(
         0.8,
-        about="How strongly the semantic weight adapts to its best hit; 0 keeps it fixed.",
+        about="How strongly the semantic weight adapts to how much its best hit stands out; 0 keeps"
+        " it fixed.",
         ge=0,
         le=10,
     )

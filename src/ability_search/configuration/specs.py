@@ -28,7 +28,7 @@ class Spec:
 
     @property
     def kind(self) -> Literal["secret", "path", "paths", "named paths", "list", "plain"]:
-        """How the text of a source is converted to the value."""
+        """Kind of the value; determines how the text of a source is converted."""
         types = {self.field.annotation, *get_args(self.field.annotation)}
         if SecretStr in types:
             return "secret"

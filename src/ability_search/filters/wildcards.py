@@ -18,7 +18,7 @@ _ALL = "(?s)"
 
 
 class _Gap(Enum):
-    """What may precede a block of a pattern."""
+    """Text that may precede a block of a pattern."""
 
     NONE = ""
     ANYTHING = "**"

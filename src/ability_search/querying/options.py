@@ -14,7 +14,7 @@ Scalar = str | float | bool
 
 @dataclass(frozen=True, slots=True)
 class FusionChoice:
-    """How retrievers are fused; ``None`` means the default."""
+    """Fusion method and weights; ``None`` fields mean the default."""
 
     method: Literal["convex", "rrf"]
     k: float | None = None

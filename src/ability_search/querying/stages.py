@@ -69,7 +69,7 @@ def ranked(pool: Pool, context: Context) -> list[Candidate]:
 
 
 def foreseen(pool: Pool, context: Context) -> list[Candidate]:
-    """Return the result of :func:`ranked` for steps that use the first hits; leaves no trace."""
+    """Return :func:`ranked` for steps that read the first hits, without traces for ``explain``."""
     told = [(item, item.trace) for item in (*pool.candidates, *pool.chunks)]
     for item, trace in told:
         item.trace = dict(trace)

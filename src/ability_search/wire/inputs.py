@@ -92,7 +92,7 @@ class DocumentInput(Input):
 
 
 class IndexInput(Input):
-    """search-index."""
+    """Input of search-index."""
 
     collection: CollectionName
     documents: list[DocumentInput] = Field(min_length=1, description="Documents to index.")
@@ -121,7 +121,7 @@ class IndexInput(Input):
 
 
 class IndexFileInput(Input):
-    """search-index-file."""
+    """Input of search-index-file."""
 
     collection: CollectionName
     path: NonBlank = Field(
@@ -159,7 +159,7 @@ Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
 class QueryInput(Input):
-    """search-query."""
+    """Input of search-query."""
 
     collection: Collections = Field(
         description="A collection, a list of collections, or * for all of them.",
@@ -316,7 +316,7 @@ class QueryInput(Input):
 
 
 class SimilarInput(Input):
-    """search-similar."""
+    """Input of search-similar."""
 
     collection: CollectionName
     chunk_id: NonBlank = Field(
@@ -330,7 +330,7 @@ class SimilarInput(Input):
 
 
 class ReindexInput(Input):
-    """search-reindex."""
+    """Input of search-reindex."""
 
     collection: CollectionName
     model: Model = None
@@ -361,7 +361,7 @@ class ReindexInput(Input):
 
 
 class DeleteInput(Input):
-    """search-delete."""
+    """Input of search-delete."""
 
     collection: CollectionName
     source: NonBlank | None = Field(
@@ -370,11 +370,11 @@ class DeleteInput(Input):
 
 
 class CollectionsInput(Input):
-    """search-collections."""
+    """Input of search-collections."""
 
 
 class CollectionInfoInput(Input):
-    """search-collection-info."""
+    """Input of search-collection-info."""
 
     collection: CollectionName
     limit: Count = Field(1000, ge=1, le=10_000, description="Maximum sources per page.")

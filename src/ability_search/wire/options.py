@@ -134,7 +134,7 @@ class TimeRange(Input):
         None,
         alias="to",
         max_length=32,
-        description="Last day, likewise.",
+        description="Last day: YYYY-MM-DD, or an instant on it (RFC 3339). Default: open.",
         examples=["2026-03-31"],
     )
 
