@@ -140,7 +140,7 @@ def test_all_weights_zero_and_a_bad_k_are_refused() -> None:
 
 @pytest.mark.parametrize("score", [1.1, -0.1])
 def test_scores_must_be_normalized(score: float) -> None:
-    with pytest.raises(ValueError, match="arm semantic"):
+    with pytest.raises(ValueError, match="retriever semantic"):
         arm("semantic", score)
 
 

@@ -346,7 +346,7 @@ async def test_an_api_needs_an_address() -> None:
 
     incomplete = settings(SEARCH_RERANKER_TRANSPORT="api")
     assert incomplete.missing_secrets == ("SEARCH_RERANKER_API_URL",)
-    with pytest.raises(ConfigurationError, match="needed as reranker_transport is api"):
+    with pytest.raises(ConfigurationError, match="required because reranker_transport is api"):
         require_secrets(incomplete)
     with pytest.raises(ConfigurationError, match="SEARCH_RERANKER_API_URL is missing"):
         async with open_reranker(incomplete, invoke):

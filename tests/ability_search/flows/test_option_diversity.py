@@ -146,4 +146,4 @@ async def test_where_vectors_cannot_be_read_the_order_stands(library: Network) -
     answer = await library.call("search-query", collection="docs", query=QUERY, diversity=0.3)
     assert [hit["chunkId"] for hit in answer["results"]] == [hit["chunkId"] for hit in plain]
     (warning,) = answer["warnings"]
-    assert "diversified" in warning
+    assert "diversity was not applied" in warning
