@@ -43,4 +43,5 @@ class InstantEmbedder:
     def _vector(self, text: str) -> bytes:
         seed = zlib.crc32(text.encode("utf-8", "surrogatepass"))
         noise = np.random.default_rng(seed).standard_normal(DIMENSIONS)
-        return (self._centres[seed % _CLUSTERS] + 0.9 * noise).astype("<f4").tobytes()
+        vector: np.ndarray = self._centres[seed % _CLUSTERS] + 0.9 * noise
+        return vector.astype("<f4").tobytes()

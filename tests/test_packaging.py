@@ -28,9 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 PAGE = ROOT / "src" / "ability_search" / "gateway" / "page"
 AGENT: dict[str, Any] = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = PYPROJECT["project"]
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
 OWN: dict[str, Any] = {
     name: service for name, service in COMPOSE["services"].items() if "build" in service
@@ -337,6 +336,19 @@ def test_make_help_lists_every_target() -> None:
     )
 
 
+def test_all_python_is_checked_strictly() -> None:
+    mypy = PYPROJECT["tool"]["mypy"]
+    hidden = {".venv", "build", "dist"}
+    tops = {path.parent.name for path in ROOT.glob("*/*.py")} | {"src"}
+    assert set(mypy["files"]) == tops - hidden
+    assert mypy["strict"] is True
+    for override in mypy["overrides"]:
+        assert set(override) == {"module", "ignore_missing_imports", "follow_imports"}
+        names = {name.partition(".")[0] for name in override["module"]}
+        assert not names & {path.stem for path in ROOT.glob("src/*")}, "own code is not exempt"
+        assert not names & tops, "own code is not exempt"
+
+
 def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
@@ -352,7 +364,7 @@ def test_ci_is_executable_and_runs_the_tests_and_the_demo() -> None:
         "make .venv/.contract",
         'make --jobs 2 --output-sync=target "${checks[@]}"',
     ]
-    assert "checks=(contract site)" in text
+    assert "checks=(contract coverage site)" in text
     assert "checks+=(inspector)" in text
 
 
@@ -402,7 +414,7 @@ def test_without_node_one_line_says_so(tmp_path: Path) -> None:
 
 
 def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
-    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    built = PYPROJECT["tool"]["hatch"]
     assert built == {
         "build": {
             "targets": {

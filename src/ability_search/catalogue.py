@@ -1,7 +1,7 @@
-"""Which collections there are, and what is known of each.
+"""Registry of collections: their records by name, cached.
 
-A worker keeps no state of its own: what is remembered here is a copy, and every statement that
-relies on it brings the collection's record along, so that an outdated copy is noticed and renewed.
+A worker keeps no state of its own. Every statement that relies on a cached record also returns the
+stored one, so that a stale copy is detected and replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAUSE = 0.1
 
 
 class Catalogue:
-    """The collections of one database, as far as this worker has had to do with them."""
+    """The collections of one database, with the records that this worker has read so far."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -46,24 +46,24 @@ class Catalogue:
 
     @property
     def remembered(self) -> int:
-        """How many records are remembered."""
+        """Number of cached records."""
         return len(self._known)
 
     async def find(self, name: str) -> Collection | None:
-        """The collection of that name, as remembered or else as stored; ``None`` if there is none.
+        """Return the collection of that name, cached or read; ``None`` if none exists.
 
         Raises:
-            InvalidInput: if it cannot be a collection's name.
+            InvalidInput: if ``name`` is not a valid collection name.
             DatabaseUnavailable: if the database does not answer.
         """
         known = self._known.get(checked_name(name))
         return known or await self.reload(name)
 
     async def get(self, name: str) -> Collection:
-        """As :meth:`find`.
+        """Return the collection of that name, as :meth:`find` does.
 
         Raises:
-            NotFound: if there is none, naming those whose names come close.
+            NotFound: if there is none; the error lists similar names.
         """
         found = await self.find(name)
         if found is None:
@@ -72,24 +72,24 @@ class Catalogue:
         return found
 
     async def reload(self, name: str) -> Collection | None:
-        """Forget what is remembered of a collection and read its record."""
+        """Drop a collection from the cache and read its record again."""
         self._known.pop(name, None)
         return self.learn(name, await self.read(statements.collection(name)))
 
     async def all(self) -> list[Collection]:
-        """All collections by name; none where the database does not exist yet."""
+        """Return all collections by name; none if the database does not exist yet."""
         return [each for each in await self.records() if each.name == each.public_name]
 
     async def records(self) -> list[Collection]:
-        """As :meth:`all`, with the records of generations that are being built."""
+        """Return all records as :meth:`all` does, plus those of generations under construction."""
         found = [from_record(row) for row in await self.read(statements.collections())]
         self._known = {collection.name: collection for collection in found}
         return found
 
     def learn(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Collection | None:
-        """Remember the record that a statement brought along; no row means there is none.
+        """Cache the record that a statement returned; no row means that the collection is gone.
 
-        Answers may overtake each other: of one generation the later revision is kept.
+        Answers may arrive out of order: of one generation the later revision is kept.
         """
         if not rows:
             self._known.pop(name, None)
@@ -105,13 +105,14 @@ class Catalogue:
         collection: Collection,
         ask: Callable[[Collection], Awaitable[tuple[Sequence[Mapping[str, Any]], T]]],
     ) -> tuple[Collection, T] | None:
-        """Ask something of a collection's live generation.
+        """Run a query against a collection's live generation.
 
-        ``ask`` returns the rows of the collection's record beside its answer. Where they name
-        another generation than was asked, or the generation is gone, it asks the current one.
+        ``ask`` returns the rows of the collection's record together with its answer. If they name
+        another generation than the one queried, or that generation is gone, ``ask`` runs again on
+        the current one.
 
         Returns:
-            The collection as it is now and the answer; ``None`` if it does not exist any more.
+            The collection as it is now and the answer; ``None`` if it no longer exists.
 
         Raises:
             DatabaseUnavailable: as from ``ask``.
@@ -131,13 +132,13 @@ class Catalogue:
             if current is None:
                 return None
             collection = current
-        raise StatementRefused("conflict", f"{name} changes its generation again and again")
+        raise StatementRefused("conflict", f"{name} keeps changing its generation")
 
     async def create(self, collection: Collection) -> Collection:
-        """Store a new collection with the types of its generation.
+        """Store a new collection and create the types of its generation.
 
         Returns:
-            The collection as stored: another one if somebody else was faster.
+            The collection as stored: the existing one if another worker created it first.
         """
         await self.write(
             statements.create_generation(collection.type, dimensions=collection.dimensions)
@@ -157,7 +158,7 @@ class Catalogue:
         return collection
 
     async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
-        """Create the types for links and aspects, where they are wanted and there are none yet."""
+        """Create the types for links and aspects if they are needed and do not exist yet."""
         wanted = []
         if links and not collection.links:
             wanted.append(statements.create_links(collection.type))
@@ -168,10 +169,10 @@ class Catalogue:
             await _insisting(partial(self.write, types), "duplicate", "conflict")
 
     async def drop(self, collection: Collection) -> bool:
-        """Delete a collection with everything in it, its jobs too.
+        """Delete a collection with all its contents and jobs.
 
         Returns:
-            False if it was gone or replaced already.
+            False if it was already gone or replaced.
         """
         self._known.pop(collection.name, None)
         answer = await self.write(statements.delete_collection(collection.name, collection.type))
@@ -183,7 +184,7 @@ class Catalogue:
         return True
 
     def forget(self, name: str) -> None:
-        """Forget what is remembered of a collection."""
+        """Drop a collection from the cache."""
         self._known.pop(name, None)
 
     async def update(self, collection: Collection, **fields: Any) -> Collection:
@@ -202,7 +203,7 @@ class Catalogue:
         return self._known[collection.name]
 
     async def read(self, statement: statements.Statement) -> list[Any]:
-        """Read rows; none where nothing was stored yet. Raises as :func:`.layout.check_new`."""
+        """Read rows; none if nothing was stored yet. Raises as :func:`.layout.check_new`."""
         try:
             return list(await self._store.read(*statement))
         except StatementRefused as exc:
@@ -210,7 +211,7 @@ class Catalogue:
             return []
 
     async def write(self, statement: statements.Statement) -> Any:
-        """Write, creating the schema first where it is missing; again if others were in the way.
+        """Write; create the schema first if it is missing, and retry on conflicts.
 
         Raises as :meth:`read`.
         """
@@ -223,12 +224,12 @@ class Catalogue:
             return await _insisting(run, "conflict")
 
     async def amended(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run statements, once more where a type is missing.
+        """Run statements; if a type is missing, create the schema and run them once more.
 
-        What a database of an earlier version of this ability lacks is there then.
+        This adds the types that a database of an earlier version of this ability lacks.
 
         Raises:
-            StatementRefused: as from ``run``, the second time at the latest.
+            StatementRefused: as from ``run``, on the second attempt at the latest.
         """
         try:
             return await run()
@@ -243,12 +244,12 @@ class Catalogue:
 
     async def _create_schema(self) -> None:
         schema = partial(self._store.write, *statements.schema())
-        # Somebody else may be creating it just now.
+        # Another worker may be creating it at the same time.
         await _insisting(schema, "duplicate", "conflict")
 
 
 async def _insisting(run: Callable[[], Awaitable[T]], *passing: str) -> T:
-    """Run a statement, again after refusals for these reasons."""
+    """Run a statement; retry if it is refused for one of these reasons."""
     for _ in range(_TRIES - 1):
         try:
             return await run()

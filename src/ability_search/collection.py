@@ -27,61 +27,61 @@ class Collection:
     dimensions: int
     language: str
     average_length: float
-    """Terms of an average chunk, as the stored BM25 weights assume it."""
+    """Average terms per chunk that the stored BM25 weights were computed with."""
     chunk_strategy: str
     chunk_size: int
     chunk_overlap: int
     bm25_k1: float = K1
-    """Saturation of a term's frequency in the stored BM25 weights; fixed for a generation."""
+    """Term frequency saturation (k1) of the stored BM25 weights; fixed for a generation."""
     bm25_b: float = B
-    """Weight of a text's length in them, likewise."""
+    """Length normalization (b) of those weights; fixed for a generation."""
     kinds: tuple[str, ...] = ()
-    """Aspects that are made of each document."""
+    """Kinds of aspects that are made of each document."""
     kinds_by: str = "local"
-    """Who makes them: ``local`` extraction, or a language model (``chat``)."""
+    """How they are made: ``local`` extraction, or a language model (``chat``)."""
     revision: int = 0
-    """Counts every change of what is stored."""
+    """Incremented with every change of the stored data."""
     chunks: int = 0
     sources: int = 0
     tokens: int = 0
     tokens_min: int | None = None
     tokens_max: int | None = None
     duplicates: int = 0
-    """Chunks kept out of the indexes because another one stands for them."""
+    """Chunks left out of the indexes because an identical one represents them."""
     links: int = 0
-    """Between sources."""
+    """Links between sources."""
     aspects: int = 0
-    """Of the chunks, those of titles, summaries, ... that are searched in a document's stead."""
+    """Number of chunks that are aspects: titles, summaries, ... searched in a document's stead."""
     keyed: bool = False
-    """Whether its chunks name what their vectors were made from, as those of new generations do."""
+    """Whether chunks record what their vectors were made from, as in new generations."""
     graph: bool = False
-    """Whether the vector graph has been built; until then embeddings are scanned."""
+    """Whether the vector graph has been built; until then vector search scans all embeddings."""
     aspect_graph: bool = False
-    """As ``graph``, of the aspects."""
+    """Whether the vector graph of the aspects has been built."""
     created_at: int = 0
     updated_at: int = 0
 
     @property
     def public_name(self) -> str:
-        """The name users know; a generation being built has a record of its own, ``name@token``."""
+        """Name without ``@token``, which the record of a generation under construction carries."""
         return self.name.partition("@")[0]
 
     @property
     def embedded_share(self) -> float:
-        """Part of the chunks that is in the vector index, 0 to 1; 0 of an empty collection."""
+        """Share of the chunks that is in the vector index, 0 to 1; 0 if the collection is empty."""
         return (self.chunks - self.duplicates) / self.chunks if self.chunks else 0.0
 
     def scanned(self, *, below: int) -> bool:
-        """Whether embeddings are compared one by one: fewer than ``below``, or no graph."""
+        """Return whether vector search scans all embeddings: fewer than ``below``, or no graph."""
         return not self.graph or self.chunks < below
 
     def aspects_scanned(self, *, below: int) -> bool:
-        """As :meth:`scanned`, of the aspects."""
+        """Return the same as :meth:`scanned` for the aspects."""
         return not self.aspect_graph or self.aspects < below
 
     @property
     def average_tokens(self) -> float:
-        """Mean tokens of a chunk; 0 of an empty collection."""
+        """Mean tokens per chunk; 0 if the collection is empty."""
         return self.tokens / self.chunks if self.chunks else 0.0
 
 
@@ -100,17 +100,17 @@ _WIRE = {
     "updated_at": "updatedAt",
 }
 FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
-"""The fields of a :class:`Collection`, and what its record calls them."""
+"""Fields of a :class:`Collection` -> names in its record."""
 
 
 def from_record(record: Mapping[str, Any]) -> Collection:
-    """Read a database record; what an older writer left out has its default."""
+    """Read a database record; fields missing from an older record get their defaults."""
     known = {name: record[wire] for name, wire in FIELDS.items() if record.get(wire) is not None}
     return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
 
 
 def to_record(collection: Collection) -> dict[str, Any]:
-    """Write a database record."""
+    """Return the database record of a collection."""
     return {wire: getattr(collection, name) for name, wire in FIELDS.items()} | {
         "similarity": "cosine",
         "normalized": True,
@@ -118,24 +118,24 @@ def to_record(collection: Collection) -> dict[str, Any]:
 
 
 def new_type(name: str, *, now: int) -> str:
-    """A chunk type that no generation of any collection has had; ``now`` in epoch milliseconds.
+    """Return a chunk type name that no generation has had; ``now`` in epoch milliseconds.
 
-    Its name tells its age, see :func:`type_created_at`.
+    The name encodes its creation time, see :func:`type_created_at`.
     """
     return statements.type_name(name, f"{now:011x}{secrets.token_hex(3)}")
 
 
 def type_created_at(chunk_type: str) -> int | None:
-    """Epoch milliseconds at which :func:`new_type` made this name; ``None`` of any other name."""
+    """Return when :func:`new_type` made this name, in epoch milliseconds; else ``None``."""
     found = _TYPE_TOKEN.search(chunk_type)
     return int(found[1], 16) if found else None
 
 
 def checked_name(name: str, *, field: str = "collection") -> str:
-    """``name`` itself if it may name a collection.
+    """Return ``name`` if it is a valid collection name.
 
     Raises:
-        InvalidInput: if not.
+        InvalidInput: if it is not.
     """
     if not statements.is_collection_name(name):
         raise InvalidInput(

@@ -153,8 +153,8 @@ class StatementRefused(DatabaseUnavailable):
     """The database refused a statement.
 
     ``reason`` says what was missing or in the way, as far as its text tells: ``missing_database``,
-    ``missing_type``, ``duplicate``, ``conflict``, ``timeout`` or ``other``. The text itself is for
-    the log; a caller is never shown it, it may quote statements.
+    ``missing_type``, ``duplicate``, ``conflict``, ``busy``, ``timeout`` or ``other``. The text
+    itself is for the log; a caller is never shown it, it may quote statements.
     """
 
     def __init__(self, reason: str, detail: str) -> None:

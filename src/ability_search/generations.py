@@ -1,4 +1,4 @@
-"""Which generation a collection is on, and what becomes of those that none is on any more."""
+"""Switching collections to new generations, and dropping unused ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
 
 
 class Generations:
-    """Puts collections on other generations, and drops the old ones.
+    """Switches collections to other generations and drops the old ones.
 
-    That a generation is to be dropped is noted in the transaction that makes it superfluous, so
-    that any worker can do it when it is due.
+    The drop of a generation is recorded in the transaction that replaces it, so that any worker
+    can perform it when it is due.
 
     Args:
-        catalogue: Knows the collections.
-        grace: Seconds that a replaced generation stays for queries that are under way.
+        catalogue: Registry of the collections.
+        grace: Seconds that a replaced generation is kept for running queries.
     """
 
     def __init__(self, catalogue: Catalogue, *, grace: float) -> None:
@@ -38,15 +38,15 @@ class Generations:
     async def switch(
         self, old: Collection, built: Collection, result: Mapping[str, Any] | None = None
     ) -> Collection | None:
-        """Put a collection on the generation built under the record of ``built``.
+        """Switch a collection to the generation built under the record of ``built``.
 
         Args:
             old: The collection as it is.
-            built: What takes its place. A job that has built it is done then.
-            result: What the job came to.
+            built: Its replacement. The job that built it is marked as done.
+            result: The result of that job.
 
         Returns:
-            The collection as it is from now on; ``None`` if either changed meanwhile.
+            The collection after the switch; ``None`` if either record changed meanwhile.
         """
         self._catalogue.forget(old.name)
         self._catalogue.forget(built.name)
@@ -75,14 +75,14 @@ class Generations:
         return new
 
     async def publish(self, built: Collection, created_at: int) -> Collection | None:
-        """Make what was built under a record of its own a collection, which was not there before.
+        """Turn a generation built under its own record into a new collection.
 
         Args:
             built: The record it was built under, ``name@token``.
-            created_at: When the collection was, in epoch milliseconds.
+            created_at: Creation time of the collection, in epoch milliseconds.
 
         Returns:
-            The collection; ``None`` if there is one of that name by now.
+            The collection; ``None`` if one of that name exists by now.
         """
         new = replace(
             built, name=built.public_name, revision=built.revision + 1, created_at=created_at
@@ -101,14 +101,17 @@ class Generations:
         return new
 
     async def drop_due(self) -> None:
-        """Drop the generations whose time has come."""
+        """Drop the generations that are due."""
         for row in await self._catalogue.read(statements.due_generations()):
             await self.drop(row["type"])
 
     async def sweep(self, *, before: int) -> None:
-        """Remove what nobody finished since ``before`` (epoch milliseconds), and no job is on."""
+        """Remove unfinished generations that have no job and did not change since ``before``.
+
+        ``before`` is in epoch milliseconds.
+        """
         records = await self._catalogue.records()
-        # Read last: a job that is taken over meanwhile gives its record a name that is not listed.
+        # Read last: a job that is taken over meanwhile renames its record to one not listed here.
         rows = await self._catalogue.read(statements.records_being_built())
         wanted = {row["record"] for row in rows}
         for record in records:
@@ -125,18 +128,18 @@ class Generations:
                 await self.drop(name)
 
     async def close(self) -> None:
-        """Leave to other workers what is not due yet."""
+        """Cancel pending drops; other workers perform them."""
         for task in self._dropping:
             task.cancel()
         await asyncio.gather(*self._dropping, return_exceptions=True)
 
     async def drop(self, chunk_type: str) -> None:
         """Drop the types of a generation."""
-        log.info("dropping %s, which no collection is on", chunk_type)
+        log.info("dropping unused generation %s", chunk_type)
         await self._catalogue.write(statements.drop_generation(chunk_type))
 
     def drop_soon(self) -> None:
-        """Drop what is due, behind the callers' backs."""
+        """Drop the generations that are due, in a background task."""
         self._drop_after(0.0)
 
     def _drop_later(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a text answers a query: matched places."""
+"""Highlights: places of a text that match a query."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def highlights(
 ) -> list[Highlight]:
     """Return the places of ``content`` whose terms are among ``query_terms``.
 
-    Places that overlap, touch, or have a single space or hyphen between them are one.
+    Places that overlap, touch, or are separated by a single space or hyphen are merged.
 
     Args:
-        content: the text as stored; offsets are into it as it is.
-        query_terms: as ``analyzer.query_terms`` gives them.
-        analyzer: the collection's.
-        limit: number of highlights returned, the first ones.
+        content: the text as stored; offsets refer to it unchanged.
+        query_terms: as ``analyzer.query_terms`` returns them.
+        analyzer: the collection's analyzer.
+        limit: maximum number of highlights; the first ones are returned.
 
     Returns:
         In order of position; empty if nothing matches.

@@ -1,4 +1,4 @@
-"""What is stored of a collection, page by page."""
+"""Paged listing of a collection's sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ability_search.ports import Store
 
 @dataclass(frozen=True, slots=True)
 class SourcePage:
-    """Sources in order; ``cursor`` is where the next page begins, ``None`` on the last."""
+    """A page of sources in order; ``cursor`` marks the next page, ``None`` on the last one."""
 
     collection: Collection
     sources: tuple[str, ...]
@@ -25,11 +25,11 @@ class SourcePage:
 async def list_sources(
     store: Store, catalogue: Catalogue, name: str, *, limit: int, cursor: str | None
 ) -> SourcePage:
-    """One page of a collection's sources, with the collection as it is now.
+    """Return one page of a collection's sources, and the collection as it is now.
 
     Raises:
         NotFound: if there is no such collection.
-        InvalidInput: if the cursor is not one that a page ended with.
+        InvalidInput: if the cursor was not returned with an earlier page.
     """
     after = "" if cursor is None else _read_cursor(cursor)
     found = await catalogue.get(name)
@@ -51,5 +51,5 @@ def _read_cursor(cursor: str) -> str:
         return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as exc:
         raise InvalidInput(
-            "cursor", "not a cursor of this tool", hint="Pass nextCursor of the page before."
+            "cursor", "not a cursor of this tool", hint="Pass nextCursor of the previous page."
         ) from exc

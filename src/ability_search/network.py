@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from ability_search.configuration import Settings
@@ -44,7 +44,7 @@ def part_connection(
     tools: Iterable[Tool] = (),
     *,
     connect_timeout: float,
-    max_backoff: float = 30.0,
+    patience: Mapping[str, float] | None = None,
 ) -> Connection:
     """Return a connection of a component to the first broker, under an identity of its own.
 
@@ -53,7 +53,7 @@ def part_connection(
         part: Name of the component; its key file lies beside that of the worker.
         tools: Tools that it serves.
         connect_timeout: Seconds that the broker may take to appear.
-        max_backoff: Longest pause before it connects again, in seconds.
+        patience: As ``provider_patience`` of :class:`kadi_client.Connection`.
     """
     own = settings.files.identity_file
     path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
@@ -64,7 +64,7 @@ def part_connection(
         name=f"{settings.agent.name}-{part}",
         tools=tools,
         connect_timeout=connect_timeout,
-        **_options(settings, max_backoff=max_backoff),
+        **_options(settings, provider_patience=patience or {}),
     )
 
 
@@ -100,7 +100,10 @@ def worker_brokers(
         max_queued=settings.limits.waiting_calls,
         observe=observe,
         on_busy=on_busy,
-        **_options(settings),
+        **_options(
+            settings,
+            provider_patience=dict.fromkeys(_DATABASE_TOOLS, settings.database.patience),
+        ),
     )
 
 

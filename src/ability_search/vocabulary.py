@@ -1,8 +1,8 @@
-"""Term statistics of collections: what weighs the words of a query.
+"""Term statistics of collections, read from the database and cached.
 
 The database holds a log of them: every transaction that changes chunks appends what it added and
-removed, and the log is folded into one record when it has grown. A worker reads it once and then
-only what is new.
+removed, and a long log is folded into one record. A worker reads the log once, then only its new
+records.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ability_search.ranking.statistics import TermStatistics
 log = logging.getLogger(__name__)
 
 _FOLD_AFTER = 32
-"""Records of a log that are worth folding."""
+"""Minimum number of log records to fold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The statistics of a generation as of a revision."""
+    """Statistics of a generation as of a revision."""
 
     statistics: TermStatistics
     revision: int
@@ -37,7 +37,7 @@ EMPTY = Snapshot(TermStatistics.empty(), 0)
 
 
 class Vocabulary:
-    """Remembers the statistics of the collections it was asked for."""
+    """Cache of the term statistics of collections."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Vocabulary:
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def of(self, collection: Collection) -> TermStatistics:
-        """The statistics of a collection's live generation, no older than its record.
+        """Return the statistics of a collection's live generation, no older than its record.
 
         Raises:
             DatabaseUnavailable: if they have to be read and cannot be.
@@ -53,7 +53,7 @@ class Vocabulary:
         return (await self.snapshot(collection)).statistics
 
     async def snapshot(self, collection: Collection) -> Snapshot:
-        """As :meth:`of`, with the revision."""
+        """Return the same as :meth:`of`, with the revision."""
         known = self._known.get(collection.type, EMPTY)
         if known.revision >= collection.revision:
             return known
@@ -68,7 +68,7 @@ class Vocabulary:
         return known
 
     async def fold(self, collection: Collection) -> bool:
-        """Fold the log of a collection if it has grown; whether it did."""
+        """Fold the log of a collection if it is long enough; return whether it was folded."""
         rows = await self._store.read(*statements.term_statistics(collection.type, after=0))
         if len(rows) < _FOLD_AFTER:
             return False
@@ -85,15 +85,15 @@ class Vocabulary:
         return bool(answer["deleted"] == len(rows))
 
     def forget(self, chunk_type: str) -> None:
-        """Drop what is remembered of a generation."""
+        """Drop the cached statistics of a generation."""
         self._known.pop(chunk_type, None)
         self._reading.pop(chunk_type, None)
 
 
 def advanced(known: Snapshot, rows: Sequence[Mapping[str, Any]], revision: int) -> Snapshot:
-    """Bring a snapshot forward by records of the log, in order of their revision.
+    """Apply log records, in order of their revision, to a snapshot.
 
-    A base record stands for everything up to its revision, whatever was known before.
+    A base record replaces everything up to its revision.
     """
     bases = [place for place, row in enumerate(rows) if row.get("base")]
     first = bases[-1] if bases else 0

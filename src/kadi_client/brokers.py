@@ -43,7 +43,8 @@ class ConnectionOptions(TypedDict, total=False):
     max_message_bytes: int
     open_timeout: float
     grace: float
-    max_backoff: float
+    max_backoff: float | None
+    provider_patience: Mapping[str, float]
     propagate: bool
 
 
@@ -151,6 +152,7 @@ class Brokers(Invoker):
         self._options = options
         self._stateful = frozenset(stateful)
         self._pinned: frozenset[str] = frozenset()
+        self._offered: dict[str, _Member] = {}
         self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
         self._running: list[asyncio.Task[None]] = []
         self._subscriptions: set[Subscription] = set()
@@ -342,19 +344,26 @@ class Brokers(Invoker):
             raise
 
     async def _route(self, tool: str, timeout: float) -> _Member:
-        """Return the broker to call a tool on."""
+        """Return the broker to call a tool on.
+
+        That is a connected broker where the tool is offered; else the one where it was offered
+        last, if that is about to come back; else any, whose error says that nobody offers it.
+        """
         others: list[str] = []
         for member in self._connected():
             agents = await member.agents(tool, timeout)
             if self._accepts(tool, agents):
-                return member
+                return self._remember(tool, member)
         members = self._connected()
         await asyncio.gather(*(member.list_tools(timeout) for member in members))
         for member in members:
             agents = await member.agents(tool, timeout)
             if self._accepts(tool, agents):
-                return member
+                return self._remember(tool, member)
             others += [f"{agent} on broker {member.name}" for agent in sorted(agents or ())]
+        last = self._offered.get(tool)
+        if last is not None and not last.connection.connected:
+            return last
         if others:
             raise NotConnected(
                 f"{tool} of agent {' or '.join(sorted(self._pinned))}, whose state this agent works"
@@ -362,6 +371,10 @@ class Brokers(Invoker):
                 " restart this agent to work with that one"
             )
         return (members or self._members)[0]
+
+    def _remember(self, tool: str, member: _Member) -> _Member:
+        self._offered[tool] = member
+        return member
 
     def _accepts(self, tool: str, agents: frozenset[str] | None) -> bool:
         """Return whether a tool may be called where these agents offer it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from kadi_client.context import current
@@ -13,6 +13,7 @@ from kadi_client.errors import (
     METHOD_NOT_FOUND,
     CallTimeout,
     FrameTooLarge,
+    NoProvider,
     ProtocolError,
     RemoteError,
 )
@@ -32,6 +33,8 @@ from kadi_client.uplink import Uplink
 logger = logging.getLogger(__name__)
 
 DEFAULT_URL = "ws://localhost:8080/kadi"
+_PROVIDER_PAUSE = 0.1
+"""Seconds between two looks for a provider."""
 BROKER_TIMEOUT = 10.0
 """Seconds for the broker to answer what it answers itself: publish, subscribe, list, register."""
 
@@ -68,7 +71,10 @@ class Connection(Invoker):
         max_queued: Calls that may wait for a handler; more are refused.
         provider: Runs the handlers, for several connections of one agent; then ``tools``,
             ``max_concurrent``, ``max_queued`` and ``observe`` are those of it.
-        max_backoff: Longest pause between two attempts to reconnect, in seconds.
+        max_backoff: Longest pause between two attempts to reconnect, in seconds; 30 if not given,
+            and 2 to a broker on this machine.
+        provider_patience: Tools and how many seconds their calls wait for a provider that is being
+            restarted: one that has answered on this connection before, and is not there now.
         propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
 
@@ -92,7 +98,8 @@ class Connection(Invoker):
         grace: float = 10.0,
         max_concurrent: int = 64,
         max_queued: int = 1024,
-        max_backoff: float = 30.0,
+        max_backoff: float | None = None,
+        provider_patience: Mapping[str, float] | None = None,
         propagate: bool = True,
         observe: Observe = noted,
         provider: Provider | None = None,
@@ -109,6 +116,8 @@ class Connection(Invoker):
         self._max_message_bytes = max_message_bytes
         self._grace = grace
         self._propagate = propagate
+        self._provider_patience = dict(provider_patience or {})
+        self._answered: set[str] = set()
         if provider is None:
             provider = Provider(
                 tools, max_concurrent=max_concurrent, max_queued=max_queued, observe=observe
@@ -199,7 +208,27 @@ class Connection(Invoker):
             )
 
         with span(tool, "client", RPC):
-            return await self._ask(tool, timeout, send)
+            answer = await self._ask_provider(tool, timeout, send)
+        self._answered.add(tool)
+        return answer
+
+    async def _ask_provider(
+        self, tool: str, timeout: float, send: Callable[[Session, float], int]
+    ) -> Raw:
+        """Ask until there is a provider, within ``provider_patience``; nothing ran before."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout
+        patience = self._provider_patience.get(tool, 0.0) if tool in self._answered else 0.0
+        give_up = clock() + min(timeout, patience)
+        remaining = timeout
+        while True:
+            try:
+                return await self._ask(tool, remaining, send)
+            except NoProvider:
+                if clock() + _PROVIDER_PAUSE >= give_up:
+                    raise
+                await asyncio.sleep(_PROVIDER_PAUSE)
+                remaining = max(0.001, deadline - clock())
 
     async def list_tools(
         self,

@@ -9,6 +9,7 @@
     ├── NotConnected            no session at the moment, or it was lost during the call
     ├── CallTimeout             no answer before the deadline
     ├── RemoteError             the other side answered with an error
+    │   └── NoProvider          no agent in a shared network serves the tool; nothing ran
     ├── ToolError               the tool answered that it failed
     ├── DecryptionError         a sealed box made for another identity, or damaged
     └── SecretsError            the secrets of a deployment were not received
@@ -84,6 +85,10 @@ class RemoteError(KadiError):
     def __init__(self, message: str, *, code: int = SERVER_ERROR) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NoProvider(RemoteError):
+    """No agent in a shared network serves the tool; nothing ran."""
 
 
 class ToolError(KadiError):

@@ -127,10 +127,15 @@ def verify(public_key: str, signature: str, nonce: str) -> None:
     Raises:
         AuthenticationError: if it was not, or if any part is malformed.
     """
+    from nacl.bindings import crypto_core_ed25519_is_valid_point
+
     try:
         key = load_der_public_key(_der(public_key))
         if not isinstance(key, Ed25519PublicKey):
             raise AuthenticationError("publicKey is not an Ed25519 key in SPKI DER")
+        # One signature of a key of small order fits many nonces, and anybody can make it.
+        if not crypto_core_ed25519_is_valid_point(key.public_bytes_raw()):
+            raise AuthenticationError("publicKey is not a point of the prime-order group")
         key.verify(base64.b64decode(signature, validate=True), nonce.encode())
     except InvalidSignature as exc:
         raise AuthenticationError("signature does not match the nonce") from exc

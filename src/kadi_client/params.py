@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kadi_client.errors import INVALID_PARAMS, ProtocolError, RemoteError
+from kadi_client.errors import INVALID_PARAMS, NoProvider, ProtocolError, RemoteError
 from kadi_client.messages import ABSENT, NULL, Frame, Raw, decode, error_text, notification
 from kadi_client.tools import UNKNOWN, Origin, Tool
 
@@ -242,4 +242,6 @@ def error_in(raw: Raw) -> RemoteError | None:
         code, text = error_text(decode(raw))
     except ProtocolError:
         return RemoteError("the other side sent an error that cannot be read")
-    return RemoteError(text, code=code)
+    # Brokers have no code for it.
+    kind = NoProvider if text.startswith("no provider") else RemoteError
+    return kind(text, code=code)

@@ -21,6 +21,9 @@ from kadi_client.sockets import WRITE_BUFFER, ClientSocket
 
 logger = logging.getLogger(__name__)
 
+REMOTE_BACKOFF = 30.0
+LOCAL_BACKOFF = 2.0
+"""Longest pauses between attempts to reconnect: a broker on this machine is spared nothing."""
 CLOSE_SECONDS = 5.0
 """How long saying goodbye, and then the closing handshake, may take."""
 
@@ -53,7 +56,7 @@ class Uplink:
         max_message_bytes: int,
         open_timeout: float,
         connect_timeout: float,
-        max_backoff: float,
+        max_backoff: float | None,
     ) -> None:
         self._url = url
         self._host, self._address = _parse(url)
@@ -62,6 +65,8 @@ class Uplink:
         self._max_message_bytes = max_message_bytes
         self._open_timeout = open_timeout
         self._connect_timeout = connect_timeout
+        if max_backoff is None:
+            max_backoff = LOCAL_BACKOFF if is_loopback(self._host) else REMOTE_BACKOFF
         self._backoff = Backoff(cap=max_backoff)
         self._supervisor: asyncio.Task[None] | None = None
         self._established = False

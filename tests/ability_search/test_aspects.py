@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ Version 3.11 is the least. Nothing else is needed, e.g. no compiler.
 """
 
 
-def said(kind: str, text: str, **about: str) -> list[str]:
+def said(kind: str, text: str, **about: Any) -> list[str]:
     document = Document("s", about.pop("title", ""), text, **about)
     passages = chunk(text, max_tokens=200, format=document.format, language=document.language)
     return [statement.text for statement in extracted(kind, document, passages)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,7 @@ def test_gitignore_files_are_followed_where_asked(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("*.md\n")
     top = repository / "docs"
 
-    def names(**options: bool) -> list[str]:
+    def names(**options: Any) -> list[str]:
         chosen = select(top, tmp_path, exclude=[".gitignore"], **options)
         return [file.relative_to(top).as_posix() for file in chosen.files]
 

@@ -43,9 +43,11 @@ paths = st.lists(st.text(alphabet='a.=#\\"1'), min_size=1, max_size=3)
 
 
 def nested(path: list[str], value: Any) -> dict[str, Any]:
-    for key in reversed(path):
-        value = {key: value}
-    return value  # type: ignore[no-any-return]
+    *outer, last = path
+    tree = {last: value}
+    for key in reversed(outer):
+        tree = {key: tree}
+    return tree
 
 
 @given(paths, scalars, paths, scalars)

@@ -208,8 +208,10 @@ DAY = 1_714_521_600_000  # 2024-05-01T00:00:00Z
     ],
 )
 def test_instants(select: Select, condition: Any, expected: list[int]) -> None:
-    instants = [DAY - 1, DAY, DAY + 86_399_999, DAY + 86_400_000, None]
-    rows = [{"source": "s", "createdAt": instant, "metadata": {}} for instant in instants]
+    instants: list[int | None] = [DAY - 1, DAY, DAY + 86_399_999, DAY + 86_400_000, None]
+    rows: list[dict[str, Any]] = [
+        {"source": "s", "createdAt": instant, "metadata": {}} for instant in instants
+    ]
     assert select(parse_filter({"createdAt": condition}), rows) == expected
 
 
@@ -233,7 +235,7 @@ def test_instants(select: Select, condition: Any, expected: list[int]) -> None:
 def test_fields_and_their_combination(
     select: Select, document: dict[str, Any], expected: list[int]
 ) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"source": "a", "title": "T", "kind": "document", "metadata": {}},
         {"source": "b", "title": "t", "kind": "summary", "metadata": {}},
         {"source": "c", "title": "x", "kind": "document", "metadata": None},

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.kadi_client.calls import PlainCall
 
 from ability_search.cli.looking import Watcher
 from ability_search.cli.picture import Look, picture
@@ -20,14 +21,6 @@ from ability_search.metrics.reading import parse, quantile
 from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
 LOCAL = "127.0.0.1"
-
-
-class Caller:
-    request_id = "r-1"
-    remaining = None
-    abandoned = False
-
-    async def publish(self, channel: str, data: Any) -> None: ...
 
 
 def client() -> httpx.AsyncClient:
@@ -59,7 +52,7 @@ def test_a_part_has_its_metrics_and_no_others(part: table.Part) -> None:
         elif metric.kind == "counter":
             meter.add(metric, 2, *labels)
         elif metric is not table.PART_INFO:
-            meter.watch(metric, lambda labels=labels: {tuple(labels): 3.0})  # type: ignore[misc]
+            meter.watch(metric, {tuple(labels): 3.0}.copy)
     text = meter.text().decode()
     told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ability_")}
     assert told == {metric.name for metric in METRICS if part in metric.parts}
@@ -73,7 +66,7 @@ def test_a_part_has_its_metrics_and_no_others(part: table.Part) -> None:
 
 def test_a_counter_that_somebody_else_keeps_is_asked_for() -> None:
     meter = PrometheusMeter("database", "1")
-    kept = {("read",): 3.0}
+    kept: dict[tuple[str, ...], float] = {("read",): 3.0}
     meter.watch(table.DATABASE_STATEMENTS, lambda: kept)
     assert parse(meter.text().decode()).total(table.DATABASE_STATEMENTS, kind="read") == 3
     kept["read",] = 5.0
@@ -125,7 +118,7 @@ async def test_outcomes_of_calls() -> None:
     assert metered_tools([tool], UNMETERED) == [tool]
     (metered,) = metered_tools([tool], meter)
     for n in range(len(answers)):
-        await asyncio.gather(metered.handler({"n": n}, Caller()), return_exceptions=True)
+        await asyncio.gather(metered.handler({"n": n}, PlainCall()), return_exceptions=True)
     reading = parse(meter.text().decode())
     assert reading.by(table.RPC_CALLS, "outcome") == dict.fromkeys(sorted(outcomes), 1)
     codes = {"cancelled": 1, "failed": 2, "not_found": 1, "ok": 1}

@@ -60,4 +60,4 @@ def test_axes_are_those_along_which_vectors_differ_most() -> None:
 def test_what_does_not_differ_is_one_point(vectors: list[list[float]]) -> None:
     found = principal_axes(vectors)
     assert not found.explained.any()
-    assert found.place(np.asarray(vectors[0]) @ found.axes.T) == pytest.approx((0, 0))
+    assert found.place((np.asarray(vectors[0]) @ found.axes.T).tolist()) == pytest.approx((0, 0))

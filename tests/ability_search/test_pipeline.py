@@ -199,7 +199,7 @@ async def test_an_embedder_that_gives_out_ends_the_run_after_storing_what_was_co
 async def test_a_database_that_gives_out_ends_the_run_at_once() -> None:
     stages = Stages()
 
-    async def broken(_group: list[Prepared]) -> None:
+    async def broken(group: list[Prepared]) -> None:
         raise DatabaseUnavailable("gone")
 
     stages.write = broken  # type: ignore[method-assign]

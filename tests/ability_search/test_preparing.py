@@ -60,7 +60,7 @@ def prepared_of(document: Document, recipe: Recipe, count: TokenCounter) -> Prep
         analyzer=analyzer_for(recipe.language),
         count=count,
     )
-    prepared.vectors = [np.ones(4, dtype=np.float32) / 2 for _ in prepared.passages]
+    prepared.vectors = [np.full(4, 0.5, dtype=np.float32) for _ in prepared.passages]
     return prepared
 
 

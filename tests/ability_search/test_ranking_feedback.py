@@ -19,8 +19,9 @@ from ability_search.ranking.statistics import TermStatistics
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    vectors: np.ndarray = rng.standard_normal(shape)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(0, 8), st.floats(0, 3))

@@ -110,7 +110,9 @@ def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
     a, b = ([pair[place] for pair in scores] for place in (0, 1))
     fused = fuse([arm("a", *a, weight=wa), arm("b", *b, weight=wb)])
     assert ((fused.scores >= 0) & (fused.scores <= 1)).all()
-    assert fused.scores.tolist() == pytest.approx(sum(fused.shares.values()).tolist())
+    total = sum(fused.shares.values())
+    assert isinstance(total, np.ndarray)
+    assert fused.scores.tolist() == pytest.approx(total.tolist())
     known = [not math.isnan(x) or (wb > 0 and not math.isnan(y)) for x, y in scores]
     assert fused.found.tolist() == known
 
@@ -138,7 +140,7 @@ def test_all_weights_zero_and_a_bad_k_are_refused() -> None:
 
 @pytest.mark.parametrize("score", [1.1, -0.1])
 def test_scores_must_be_normalized(score: float) -> None:
-    with pytest.raises(ValueError, match="arm semantic"):
+    with pytest.raises(ValueError, match="retriever semantic"):
         arm("semantic", score)
 
 

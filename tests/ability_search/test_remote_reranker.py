@@ -153,7 +153,8 @@ async def test_a_server_that_keeps_failing_is_left_alone() -> None:
 async def test_refusals_and_useless_answers_do_not_shut_out_the_others() -> None:
     server = Server()
     client = reranker(server, breaker_failures=2)
-    for answer in (raising(lasting()), lambda _: {"results": []}):
+    useless: tuple[Answer, ...] = (raising(lasting()), lambda _: {"results": []})
+    for answer in useless:
         server.answer = answer
         for _ in range(3):
             with pytest.raises(RerankerUnavailable):
@@ -338,12 +339,14 @@ async def test_the_settings_choose_the_way(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_an_api_needs_an_address() -> None:
-    async def invoke(_tool: str, _input: Any, *, timeout: float) -> Any:
+    async def invoke(
+        tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+    ) -> dict[str, Any]:
         raise AssertionError("the broker is not asked")
 
     incomplete = settings(SEARCH_RERANKER_TRANSPORT="api")
     assert incomplete.missing_secrets == ("SEARCH_RERANKER_API_URL",)
-    with pytest.raises(ConfigurationError, match="needed as reranker_transport is api"):
+    with pytest.raises(ConfigurationError, match="required because reranker_transport is api"):
         require_secrets(incomplete)
     with pytest.raises(ConfigurationError, match="SEARCH_RERANKER_API_URL is missing"):
         async with open_reranker(incomplete, invoke):

@@ -63,13 +63,15 @@ def refused(text: str) -> ToolError:
 async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
     ability = Ability(answer)
     assert await store(ability).read(MAP, {"a": 1}) == expected
-    assert ability.calls == [
-        (
-            "arcade-query",
-            {"database": "d", "query": MAP, "language": "sqlscript", "params": {"a": 1}},
-            pytest.approx(5.0, abs=0.5),
-        )
-    ]
+    ((tool, tool_input, timeout),) = ability.calls
+    assert tool == "arcade-query"
+    assert tool_input == {
+        "database": "d",
+        "query": MAP,
+        "language": "sqlscript",
+        "params": {"a": 1},
+    }
+    assert timeout == pytest.approx(5.0, abs=0.5)
 
 
 async def test_a_query_is_sent_as_what_the_engine_keeps() -> None:
@@ -113,6 +115,16 @@ async def test_rows_stay_rows() -> None:
         ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
         ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
         ("no answer within 30 s: the statement was stopped", "timeout"),
+        (
+            "the database is busy: 256 calls of this agent are waiting already:"
+            " call again in a moment",
+            "busy",
+        ),
+        (
+            "the database is busy: no thread was free for this agent within 5 s, nothing was"
+            " executed: call again in a moment",
+            "busy",
+        ),
     ],
 )
 def test_refusals_are_told_apart(text: str, reason: str) -> None:
@@ -171,7 +183,7 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
         "missing_type"
     )
     for vector in ([1.0] * 8, [1.0] * 3):
-        arms = [
+        arms: list[statements.VectorArm | statements.TermsArm] = [
             statements.VectorArm("semantic", vector, 3, beam=3, exact=False),
             statements.TermsArm("keyword", [1], [1.0], 3),
         ]

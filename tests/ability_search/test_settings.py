@@ -142,6 +142,12 @@ def test_lists_come_from_one_text(tmp_path: Path) -> None:
     assert settings.files.allowed_roots == (Path("/one"), Path("/two"))
 
 
+def test_languages_of_statements_ignore_case(tmp_path: Path) -> None:
+    assert load(tmp_path).arcadedb.languages == ("sql", "sqlscript")
+    settings = load(tmp_path, SEARCH_ARCADEDB_LANGUAGES="SQL, OpenCypher")
+    assert settings.arcadedb.languages == ("sql", "opencypher")
+
+
 def test_every_problem_is_named_at_once_with_file_and_key(tmp_path: Path) -> None:
     found = problems(
         tmp_path,
@@ -164,7 +170,7 @@ def test_every_problem_is_named_at_once_with_file_and_key(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("chunk_size: yes", "expected a number or a text"),
+        ("chunk_size: yes", "expected a number or a string"),
         ("chunk_size:", "has no value"),
         ("chunk_size: 5", "greater than or equal to 16"),
         ("chunk_size: 100.5", "valid integer"),
@@ -183,8 +189,8 @@ def test_every_problem_is_named_at_once_with_file_and_key(tmp_path: Path) -> Non
         ("broker_url: ws://x/kadi", "config.toml [broker.<name>] URL"),
         ("networks: [a]", "config.toml [broker.<name>] NETWORKS"),
         ("zzz: 1", "unknown key"),
-        ("1: 1", "expected a text as key"),
-        ("chunk_size: 100\n  chunk_size: 200", "chunk_size is given twice"),
+        ("1: 1", "expected a string as key"),
+        ("chunk_size: 100\n  chunk_size: 200", "duplicate key chunk_size"),
         ("chunk_size: [", "not valid YAML (line"),
         ("chunk_size: 2024-99-99", "not valid YAML"),
         ("chunk_size: \0", "not valid YAML"),
@@ -227,7 +233,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 )
 def test_a_secret_in_config_is_refused_and_not_shown(tmp_path: Path, line: str, place: str) -> None:
     (problem,) = problems(tmp_path, f"search:\n  {line}\n")
-    assert "a secret has no place in this file" in problem
+    assert "secrets are not allowed in this file" in problem
     assert place in problem
     assert "sk-hidden" not in problem
 
@@ -266,7 +272,7 @@ def test_no_repr_shows_a_credential(tmp_path: Path) -> None:
 def test_a_variable_that_is_almost_a_setting_is_warned_about(tmp_path: Path) -> None:
     settings = load(tmp_path, SEARCH_CHUNKSIZE="9", SEARCH_SERVICE_HOST="10.0.0.1")
     assert settings.warnings == (
-        "SEARCH_CHUNKSIZE in the environment is not used; SEARCH_CHUNK_SIZE is",
+        "SEARCH_CHUNKSIZE in the environment is not a setting; did you mean SEARCH_CHUNK_SIZE?",
     )
 
 

@@ -115,13 +115,13 @@ def test_a_file_without_brokers_leaves_the_local_one(tmp_path: Path) -> None:
         ({"brokers": []}, "", "brokers: expected an object"),
         ({"brokers": {"remote": "http://x"}}, "", "brokers.remote: expected an address that"),
         ({"brokers": {"local": {"url": "ws://x", "networks": "a"}}}, "", "local.networks: expec"),
-        ({"name": "ability-search", "version": 3}, "", "version: expected a text"),
+        ({"name": "ability-search", "version": 3}, "", "version: expected a string"),
         ({"name": "ability-search", "deploy": []}, "", "deploy: expected an object"),
         (None, "[broker.local]\nURL = 5", "[broker.local] URL: expected an address"),
         (None, '[broker.local]\nURL = "x"', "[broker.local] URL: expected an address that"),
         (None, '[broker.local]\nNETWORKS = "a"', "NETWORKS: expected a list of names"),
         (None, "[broker.local]\nNETWORKS = []", "NETWORKS: expected a list of names"),
-        (None, "[broker.local]\nMODE = 1", "MODE: expected a text"),
+        (None, "[broker.local]\nMODE = 1", "MODE: expected a string"),
         (None, "broker = 1", "expected tables"),
         (None, "[broker]\nlocal = 1", "[broker.local]: expected a table"),
         (None, "[broker", "not valid TOML"),
@@ -147,8 +147,8 @@ def test_what_config_toml_says_in_vain_is_warned_about(tmp_path: Path) -> None:
     toml = '[broker.local]\nNETWORK = ["a"]\nMODE = "bridge"\n'
     warnings = load(tmp_path, None, toml).warnings
     assert len(warnings) == 2
-    assert "MODE: bridge is not known here" in warnings[0]
-    assert "NETWORK not used; known are URL, NETWORKS, MODE" in warnings[1]
+    assert "MODE: bridge is not supported" in warnings[0]
+    assert "NETWORK ignored; valid keys are URL, NETWORKS, MODE" in warnings[1]
 
 
 def test_all_brokers_are_joined_each_on_its_networks(tmp_path: Path) -> None:

@@ -140,9 +140,9 @@ def test_what_is_no_setting_is_ignored_and_named(tmp_path: Path, environ: dict[s
     deployed: dict[str, Any] = dict.fromkeys(names, SECRET)
     (warning,) = load_settings(environ, tmp_path, deployed=deployed).warnings
     assert warning.startswith(
-        "the deployer sent what is not used: DATABASE_URL, SEARCH_API_KEYS, 'two\\nlines', xxxx"
+        "ignored from the deployer: DATABASE_URL, SEARCH_API_KEYS, 'two\\nlines', xxxx"
     )
-    assert warning.endswith("; no setting has such a name")
+    assert warning.endswith("; no setting has this name")
     assert len(warning) < 250
     assert SECRET not in warning
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +106,8 @@ def test_one_arm_alone_is_not_weighted(choice: FusionChoice) -> None:
     assert [id_ for id_, _ in by_words] == ["001", "000"]
     assert by_words[0][1] == pytest.approx(0.8646647168)
     by_meaning = ranked(candidates, terms=None, choice=choice)
-    assert by_meaning == [("000", pytest.approx(0.5)), ("001", pytest.approx(0.1))]
+    expected: list[tuple[str, Any]] = [("000", pytest.approx(0.5)), ("001", pytest.approx(0.1))]
+    assert by_meaning == expected
 
 
 def test_what_only_a_further_arm_found_is_kept() -> None:

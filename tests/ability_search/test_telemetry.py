@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,14 @@ def test_a_collector_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixtu
     caplog.set_level(logging.INFO)
     with collecting() as collector, exporting(collector.url, "worker"):
         collector.status = 400
+
+        def received(count: int) -> bool:
+            return collector.requests >= count
+
         for sent in range(1, 4):
             with span("lost"):
                 pass
-            until(lambda sent=sent: collector.requests >= sent)
+            until(partial(received, sent))
         collector.status = 200
         with span("kept"):
             pass

@@ -38,7 +38,7 @@ def read(text: str, **options: Any) -> Query:
 
 def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -> Candidate:
     dates = [end for period in periods for end in (period.first, period.last)]
-    found = Candidate(f"#{name}", name, 0.5, {"keyword": 1}, {"keyword": 1.0})
+    found = Candidate(f"#{name}", name, 0.5, ranks={"keyword": 1}, values={"keyword": 1.0})
     found.columns = {"dates": dates, **columns}
     found.score = score
     return found

@@ -10,13 +10,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ability_search.stack.directory import read_running, released
+from kadi_client import Connection, ToolError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +51,8 @@ class Machine:
     """A data directory, a working directory with texts, and the commands over them."""
 
     home: Path
+    further: dict[str, str] = field(default_factory=dict)
+    """Further variables of the environment."""
 
     @property
     def data(self) -> Path:
@@ -59,7 +62,8 @@ class Machine:
     def environ(self) -> dict[str, str]:
         mine = ("SEARCH_", "BROKER_", "KADI_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
-        return {**kept, "SEARCH_DATA_DIR": str(self.data), "NO_COLOR": "1", "COLUMNS": "200"}
+        own = {"SEARCH_DATA_DIR": str(self.data), "NO_COLOR": "1", "COLUMNS": "200"}
+        return {**kept, **own, **self.further}
 
     async def spawn(self, *arguments: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
@@ -248,3 +252,41 @@ async def test_data_outlives_the_stack_and_no_part_outlives_its_killed_parent(
     missing = await machine.run("search", "dough")
     assert missing.code == 1
     assert "ability-search up" in missing.err
+
+
+def environ_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="environments are no files")
+async def test_secrets_of_other_components_are_out_of_everybodys_reach(machine: Machine) -> None:
+    users = {
+        "SEARCH_API_KEY": {"worker"},
+        "SEARCH_GATEWAY_TOKEN": {"gateway"},
+        "SEARCH_MODEL_HTTP_TOKEN": {"models"},
+        "SEARCH_ARCADEDB_PASSWORD": {"database"},
+    }
+    machine.further = {name: f"secret-of-{name}" for name in users}
+    machine.further["SEARCH_ARCADEDB_STATEMENT_TIMEOUT"] = "2"
+    machine.further["SEARCH_DATABASE_TIMEOUT"] = "1"
+    async with machine.up("--models-port", "0", "--gateway-port", "0", "--workers", "0"):
+        running = read_running(machine.data)
+        assert running is not None
+        for part in running.parts:
+            environ = environ_of(part.pid)
+            found = {name for name in users if f"secret-of-{name}" in environ}
+            assert found == {name for name, used in users.items() if part.name in used}, part.name
+        async with Connection(running.url, networks=running.networks) as agent:
+            await agent.invoke("arcade-db-create", {"name": "d"}, timeout=COMMAND_SECONDS)
+            for text, language, expected in [
+                (
+                    "LOAD CSV FROM 'file:///proc/self/environ' AS l RETURN l",
+                    "opencypher",
+                    "only sql",
+                ),
+                ("BACKUP DATABASE", "sql", "BACKUP DATABASE is not allowed"),
+                ("LET x = 1; WHILE ($x = 1) { LET x = 1; }", "sqlscript", "no answer within 2 s"),
+            ]:
+                asked = {"database": "d", "query": text, "language": language}
+                with pytest.raises(ToolError, match=expected):
+                    await agent.invoke("arcade-query", asked, timeout=3600)

@@ -140,10 +140,11 @@ async def test_types_dropped_under_a_transaction_are_looked_for_anew() -> None:
 
 
 async def test_a_collection_rebuilt_with_another_model_or_language_is_not_written_to() -> None:
-    for change, error in (
+    changes: list[tuple[dict[str, Any], type[SearchError]]] = [
         ({"model": "other"}, ModelMismatch),
         ({"language": "german"}, DatabaseUnavailable),
-    ):
+    ]
+    for change, error in changes:
         store = Scripted(replace(DOCS, type="Chunk_docs_2", **change))
         with pytest.raises(error):
             await writer_of(store).write([prepared_of("words")])

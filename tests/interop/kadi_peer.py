@@ -76,12 +76,12 @@ class Peer:
 
     async def expect(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first frame, kept or yet to come, that fits."""
-        for position, frame in enumerate(self.kept):
-            if wanted(frame):
+        for position, kept in enumerate(self.kept):
+            if wanted(kept):
                 return self.kept.pop(position)
         async with asyncio.timeout(PATIENCE):
             while True:
-                frame = json.loads(await self.socket.recv())
+                frame: dict[str, Any] = json.loads(await self.socket.recv())
                 if wanted(frame):
                     return frame
                 self.kept.append(frame)
@@ -105,7 +105,8 @@ class Peer:
         params = {"toolName": tool, "toolInput": tool_input or {}, **options}
         pending = await self.request("kadi.ability.request", params)
         assert pending["status"] == "pending", pending
-        return pending["requestId"]
+        request_id: str = pending["requestId"]
+        return request_id
 
     async def outcome(self, request_id: str) -> dict[str, Any]:
         """The parameters of the notification that ends a call."""
@@ -113,7 +114,8 @@ class Peer:
             "kadi.ability.response", lambda params: params["requestId"] == request_id
         )
         assert "id" not in frame
-        return frame["params"]
+        params: dict[str, Any] = frame["params"]
+        return params
 
     async def call(self, tool: str, tool_input: Any = None, **options: Any) -> dict[str, Any]:
         return await self.outcome(await self.start(tool, tool_input, **options))

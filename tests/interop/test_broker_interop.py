@@ -406,14 +406,15 @@ async def test_networks_keep_events_apart(broker: Broker) -> None:
 
 async def test_garbage_is_answered_and_the_connection_lives(broker: Broker) -> None:
     peer = await Peer.join(broker.url)
-    for text, code in [
+    frames: list[tuple[str | bytes, int]] = [
         ("this is no json", -32700),
         ("", -32700),
         ('{"id": 1, "method": "kadi.session.ping"', -32700),
         (b"\xff\xfe\xfd", -32700),
         ("[1, 2]", -32600),
         ('{"jsonrpc": "2.0"}', -32600),
-    ]:
+    ]
+    for text, code in frames:
         await peer.send_text(text)
         answer = await peer.expect(lambda frame: "error" in frame)
         assert (answer["id"], answer["error"]["code"]) == (None, code)

@@ -105,7 +105,7 @@ async def test_a_broker_that_comes_up_late_is_waited_for(broker: FakeBroker) -> 
     await broker.stop()
     refused = asyncio.Event()
     handler = logging.Handler()
-    handler.emit = lambda _record: refused.set()  # type: ignore[method-assign]
+    handler.emit = lambda record: refused.set()  # type: ignore[method-assign]
     logger = logging.getLogger("kadi_client.uplink")
     logger.addHandler(handler)
     connection = Connection(broker.url, connect_timeout=PATIENCE, max_backoff=0.05)
@@ -806,6 +806,7 @@ async def test_closing_wakes_those_who_wait_for_a_session(
 
 
 async def test_running_handlers_finish_before_the_goodbye(broker: FakeBroker) -> None:
+    connection: Connection
     started, release = asyncio.Event(), asyncio.Event()
 
     async def slow(_input: Any, _call: Any) -> Any:
@@ -835,6 +836,8 @@ async def test_running_handlers_finish_before_the_goodbye(broker: FakeBroker) ->
 
 
 async def test_a_handler_may_close_the_connection_it_runs_on(broker: FakeBroker) -> None:
+    connection: Connection
+
     async def leave(_input: Any, _call: Any) -> Any:
         await connection.close()
 

@@ -49,6 +49,22 @@ def test_a_key_has_one_spelling_and_one_id() -> None:
         agent_id(spelled)
 
 
+ORDER_1 = bytes([1, *[0] * 31])
+ORDER_2 = bytes([0xEC, *[0xFF] * 30, 0x7F])
+ORDER_4 = bytes(32)
+ORDER_8 = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
+SPKI = bytes.fromhex("302a300506032b6570032100")
+
+
+@pytest.mark.parametrize("point", [ORDER_1, ORDER_2, ORDER_4, ORDER_8, bytes([2] * 32)])
+def test_a_key_that_anybody_can_sign_for_is_refused(point: bytes) -> None:
+    key = base64.b64encode(SPKI + point).decode()
+    signature = base64.b64encode(ORDER_1 + bytes(32)).decode()
+    for nonce in map(str, range(32)):
+        with pytest.raises(AuthenticationError):
+            verify(key, signature, nonce)
+
+
 def test_the_nonce_is_signed_as_text() -> None:
     identity = Identity.generate()
     signature = identity.sign("bm9uY2U=")

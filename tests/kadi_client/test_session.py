@@ -91,9 +91,9 @@ def test_an_ability_says_hello_authenticates_and_registers() -> None:
         "networks": ["n1"],
         "displayName": "search",
     }
-    assert session.phase is Phase.HANDSHAKE
+    before = session.phase
     assert answer(session, 3, {"status": "registered"}) == Ready("0123456789abcdef")
-    assert session.phase is Phase.READY
+    assert (before, session.phase) == (Phase.HANDSHAKE, Phase.READY)
 
 
 def test_an_agent_without_tools_registers_and_survives_a_refusal() -> None:

@@ -66,7 +66,9 @@ class Desk:
         """As :meth:`call`, to be answered under the id ``d``."""
         params = {"toolName": tool, "directReply": True, **params}
         assert self.send(session, "kadi.ability.request", params, id="d") is None
-        return next(reversed(session.calling))
+        request_id = next(reversed(session.calling))
+        assert isinstance(request_id, str)
+        return request_id
 
     def answer(self, provider: Session, id_: str, **members: Any) -> None:
         self.router.receive(provider, json.dumps({"id": id_, **members}), self.now)
@@ -308,16 +310,18 @@ def test_a_direct_call_fails_as_any_other(end: Any) -> None:
 def test_an_answer_is_direct_only_if_that_was_asked_for_and_can_be_given() -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()
-    for value in (False, None, 1, "true", {}):
+    others: list[Any] = [False, None, 1, "true", {}]
+    for value in others:
         request_id = desk.call(caller, directReply=value)
         desk.answer(provider, request_id, result=value)
         assert only(caller) == ending(request_id, result=value)
     params = {"toolName": "echo", "directReply": True}
     frame = {"method": "kadi.ability.request", "params": params}
     desk.router.receive(caller, json.dumps(frame), desk.now)
-    (request_id,) = caller.calling
-    desk.answer(provider, request_id, result=1)
-    assert only(caller) == ending(request_id, result=1)
+    (minted,) = caller.calling
+    assert isinstance(minted, str)
+    desk.answer(provider, minted, result=1)
+    assert only(caller) == ending(minted, result=1)
     error = desk.send(caller, "kadi.ability.request", params, id="x" * 300)
     assert (error["code"], "id has more than 256" in error["message"]) == (-32602, True)
     listed = desk.send(caller, "kadi.ability.request", {**params, "toolName": "kadi.ability.list"})
@@ -344,14 +348,15 @@ def test_calls_are_counted_by_tool_up_to_a_bound_of_tools() -> None:
 def test_an_oversight_of_the_provider_is_an_answer_too() -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()
-    for members, expected in [
+    answers: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"result": None}, {"result": None}),
         ({"error": None}, {"result": None}),
         ({"result": 1, "error": None}, {"result": 1}),
         ({"error": "plain"}, {"error": "plain"}),
         ({"error": {"code": -32000, "message": "structured"}}, {"error": "structured"}),
         ({"error": {"reason": 1}}, {"error": '{"reason":1}'}),
-    ]:
+    ]
+    for members, expected in answers:
         request_id = desk.call(caller)
         desk.answer(provider, request_id, **members)
         assert only(caller) == ending(request_id, **expected)
@@ -435,7 +440,8 @@ def test_a_malformed_call_is_refused_by_name(params: Any, named: str) -> None:
 def test_hints_that_are_not_hints_are_passed_over() -> None:
     desk = Desk()
     provider, caller = desk.join(tools=["echo"]), desk.join()
-    for value in ("text", None, [], {}, {"requireProvider": None}):
+    others: list[Any] = ["text", None, [], {}, {"requireProvider": None}]
+    for value in others:
         desk.call(caller, toolInput={"_kadi": value, "q": 1})
         assert only(provider)["params"]["toolInput"] == {"q": 1}
     desk.call(caller, toolInput={"nested": {"_kadi": {"requireProvider": "nobody"}}})
@@ -1168,7 +1174,9 @@ steps = st.lists(
 def test_no_frame_whatever_makes_the_core_raise_or_send_nonsense(
     steps: list[tuple[int, str | bytes, float]], small: bool
 ) -> None:
-    limits = {"outbox_frames": 3, "outstanding": 2, "subscriptions": 2, "tools": 2} if small else {}
+    limits: dict[str, Any] = {}
+    if small:
+        limits = {"outbox_frames": 3, "outstanding": 2, "subscriptions": 2, "tools": 2}
     desk = Desk(default_timeout=8.0, **limits)
     sessions = [desk.join(tools=["echo"]), desk.join(), desk.connect()]
     for who, data, seconds in steps:

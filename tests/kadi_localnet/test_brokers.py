@@ -16,6 +16,7 @@ from kadi_client import (
     Endpoint,
     Identity,
     KadiError,
+    NoProvider,
     NotConnected,
     RemoteError,
     Tool,
@@ -135,6 +136,28 @@ async def test_a_provider_that_leaves_is_replaced_by_one_elsewhere(
         async with offering(two[0], answering("t", "first")):
             assert await network.invoke("t", {}) == "first"
         assert await eventually(network, "t", "second") == []
+
+
+async def test_a_call_waits_for_the_broker_where_its_tool_was_offered(
+    two: tuple[Broker, Broker],
+) -> None:
+    async with AsyncExitStack() as stack:
+        gone = await stack.enter_async_context(AsyncExitStack())
+        first = await gone.enter_async_context(serve_broker(port=0))
+        port = int(first.url.rpartition(":")[2].partition("/")[0])
+        await stack.enter_async_context(offering(first, answering("t", 1), max_backoff=0.05))
+        network = await stack.enter_async_context(agent(first, two[1]))
+        assert await network.invoke("t", {}) == 1
+        await gone.aclose()
+        await until(lambda: network.connected == ["b2"])
+        call = asyncio.create_task(answer_or_error(network, "t"))
+        done, _ = await asyncio.wait([call], timeout=0.3)
+        assert not done, "the call did not wait"
+        await stack.enter_async_context(serve_broker(port=port))
+        answer = await call
+        # The provider may come back a moment after the agent.
+        assert answer == 1 or isinstance(answer, RemoteError)
+        assert await eventually(network, "t", 1) == []
 
 
 async def test_a_stateful_tool_stays_with_the_agent_found_first(two: tuple[Broker, Broker]) -> None:
@@ -313,3 +336,25 @@ async def test_an_agent_that_a_broker_refuses_goes_on_with_the_others(
         await until(lambda: len(network.connected) == 1)
         await until(lambda: "going on without it" in caplog.text)
         assert "authentication failed" in caplog.text
+
+
+@pytest.mark.parametrize(("patience", "answers"), [(PATIENCE, True), (0.0, False)])
+async def test_a_call_waits_for_a_provider_that_comes_back(
+    two: tuple[Broker, Broker], patience: float, answers: bool
+) -> None:
+    broker, _ = two
+    async with Connection(broker.url, provider_patience={"t": patience}) as caller:
+        with pytest.raises(NoProvider):
+            await caller.invoke("t", {})  # it has never answered: nothing to wait for
+        async with offering(broker, answering("t", 1)):
+            assert await caller.invoke("t", {}) == 1
+        await until(lambda: broker.stats()["tools"] == 0)
+        call = asyncio.create_task(caller.invoke("t", {}))
+        done, _ = await asyncio.wait([call], timeout=0.3)
+        assert bool(done) is not answers
+        if answers:
+            async with offering(broker, answering("t", 2)):
+                assert await call == 2
+        else:
+            with pytest.raises(NoProvider, match="no provider for tool 't'"):
+                await call

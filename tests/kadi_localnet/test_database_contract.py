@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from arcadedb_embedded import create_server
+from tests.kadi_client.calls import PlainCall
 
 from kadi_client.messages import decode, encode
 from kadi_localnet.database import jvm
@@ -26,13 +27,8 @@ PASSWORD = "correct-horse-battery"
 names = (f"contract{number}" for number in itertools.count())
 
 
-class Waiting:
-    """A caller that waits ``remaining`` seconds."""
-
-    request_id = "r-1"
-
-    def __init__(self, remaining: float | None = 20.0) -> None:
-        self.remaining = remaining
+class QuietCall(PlainCall):
+    """A call whose handler must not publish."""
 
     async def publish(self, channel: str, data: Any) -> None:
         raise AssertionError("a database publishes nothing")
@@ -41,13 +37,14 @@ class Waiting:
 class Abilities:
     """The tools as a caller on the wire sees them."""
 
-    def __init__(self, backend: Backend, database: str) -> None:
-        self._tools = {tool.name: tool for tool in database_tools(backend)}
+    def __init__(self, backend: Backend, database: str, **options: Any) -> None:
+        self._tools = {tool.name: tool for tool in database_tools(backend, **options)}
+        self.backend = backend
         self.database = database
         self.counts = backend.counts
 
     async def call(self, name: str, given: dict[str, Any], remaining: float | None = 20.0) -> Any:
-        return decode(encode(await self._tools[name].handler(given, Waiting(remaining))))
+        return decode(encode(await self._tools[name].handler(given, QuietCall(remaining))))
 
     async def query(self, text: str, params: Any = None, language: str = "sql") -> Any:
         given = {"database": self.database, "query": text, "language": language}
@@ -231,11 +228,30 @@ async def test_parameters_are_named_or_positional(db: Abilities) -> None:
     assert await db.rows("SELECT 1 AS a", {}) == [{"a": 1}]
 
 
-async def test_cypher_reads_what_sql_wrote(db: Abilities) -> None:
+@pytest.mark.parametrize("language", ["cypher", "opencypher", "OpenCypher", "java", "redis", ""])
+async def test_other_languages_are_refused(db: Abilities, language: str) -> None:
+    for answer in (
+        await db.query("RETURN 1", language=language),
+        await db.command("RETURN 1", language=language),
+        await db.call(
+            "arcade-batch",
+            {"database": db.database, "commands": [{"command": "RETURN 1", "language": language}]},
+        ),
+    ):
+        assert answer["success"] is False
+        if language:
+            assert "only sql, sqlscript" in answer["error"]
+            assert "arcadedb_languages" in answer["error"]
+
+
+async def test_a_language_that_the_operator_allows_reads_what_sql_wrote(db: Abilities) -> None:
     await db.run("CREATE VERTEX TYPE Person")
     await db.run("INSERT INTO Person CONTENT :p", {"p": {"name": "Ada"}})
-    found = await db.rows("MATCH (p:Person) RETURN p.name AS name", language="cypher")
+    allowing = Abilities(db.backend, db.database, languages=["sql", "cypher"])
+    found = await allowing.rows("MATCH (p:Person) RETURN p.name AS name", language="Cypher")
     assert found == [{"name": "Ada"}]
+    refused = await allowing.query("SELECT 1;", language="sqlscript")
+    assert "only sql, cypher" in refused["error"]
 
 
 async def test_vectors_are_stored_and_searched(db: Abilities) -> None:
@@ -412,12 +428,13 @@ async def test_a_missing_database_names_the_remedy(db: Abilities) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "a/b", "x" * 65, "a\n", "ä", "a;drop"])
 async def test_a_bad_name_is_refused_by_its_field(db: Abilities, name: str) -> None:
-    for tool, given, field in [
+    calls: list[tuple[str, dict[str, Any], str]] = [
         ("arcade-db-create", {"name": name}, "name"),
         ("arcade-query", {"database": name, "query": "SELECT 1"}, "database"),
         ("arcade-command", {"database": name, "command": "SELECT 1"}, "database"),
         ("arcade-batch", {"database": name, "commands": ["SELECT 1"]}, "database"),
-    ]:
+    ]
+    for tool, given, field in calls:
         answer = await db.call(tool, given)
         assert answer["success"] is False
         assert answer["error"].startswith(f"{field}: ")

@@ -15,8 +15,9 @@ from kadi_client.messages import decode
 from kadi_localnet.database.backend import ATTEMPTS, DatabaseError, Statement
 from kadi_localnet.database.http import HttpDatabases
 
-ONE_ROW = (200, {"result": [{"a": 1}], "truncated": False}, {})
-CONFLICT = (
+Answer = tuple[int, dict[str, object], dict[str, str]]
+ONE_ROW: Answer = (200, {"result": [{"a": 1}], "truncated": False}, {})
+CONFLICT: Answer = (
     503,
     {
         "error": "retry",
@@ -25,7 +26,6 @@ CONFLICT = (
     },
     {},
 )
-Answer = tuple[int, dict[str, object], dict[str, str]]
 
 
 @dataclass

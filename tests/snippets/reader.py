@@ -233,7 +233,7 @@ class Reader:
         while self.behind:
             process = self.behind.pop()
             out, err = process.communicate(timeout=SECONDS)
-            assert process.returncode == 0, f"{process.args}\n{out}\n{err}"
+            assert process.returncode == 0, f"{process.args!r}\n{out}\n{err}"
             assert out, process.args
 
     def leave(self) -> None:

@@ -21,15 +21,16 @@ from ability_search.edges.line import Line
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.network import part_connection
+from ability_search.wire.table import BY_NAME
 from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
     from ability_search.mcp.http import McpEndpoint
 
+_WORKER_SECONDS = 10.0
+"""How long a request waits for a worker that is being restarted."""
 _PATIENCE = 1.0
 """Seconds that a request waits for a broker that is away."""
-_BACKOFF = 2.0
-"""Seconds between two tries to reach it again, at most."""
 
 _TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
 _PORT = (
@@ -70,7 +71,8 @@ async def open_gateway(
     caller = Caller(line, timeout=own.timeout, observe=metrics.called)
     streams = Streams(line)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
-    connection = part_connection(settings, "gateway", connect_timeout=wait, max_backoff=_BACKOFF)
+    patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
+    connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:
         # Closed last: what is in progress needs it.

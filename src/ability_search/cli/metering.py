@@ -18,6 +18,7 @@ from kadi_client.serving import OK
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
     from kadi_localnet.database.backend import Counts
+    from kadi_localnet.database.turns import Turns
     from kadi_localnet.models import Models
 
 _EVENTS = {
@@ -107,11 +108,11 @@ def watch_database(meter: Meter, counts: Counts) -> None:
     meter.watch(table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
 
 
-def watch_engine(meter: Meter, engine: Any) -> None:
-    """What is known of an ``EmbeddedDatabases`` that has started."""
+def watch_engine(meter: Meter, turns: Turns) -> None:
+    """What is known of an embedded engine that has started, and of the calls it takes in turn."""
     from kadi_localnet.database.jvm import heap_bytes
 
-    meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): engine.open_calls})
+    meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
     meter.watch(table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
     meter.watch(table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
 

@@ -96,6 +96,7 @@ async def open_database(
     try:
         from kadi_localnet.database.backend import DatabaseError
         from kadi_localnet.database.tools import database_tools
+        from kadi_localnet.database.turns import Turns
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -103,6 +104,14 @@ async def open_database(
             f"the embedded database engine is not installed ({exc.name} is missing)",
             hint=f"Run: {INSTALL_LOCAL}",
         ) from exc
+    turns = Turns(backend.concurrency)
+    offered = database_tools(
+        backend,
+        timeout=settings.database.timeout,
+        longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
+        languages=settings.arcadedb.languages,
+        turns=turns,
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
         start = getattr(backend, "start", None)
@@ -111,10 +120,11 @@ async def open_database(
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-            watch_engine(meter, backend)
+            watch_engine(meter, turns)
         watch_database(meter, backend.counts)
-        tools = metered_tools(database_tools(backend, timeout=settings.database.timeout), meter)
-        connection = part_connection(settings, "database", tools, connect_timeout=wait)
+        connection = part_connection(
+            settings, "database", metered_tools(offered, meter), connect_timeout=wait
+        )
         await stack.enter_async_context(connection)
         yield Part({"address": address}, connection)
 

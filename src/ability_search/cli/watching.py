@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -177,7 +177,7 @@ class Watcher:
         show_problems(outcome)
 
 
-async def changes_of(directories: list[Path]) -> Changes:
+async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]:
     """Paths that changed, a burst of changes at a time; an empty set every now and then.
 
     Raises:

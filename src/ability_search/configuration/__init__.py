@@ -1,4 +1,4 @@
-"""Settings: where values come from, which win, and what they may be.
+"""Settings: their sources, precedence and validation.
 
 ``load_settings(environ, directory)`` reads everything once; :mod:`.schema` declares every setting.
 """

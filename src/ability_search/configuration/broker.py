@@ -1,12 +1,12 @@
-"""The brokers to join, and the networks on each.
+"""Brokers to join, and the networks on each.
 
-A broker has a name. agent.json says which brokers there are (``brokers.<name>``, an address or an
-object with ``url`` and ``networks``); config.toml says how this installation reaches one
-(``[broker.<name>] URL, NETWORKS, MODE``), may add one, and wins where both speak. The worker joins
-all of them. Commands that use one broker take the first of ``remote``, ``default``, ``local`` and
-the others in the order of the files.
+A broker has a name. agent.json lists brokers (``brokers.<name>``, an address or an object with
+``url`` and ``networks``). config.toml (``[broker.<name>] URL, NETWORKS, MODE``) sets how this
+installation reaches a broker, may add brokers, and overrides agent.json. The worker joins all of
+them. Commands that use one broker take the first of ``remote``, ``default``, ``local`` and the
+others in file order.
 
-``BROKER_URL`` names the only broker: its networks are those of the entry with that address, or of
+``BROKER_URL`` selects a single broker: its networks are those of the entry with that address, or of
 the first entry if none has it. ``BROKER_NETWORKS`` replaces the networks of every broker.
 """
 
@@ -26,7 +26,7 @@ ORDER = ("remote", "default", "local")
 
 @dataclass(frozen=True, slots=True)
 class BrokerEntry:
-    """What the files say of one broker; ``url`` is unchecked, ``None`` if no file gives one."""
+    """One broker as the files give it; ``url`` is unchecked, ``None`` if no file gives one."""
 
     name: str
     url: str | None = None
@@ -37,12 +37,12 @@ class BrokerEntry:
 
 
 def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
-    """The ``[broker.<name>]`` tables of a config.toml, and warnings.
+    """Read the ``[broker.<name>]`` tables of a config.toml; return entries and warnings.
 
-    Keys are taken in any case; other tables of the file belong to other programs.
+    Keys are case-insensitive. Other tables of the file belong to other programs.
 
     Raises:
-        ConfigurationError: with every key that is not of the expected type.
+        ConfigurationError: listing every key of the wrong type.
     """
     problems: list[str] = []
     warnings: list[str] = []
@@ -71,28 +71,28 @@ def _entry(
         url = None
     mode = keys.pop("MODE", "native")
     if not isinstance(mode, str):
-        problems.append(f"{where} MODE: expected a text")
+        problems.append(f"{where} MODE: expected a string")
         mode = "native"
     elif mode.lower() != "native":
-        warnings.append(f"{where} MODE: {mode} is not known here, the connection is native")
+        warnings.append(f"{where} MODE: {mode} is not supported; using native")
     networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", problems)
     if keys:
         unknown = ", ".join(sorted(keys))
-        warnings.append(f"{where}: {unknown} not used; known are URL, NETWORKS, MODE")
+        warnings.append(f"{where}: {unknown} ignored; valid keys are URL, NETWORKS, MODE")
     return BrokerEntry(name, url, networks, mode.lower(), f"{where} URL")
 
 
 def choose_brokers(
     manifest: Manifest, connections: Mapping[str, BrokerEntry], override: str | None
 ) -> tuple[BrokerEntry, ...]:
-    """Return the brokers to join, from both files, the one for single connections first.
+    """Return the brokers to join, from both files; single connections use the first.
 
-    Entries with the same address are one, with the networks of all.
+    Entries with the same address are merged, with the networks of all.
 
     Args:
-        manifest: What agent.json says.
-        connections: What config.toml says.
-        override: The address that the environment gives; then its entry is the only one.
+        manifest: The contents of agent.json.
+        connections: The entries of config.toml.
+        override: Address from the environment; if given, its entry is the only one.
 
     Returns:
         At least one entry, its address still that of the files; ``local`` without an address if

@@ -1,4 +1,4 @@
-"""What a setting is made of: its declaration and the types of its own."""
+"""Declaration of a setting, and types for addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1024 * KIB
 
 
 class Url(Secret[str]):
-    """An address that may carry credentials; only ``get_secret_value()`` shows those."""
+    """An address that may contain credentials; only ``get_secret_value()`` shows them."""
 
     def _display(self) -> str:
         parts = urlsplit(self.get_secret_value())
@@ -22,7 +22,7 @@ class Url(Secret[str]):
 
 
 def has_credentials(url: str) -> bool:
-    """Whether an address carries a user name or a password."""
+    """Return whether an address contains a user name or a password."""
     return "@" in urlsplit(url).netloc
 
 
@@ -63,16 +63,16 @@ def setting(
     """Declare a setting.
 
     Args:
-        default: the value if no source names one; left out where the loader works it out from
+        default: the value if no source sets it; left out if the loader derives it from
             ``default_text``.
-        about: what it does, one sentence for the README.
+        about: description, one sentence for the README.
         unit: unit of the number.
-        key: name in config.yml where it is not prefix and attribute.
-        env: names in the environment, first wins; ``SEARCH_<KEY>`` if none is given.
-        home: the file that holds it where that is not config.yml; it has no key there then.
-        default_text: how the README words the default.
-        named_paths: whether each text of the list is a path, or a name, ``=`` and a path.
-        bounds: as :func:`pydantic.Field` takes them.
+        key: name in config.yml, if it is not prefix and attribute.
+        env: environment variables, the first one set wins; ``SEARCH_<KEY>`` if none is given.
+        home: where it is set, if not in config.yml; it then has no key there.
+        default_text: wording of the default in the README.
+        named_paths: whether each item of the list is a path or ``NAME=PATH``.
+        bounds: constraints, passed to :func:`pydantic.Field`.
     """
     extra: JsonDict = {
         "unit": unit,
@@ -86,7 +86,7 @@ def setting(
 
 
 class Group(BaseModel):
-    """Settings of one concern."""
+    """Base class of a group of related settings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True

@@ -1,4 +1,4 @@
-"""What each source says, by key: the environment, the deployer, the vault, config.yml."""
+"""Values by key from each source: environment, deployer, vault, config.yml."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SECRET_WORD = re.compile(
     r"(^|_)(secret|token|password|passwd|passphrase|credentials?|(api|access|private)_?key)($|_)"
 )
 _NEEDED_TO_ASK = ("broker", "deployment")
-"""Groups of settings that a worker uses before the deployer can hand it anything."""
+"""Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
 _ELSEWHERE = {
-    "broker": "brokers are in config.toml [broker.<name>] URL, or in agent.json brokers",
-    "broker_url": "it is config.toml [broker.<name>] URL, or BROKER_URL",
-    "networks": "they are in config.toml [broker.<name>] NETWORKS, or BROKER_NETWORKS",
+    "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
+    "broker_url": "set it in config.toml [broker.<name>] URL, or as BROKER_URL",
+    "networks": "set them in config.toml [broker.<name>] NETWORKS, or as BROKER_NETWORKS",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as a source gives it; relative paths in it start at ``base``."""
+    """A value from a source; its relative paths are resolved against ``base``."""
 
     value: object
     where: str
@@ -49,7 +49,7 @@ LISTS = ("list", *PATH_LISTS)
 
 @contextmanager
 def collecting(problems: MutableSequence[str]) -> Iterator[None]:
-    """Add a configuration error's problems to a list instead of raising it."""
+    """Append the problems of a configuration error to a list instead of raising it."""
     try:
         yield
     except ConfigurationError as exc:
@@ -57,7 +57,7 @@ def collecting(problems: MutableSequence[str]) -> Iterator[None]:
 
 
 def from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
-    """The settings in the environment; a blank variable counts as unset.
+    """Read the settings in the environment; a blank variable counts as unset.
 
     Lists are separated by commas, lists of paths as in ``PATH``.
     """
@@ -74,7 +74,7 @@ def from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
 def from_deployer(secrets: Mapping[str, str], cwd: Path) -> tuple[Layer, tuple[str, ...]]:
     """Return the settings among the secrets of a deployment, and warnings that name the others.
 
-    They are read as :func:`from_environment` reads variables.
+    Values are parsed as :func:`from_environment` parses variables.
     """
     late = {name for name in secrets if name in BY_ENV and BY_ENV[name].group in _NEEDED_TO_ASK}
     usable = {name: secrets[name] for name in BY_ENV if name in secrets and name not in late}
@@ -83,26 +83,26 @@ def from_deployer(secrets: Mapping[str, str], cwd: Path) -> tuple[Layer, tuple[s
         for key, given in from_environment(usable, cwd).items()
     }
     problems = (
-        (secrets.keys() - BY_ENV.keys(), "no setting has such a name"),
-        (late, "the worker needs it to reach the deployer, set it in the environment"),
+        (secrets.keys() - BY_ENV.keys(), "no setting has this name"),
+        (late, "the worker needs it to reach the deployer; set it in the environment"),
     )
     return layer, tuple(
-        f"the deployer sent what is not used: {', '.join(map(_shown, sorted(names)))}; {problem}"
+        f"ignored from the deployer: {', '.join(map(_shown, sorted(names)))}; {problem}"
         for names, problem in problems
         if names
     )
 
 
 def _shown(name: str) -> str:
-    """Return a foreign name as it may stand in a line of the log."""
+    """Return a foreign name in a form that is safe for a log line."""
     cut = name[:_SHOWN_CHARS]
     return cut if cut.isidentifier() else ascii(cut)
 
 
 def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
-    """Warnings for ``names`` in a ``place`` that are almost that of a setting."""
+    """Return warnings for ``names`` in a ``place`` that almost match a setting."""
     return tuple(
-        f"{name} in {place} is not used; {nearest[0]} is"
+        f"{name} in {place} is not a setting; did you mean {nearest[0]}?"
         for name in sorted(names)
         if name.startswith("SEARCH_")
         and name not in BY_ENV
@@ -111,7 +111,7 @@ def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
 
 
 def from_config(path: Path, problems: MutableSequence[str]) -> Layer:
-    """Section ``search`` of config.yml; keys that are unknown or secret add to ``problems``."""
+    """Read section ``search`` of config.yml; unknown and secret keys are added to ``problems``."""
     layer: Layer = {}
     with collecting(problems):
         for key, value in section(read_yaml(path), SECTION, path).items():
@@ -131,9 +131,9 @@ def from_vault(
     key_file: Path,
     problems: MutableSequence[str],
 ) -> tuple[Layer, tuple[str, ...]]:
-    """The settings ``stored`` in vault ``models`` that ``known`` does not have, and warnings.
+    """Return the settings among ``stored`` in vault ``models`` that ``known`` lacks, and warnings.
 
-    Names that are no setting belong to other abilities and are not decrypted.
+    Other names belong to other abilities and are not decrypted.
     """
     layer: Layer = {}
     warnings = [*misspelt(stored, str(path))]
@@ -146,13 +146,14 @@ def from_vault(
             layer[spec.key] = Given(_value(spec, value.strip()), f"{path}: {name}", path.parent)
         if spec.kind == "secret" and not is_encrypted(text):
             warnings.append(
-                f"{path}: {name} is not encrypted; `ability-search secret set {name}` does it"
+                f"{path}: {name} is not encrypted; encrypt it with"
+                f" `ability-search secret set {name}`"
             )
     return layer, tuple(warnings)
 
 
 def located(spec: Spec, given: Given, home: Path) -> Given:
-    """The same with absolute paths, ``~`` expanded; anything but a path stays as it is."""
+    """Return the value with absolute paths, ``~`` expanded; other kinds are unchanged."""
 
     def absolute(text: str) -> Path:
         return home / text[2:] if text == "~" or text.startswith("~/") else given.base / text
@@ -182,18 +183,18 @@ def _listed(spec: Spec, value: object) -> object:
 
 
 def _refusal(key: object, value: object) -> str | None:
-    """Why a key of config.yml is refused; ``None`` if it may stand there."""
+    """Return why a key of config.yml is refused; ``None`` if it is valid."""
     if not isinstance(key, str):
-        return "expected a text as key"
+        return "expected a string as key"
     spec = BY_KEY.get(key)
     if spec is None:
         return _unknown(key)
     if spec.kind == "secret":
         return _belongs(spec.env[0])
     if value is None:
-        return "has no value; remove the line for the default"
+        return "has no value; remove the line to use the default"
     if isinstance(value, bool):
-        return "expected a number or a text, not true, false, yes, no, on or off"
+        return "expected a number or a string, not true, false, yes, no, on or off"
     if any(_carries_secret(item) for item in (value if isinstance(value, list) else [value])):
         return _belongs(spec.env[0])
     return None
@@ -210,14 +211,14 @@ def _carries_secret(value: object) -> bool:
 
 def _belongs(env: str) -> str:
     return (
-        f"a secret has no place in this file: remove it, and set it with"
+        f"secrets are not allowed in this file: remove it, and set it with"
         f" `ability-search secret set {env}` or as {env} in the environment"
     )
 
 
 def _unknown(key: str) -> str:
     if key in _ELSEWHERE:
-        return f"no setting of this file: {_ELSEWHERE[key]}"
+        return f"not a setting of this file: {_ELSEWHERE[key]}"
     plain = key.lower().replace("-", "_")
     close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=0.85)
     if close and BY_KEY[close[0]].kind == "secret":
@@ -225,8 +226,8 @@ def _unknown(key: str) -> str:
     if not close and _SECRET_WORD.search(plain):
         known = [spec.env[0] for spec in BY_KEY.values() if spec.kind == "secret"]
         return (
-            f"a secret has no place in this file: remove it. Those known, {', '.join(known)},"
-            f" are set with `ability-search secret set` or in the environment"
+            f"secrets are not allowed in this file: remove it. Set {', '.join(known)}"
+            f" with `ability-search secret set` or in the environment"
         )
     public = [name for name, spec in BY_KEY.items() if spec.kind != "secret"]
     nearest = difflib.get_close_matches(plain, public, n=1, cutoff=0.6)

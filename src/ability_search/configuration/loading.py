@@ -1,4 +1,4 @@
-"""Settings: read once, checked at once, frozen.
+"""Loading of settings: read once, validated together, immutable.
 
 Precedence: environment > deployer > vault ``models`` > config.yml > default. Files are found by
 walking up from the working directory. The broker's address and networks come from config.toml and
@@ -59,7 +59,7 @@ RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every tunable by its group; no ``repr`` of it shows a credential."""
+    """All settings by group; its ``repr`` never shows a credential."""
 
     chunking: Chunking
     embedding: Embedding
@@ -84,39 +84,39 @@ class Settings:
     agent: Manifest
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
-    """Secrets that are required and were not found on this machine."""
+    """Required secrets that were not found on this machine."""
     warnings: tuple[str, ...] = ()
-    """What was ignored and why, for the log."""
+    """Ignored values and the reasons, for the log."""
 
     @property
     def broker(self) -> Broker:
-        """The broker of single connections."""
+        """The broker for commands that use a single connection."""
         return self.brokers[0]
 
 
 class SecretFiles(NamedTuple):
-    """Where secrets are kept."""
+    """Paths of the secrets file and its key."""
 
     path: Path
-    """The secrets.toml found by walking up, else the one to make in the working directory."""
+    """The secrets.toml found by walking up, else the one to create in the working directory."""
     key_file: Path
 
 
 def load_settings(
     environ: Mapping[str, str], cwd: Path, *, deployed: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read the settings; nothing but the arguments and the files is looked at.
+    """Read the settings from the arguments and the files only.
 
-    A required secret that is not found is no error yet, as the network may have it:
+    A missing required secret is not an error yet, because the network may provide it:
     see :func:`complete_secrets` and :func:`require_secrets`.
 
     Args:
         environ: The environment.
         cwd: The working directory.
-        deployed: The secrets that the deployer handed over, if it did.
+        deployed: Secrets that the deployer sent, if any.
 
     Raises:
-        ConfigurationError: with every problem that was found, each naming file and key.
+        ConfigurationError: listing every problem, each with file and key.
     """
     problems: list[str] = []
     cwd = cwd.absolute()
@@ -138,7 +138,7 @@ def load_settings(
     ]
     if problems:
         lines = dict.fromkeys(problems)
-        raise ConfigurationError(*lines, hint="Correct every line above and start again.")
+        raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
     settings = Settings(
         **groups,
         brokers=tuple(broker for broker in brokers if broker is not None),
@@ -150,10 +150,10 @@ def load_settings(
 
 
 def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
-    """Where `secret set|get|list` works; unlike :func:`load_settings` it reads no secret.
+    """Return the files that `secret set|get|list` use, without reading any secret.
 
     Raises:
-        ConfigurationError: if config.yml cannot be used.
+        ConfigurationError: if config.yml is invalid.
     """
     problems: list[str] = []
     cwd = cwd.absolute()
@@ -167,12 +167,12 @@ def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
 def require_secrets(settings: Settings) -> None:
     """Check that every required secret was found.
 
-    Required are, with ``embedding_transport`` ``api`` only, what the deploy blocks of agent.json
-    name for vault ``models``, and the address of the API; with ``reranker_transport`` ``api`` the
-    address of the reranker's.
+    With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
+    vault ``models`` and the address of the API are required; with ``reranker_transport`` ``api``
+    the address of the reranker API.
 
     Raises:
-        ConfigurationError: naming each missing one and the three places that it may come from.
+        ConfigurationError: naming each missing secret and the three places to set it.
     """
     if settings.missing_secrets:
         source = settings.agent.path or "agent.json"
@@ -181,7 +181,7 @@ def require_secrets(settings: Settings) -> None:
                 f"{name} is missing, {_reason(name, source)}:"
                 f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
                 f" or in secrets.toml (`ability-search secret set {name}`),"
-                f" or let a secret ability on the network offer it in vault {VAULT}"
+                f" or provide it in vault {VAULT} of a secret ability on the network"
                 for name in settings.missing_secrets
             )
         )
@@ -189,17 +189,17 @@ def require_secrets(settings: Settings) -> None:
 
 def _reason(name: str, source: Path | str) -> str:
     if name == RERANKER_API_URL:
-        return "which is needed as reranker_transport is api"
-    return f"which {source} requires as embedding_transport is api"
+        return "required because reranker_transport is api"
+    return f"required by {source} because embedding_transport is api"
 
 
 async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
-    """Ask a secret ability on the network for the required secrets that are still missing.
+    """Fetch the missing required secrets from a secret ability on the network.
 
-    Asks nothing if none is. ``timeout`` is in seconds, for all of them together.
+    Makes no call if none is missing. ``timeout`` is in seconds, for all of them together.
 
     Raises:
-        ConfigurationError: if one is missing after that, or is not usable.
+        ConfigurationError: if a secret is still missing, or invalid.
     """
     if not settings.missing_secrets:
         return settings
@@ -245,7 +245,7 @@ def _home(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def _default_paths(environ: Mapping[str, str], cwd: Path) -> Layer:
-    """Defaults that depend on the user and the working directory (XDG base directories)."""
+    """Return defaults that depend on the user and the working directory (XDG base directories)."""
     bases = {
         "$XDG_DATA_HOME": ".local/share",
         "$XDG_CACHE_HOME": ".cache",
@@ -277,7 +277,7 @@ def _key_file(layer: Layer, home: Path) -> Path:
 def _vault(
     cwd: Path, base: Layer, environment: Layer, home: Path, problems: list[str]
 ) -> tuple[Layer, set[str], tuple[str, ...]]:
-    """What vault ``models`` adds, the names that it holds, and warnings."""
+    """Return the settings that vault ``models`` adds, the names it holds, and warnings."""
     path = find_upward(SECRETS_FILE, cwd)
     if path is None:
         return {}, set(), ()
@@ -292,7 +292,7 @@ def _vault(
 def _connections(
     cwd: Path, problems: list[str]
 ) -> tuple[Manifest, dict[str, BrokerEntry], tuple[str, ...]]:
-    """agent.json, the brokers of config.toml, and warnings."""
+    """Return the manifest, the brokers of config.toml, and warnings."""
     agent = Manifest()
     connections: dict[str, BrokerEntry] = {}
     warnings: tuple[str, ...] = ()
@@ -329,7 +329,7 @@ def _text(given: Given | None) -> str | None:
 def _group(
     name: str, layer: Layer, home: Path, problems: list[str], /, **further: object
 ) -> Group | None:
-    """The settings of a group; ``None`` if there are problems, which name the sources."""
+    """Return the settings of a group; ``None`` if invalid, with the problems by source."""
     given = {
         spec.attribute: located(spec, layer[spec.key], home)
         for spec in SPECS
@@ -346,7 +346,7 @@ def _group(
 
 
 def _where(loc: tuple[int | str, ...], given: Mapping[str, Given]) -> str:
-    """The source of a wrong value; of a rule about several of them all that were given."""
+    """Return the source of an invalid value; for a rule about several values, all sources."""
     if loc:
         return ".".join([given[str(loc[0])].where, *map(str, loc[1:])])
     return ", ".join(item.where for item in given.values() if item.where != "default")

@@ -1,4 +1,4 @@
-"""agent.json: who this ability is on the network, and what a deployment has to hand it."""
+"""agent.json: identity of the ability on the network, and the secrets a deployment must provide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VAULT = "models"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is read from agent.json; the defaults are those of the file in the source tree."""
+    """The parts of agent.json that are used; the defaults equal the file in the source tree."""
 
     name: str = NAME
     version: str = __version__
@@ -28,23 +28,23 @@ class Manifest:
     brokers: Mapping[str, str] = field(
         default_factory=lambda: {"local": "ws://localhost:8080/kadi"}
     )
-    """Address of each broker, by its name."""
+    """Broker addresses by broker name."""
     networks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Networks of each broker, by its name, where the file gives some."""
+    """Networks by broker name, where the file gives any."""
     required_secrets: tuple[str, ...] = ("SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
-    """Keys of vault ``models`` that the deploy blocks require, in their order."""
+    """Keys of vault ``models`` that the deploy blocks require, in file order."""
     path: Path | None = None
-    """The file; ``None`` if there is none, so that all values are defaults."""
+    """The file; ``None`` if there is none and all values are defaults."""
 
 
 def read_manifest(path: Path) -> Manifest:
     """Read an agent.json.
 
-    Another agent's file, which is what one finds when working in its directory, gives its brokers
-    only: this ability's own has its name, or lists ``search-query`` among its tools.
+    The file of another agent, which is found when working in that agent's directory, contributes
+    only its brokers. This ability's own file has its name or lists ``search-query`` as a tool.
 
     Raises:
-        ConfigurationError: with every member that is not of the expected type.
+        ConfigurationError: listing every member of the wrong type.
     """
     document = read_json(path)
     problems: list[str] = []
@@ -79,7 +79,7 @@ def _text(document: Mapping[str, Any], name: str, path: Path, problems: list[str
     value = document[name]
     if isinstance(value, str) and value.strip():
         return value
-    problems.append(f"{path}: {name}: expected a text")
+    problems.append(f"{path}: {name}: expected a string")
     return ""
 
 
@@ -90,7 +90,7 @@ def _brokers(
     if entries is None:
         return {}, {}
     if not isinstance(entries, Mapping):
-        problems.append(f"{path}: brokers: expected an object, an address for each name")
+        problems.append(f"{path}: brokers: expected an object of names and addresses")
         return {}, {}
     everywhere = names(document.get("networks"), f"{path}: networks", problems)
     urls: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _brokers(
 
 
 def names(value: object, where: str, problems: list[str]) -> tuple[str, ...]:
-    """A list of names as a tuple, empty if there is none; anything else adds to ``problems``."""
+    """Return a list of names as a tuple, empty for ``None``; other values add to ``problems``."""
     if value is None:
         return ()
     if isinstance(value, list) and value and all(isinstance(n, str) and n.strip() for n in value):

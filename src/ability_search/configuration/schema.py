@@ -1,7 +1,7 @@
-"""Every tunable of the product: its type, default, unit, bounds and description.
+"""All settings: type, default, unit, bounds and description of each.
 
-One group a concern. The name of a setting is its group's prefix and its attribute joined by ``_``
-(an attribute may name another key): ``chunk_size`` is ``settings.chunking.size`` in code,
+One group per concern. The name of a setting is its group's prefix and its attribute joined by ``_``
+(an attribute may set another key): ``chunk_size`` is ``settings.chunking.size`` in code,
 ``search.chunk_size`` in config.yml and ``SEARCH_CHUNK_SIZE`` in the environment.
 """
 
@@ -29,20 +29,20 @@ from ability_search.configuration.schema_local import Arcadedb, LocalBroker, Mod
 
 
 class Chunking(Group):
-    """How texts are cut."""
+    """Chunking."""
 
     prefix = "chunk_"
-    size: int = setting(500, about="Most tokens in a chunk.", unit="tokens", ge=16, le=8192)
+    size: int = setting(500, about="Maximum size of a chunk.", unit="tokens", ge=16, le=8192)
     overlap: int = setting(
-        50, about="Tokens that neighbouring sliding windows share.", unit="tokens", ge=0, le=4096
+        50, about="Overlap of consecutive sliding windows.", unit="tokens", ge=0, le=4096
     )
     strategy: Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"] = (
-        setting("auto", about="How a text is cut where the call does not say.")
+        setting("auto", about="Chunking strategy if the call sets none.")
     )
     tokenizer: Path | None = setting(
         None,
         key="tokenizer",
-        about="tokenizer.json of the embedding model, to count tokens as it does.",
+        about="Path of the embedding model's tokenizer.json, for exact token counts.",
         default_text="an estimate",
     )
 
@@ -54,86 +54,96 @@ class Chunking(Group):
 
 
 class Embedding(Group):
-    """Where vectors come from."""
+    """Embeddings."""
 
     prefix = "embedding_"
     model: str = setting(
         "nomic-embed-text",
-        about="Model of new collections.",
+        about="Embedding model of new collections.",
         min_length=1,
         max_length=256,
     )
     transport: Literal["api", "broker"] = setting(
-        "broker", about="Ask a model manager on the network, or an OpenAI-compatible API."
+        "broker",
+        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
     )
-    api_url: HttpUrl | None = setting(None, about="Base address of that API.")
+    api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
     api_key: SecretStr | None = setting(
-        None, key="api_key", about="Key of the API, or of the model manager.", min_length=1
+        None, key="api_key", about="API key for the API or the model manager.", min_length=1
     )
-    batch_texts: int = setting(64, about="Most texts in a request.", unit="texts", ge=1, le=2048)
+    batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
     batch_bytes: ByteSize = setting(
-        ByteSize(MIB), about="Most text in a request.", unit="bytes", ge=KIB, le=16 * MIB
+        ByteSize(MIB),
+        about="Maximum size of the texts in a request.",
+        unit="bytes",
+        ge=KIB,
+        le=16 * MIB,
     )
     concurrency: int = setting(
-        2, about="Requests of an indexing call in flight.", unit="requests", ge=1, le=64
+        2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
     )
-    timeout: float = setting(
-        60.0, about="Longest wait for one request.", unit="seconds", gt=0, le=3600
-    )
+    timeout: float = setting(60.0, about="Timeout of one request.", unit="seconds", gt=0, le=3600)
     query_timeout: float = setting(
         10.0,
-        about="Longest wait for a query's vector, further tries included.",
+        about="Timeout for the query vector, retries included.",
         unit="seconds",
         gt=0,
         le=3600,
     )
     reuse: bool = setting(
-        True, about="Use the vectors again that the database holds of the same model and text."
+        True, about="Reuse stored vectors of the same model and text (embedding cache)."
     )
     max_tokens: int | None = setting(
         None,
-        about="Longest text the model reads; chunks are cut no longer.",
+        about="Maximum input of the embedding model; chunks are never longer.",
         unit="tokens",
         ge=16,
         le=1_000_000,
-        default_text="not known",
+        default_text="not set",
     )
     attempts: int = setting(
-        5, about="Tries of a request that failed for a passing reason.", unit="tries", ge=1, le=20
+        5, about="Maximum attempts on transient failures.", unit="tries", ge=1, le=20
     )
     breaker_failures: int = setting(
         5,
-        about="Failures in a row after which requests fail at once.",
+        about="Consecutive failures after which the circuit breaker opens and requests fail at"
+        " once.",
         unit="failures",
         ge=1,
         le=1000,
     )
     breaker_reset: float = setting(
-        5.0, about="Pause until such a request is tried again.", unit="seconds", gt=0, le=3600
+        5.0,
+        about="Time the circuit breaker stays open before the next attempt.",
+        unit="seconds",
+        gt=0,
+        le=3600,
     )
 
 
 class Reranker(Group):
-    """The model that may read the first hits once more; the query asks for it."""
+    """Reranker: a model that rereads the first hits if the query asks for it."""
 
     prefix = "reranker_"
     transport: Literal["api", "broker"] = setting(
-        "broker", about="Ask a model manager on the network, or an API like Cohere's or Jina's."
+        "broker",
+        about="Use a model manager on the network (`broker`) or an API like Cohere's or Jina's"
+        " (`api`).",
     )
-    api_url: HttpUrl | None = setting(None, about="Base address of that API.")
+    api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
     api_key: SecretStr | None = setting(
-        None, about="Key of the API, or of the model manager.", min_length=1
+        None, about="API key for the API or the model manager.", min_length=1
     )
     model: str | None = setting(
         None,
-        about="Model where the query names none.",
+        about="Reranker model if the query names none.",
         min_length=1,
         max_length=256,
         default_text="the server's own",
     )
     timeout: float = setting(
         1.5,
-        about="Longest wait for it; then the hits stay as they were.",
+        about="Timeout of a request; on timeout the hits keep their order.",
         unit="seconds",
         gt=0,
         le=3600,
@@ -141,20 +151,20 @@ class Reranker(Group):
 
 
 class Expansion(Group):
-    """The language model that may put a query into further words; the query asks for it."""
+    """Query expansion: a language model adds words to a query if the query asks for it."""
 
     prefix = "expansion_"
     model: str | None = setting(
         None,
-        about="Model where the query names none.",
+        about="Language model if the query names none.",
         min_length=1,
         max_length=256,
         default_text="the server's own",
     )
-    api_key: SecretStr | None = setting(None, about="Key of the model manager.", min_length=1)
+    api_key: SecretStr | None = setting(None, about="API key for the model manager.", min_length=1)
     timeout: float = setting(
         2.0,
-        about="Longest wait for it; then the query goes on as it is.",
+        about="Timeout of a request; on timeout the query is not expanded.",
         unit="seconds",
         gt=0,
         le=3600,
@@ -162,7 +172,7 @@ class Expansion(Group):
 
 
 class Database(Group):
-    """How the database ability is used."""
+    """Database."""
 
     prefix = "database_"
     name: str = setting(
@@ -171,26 +181,31 @@ class Database(Group):
         about="Database that holds the collections.",
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
     )
-    timeout: float = setting(
-        30.0, about="Longest wait for one statement.", unit="seconds", gt=0, le=3600
+    timeout: float = setting(30.0, about="Timeout of one statement.", unit="seconds", gt=0, le=3600)
+    patience: float = setting(
+        10.0,
+        about="How long a statement waits for a database ability that is restarting.",
+        unit="seconds",
+        ge=0,
+        le=3600,
     )
     grace_period: float = setting(
         10.0,
-        about="Time that a replaced generation stays for queries under way.",
+        about="Time a replaced generation is kept for running queries.",
         unit="seconds",
         ge=0,
         le=3600,
     )
     write_group_bytes: ByteSize = setting(
         ByteSize(4 * MIB),
-        about="Most data in one transaction, unless one source alone is larger.",
+        about="Maximum data per transaction, unless a single source is larger.",
         unit="bytes",
         ge=64 * KIB,
         le=16 * MIB,
     )
     write_group_chunks: int = setting(
         500,
-        about="Most chunks in one transaction, unless one source alone has more.",
+        about="Maximum chunks per transaction, unless a single source has more.",
         unit="chunks",
         ge=1,
         le=5000,
@@ -198,57 +213,62 @@ class Database(Group):
 
 
 class Limits(Group):
-    """What a call may ask for."""
+    """Limits of calls, queries and messages."""
 
     prefix = "max_"
     batch_documents: int = setting(
-        1000, about="Documents in one search-index call.", unit="documents", ge=1, le=100_000
+        1000, about="Documents per search-index call.", unit="documents", ge=1, le=100_000
     )
     batch_bytes: ByteSize = setting(
-        ByteSize(24 * MIB), about="All documents of a call.", unit="bytes", ge=KIB, le=1024 * MIB
+        ByteSize(24 * MIB),
+        about="Total size of the documents in a call.",
+        unit="bytes",
+        ge=KIB,
+        le=1024 * MIB,
     )
     document_bytes: ByteSize = setting(
-        ByteSize(10 * MIB), about="One document.", unit="bytes", ge=KIB, le=1024 * MIB
+        ByteSize(10 * MIB), about="Size of one document.", unit="bytes", ge=KIB, le=1024 * MIB
     )
     file_bytes: ByteSize = setting(
         ByteSize(10 * MIB),
-        about="One file of search-index-file; larger ones are skipped.",
+        about="Size of one file in search-index-file; larger files are skipped.",
         unit="bytes",
         ge=KIB,
         le=1024 * MIB,
     )
     unpacked_bytes: ByteSize = setting(
         ByteSize(100 * MIB),
-        about="One DOCX, PPTX or XLSX file, unpacked; larger ones are skipped.",
+        about="Unpacked size of a DOCX, PPTX or XLSX file; larger files are skipped.",
         unit="bytes",
         ge=KIB,
         le=1024 * MIB,
     )
     query_bytes: ByteSize = setting(
-        ByteSize(128 * KIB), about="A query.", unit="bytes", ge=256, le=16 * MIB
+        ByteSize(128 * KIB), about="Size of a query.", unit="bytes", ge=256, le=16 * MIB
     )
-    limit: int = setting(1000, about="Results of a query.", unit="results", ge=1, le=10_000)
-    filter_depth: int = setting(8, about="Nesting of a filter.", unit="levels", ge=1, le=64)
+    limit: int = setting(1000, about="Results per query.", unit="results", ge=1, le=10_000)
+    filter_depth: int = setting(8, about="Nesting depth of a filter.", unit="levels", ge=1, le=64)
     filter_nodes: int = setting(
         256, about="Conditions in a filter.", unit="conditions", ge=1, le=10_000
     )
     concurrent_calls: int = setting(
         32,
-        about="Calls in progress; further ones wait for their turn.",
+        about="Concurrent calls; further calls are queued.",
         unit="calls",
         ge=1,
         le=10_000,
     )
     waiting_calls: int = setting(
         1024,
-        about="Calls that wait, at most a quarter of them of one agent; further ones get `busy`.",
+        about="Queued calls, at most a quarter of them from one agent; further calls fail with"
+        " `busy`.",
         unit="calls",
         ge=0,
         le=100_000,
     )
     message_bytes: ByteSize = setting(
         ByteSize(32 * MIB),
-        about="A message on the network.",
+        about="Size of a message on the network.",
         unit="bytes",
         ge=64 * KIB,
         le=1024 * MIB,
@@ -264,52 +284,63 @@ class Limits(Group):
 
 
 class Ranking(Group):
-    """How candidates are found and ordered."""
+    """Ranking."""
 
     candidates: int = setting(
-        40, about="Candidates that each arm contributes.", unit="chunks", ge=10, le=10_000
+        40, about="Candidates per retriever.", unit="chunks", ge=10, le=10_000
     )
     ef_search: int = setting(
-        100, about="Beam of the vector search; wider finds more.", unit="chunks", ge=10, le=10_000
+        100,
+        about="Beam width (ef) of the vector search; higher values improve recall.",
+        unit="chunks",
+        ge=10,
+        le=10_000,
     )
     scan_below: int = setting(
         1000,
-        about="Size of a collection below which every vector is compared, which is exact.",
+        about="Collection size below which vector search is an exact scan of all vectors.",
         unit="chunks",
         ge=0,
         le=100_000,
     )
     bm25_k1: float = setting(
         1.2,
-        about="Saturation of a term's frequency, in generations that are built from now on.",
+        about="BM25 term frequency saturation (k1); applies to generations built from now on.",
         ge=0,
         le=10,
     )
     bm25_b: float = setting(
         0.75,
-        about="Weight of a text's length, in generations that are built from now on.",
+        about="BM25 length normalization (b); applies to generations built from now on.",
         ge=0,
         le=1,
     )
     title_weight: float = setting(
-        1.5, about="Weight of a term in the title; 1 in the text.", ge=0, le=100
+        1.5, about="Weight of terms in the title, relative to 1 in the content.", ge=0, le=100
     )
     fusion: Literal["convex", "rrf"] = setting(
-        "convex", about="How the lists of the arms become one."
+        "convex", about="Fusion method: convex combination or reciprocal rank fusion."
     )
     fusion_k: float = setting(
         60.0, about="Rank constant of reciprocal rank fusion.", ge=0, le=10_000
     )
-    fusion_semantic: float = setting(0.7, about="Weight of the semantic arm.", ge=0, le=100)
-    fusion_keyword: float = setting(0.3, about="Weight of the keyword arm.", ge=0, le=100)
+    fusion_semantic: float = setting(0.7, about="Weight of the semantic retriever.", ge=0, le=100)
+    fusion_keyword: float = setting(0.3, about="Weight of the keyword retriever.", ge=0, le=100)
     fusion_peak: float = setting(
-        0.8, about="How far the semantic weight follows its best hit; 0 keeps it.", ge=0, le=10
+        0.8,
+        about="How strongly the semantic weight adapts to how much its best hit stands out; 0 keeps"
+        " it fixed.",
+        ge=0,
+        le=10,
     )
     feedback: float = setting(
-        0.5, about="How far a hybrid query moves towards its first hits; 0 not at all.", ge=0, le=10
+        0.5,
+        about="Weight of pseudo-relevance feedback in hybrid queries; 0 disables it.",
+        ge=0,
+        le=10,
     )
     phrasing: float = setting(
-        0.4, about="How much words side by side in a hybrid query count; 0 not at all.", ge=0, le=1
+        0.4, about="Weight of phrase matches in hybrid queries; 0 disables them.", ge=0, le=1
     )
 
     @model_validator(mode="after")
@@ -320,7 +351,7 @@ class Ranking(Group):
 
 
 class Files(Group):
-    """Files read and written on this machine."""
+    """Files."""
 
     allowed_roots: tuple[Path, ...] = setting(
         about="Directories that search-index-file may read.",
@@ -330,35 +361,37 @@ class Files(Group):
     timeout: float = setting(
         30.0,
         key="file_timeout",
-        about="Longest time for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
+        about="Timeout for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
         unit="seconds",
         gt=0,
         le=3600,
     )
     data_dir: Path = setting(
-        about="Databases of the local stack.",
+        about="Directory of the local stack's databases.",
         default_text="$XDG_DATA_HOME/ability-search",
     )
     cache_dir: Path = setting(
-        about="Models, built or fetched.",
+        about="Directory of built and downloaded models.",
         default_text="$XDG_CACHE_HOME/ability-search",
     )
     identity_file: Path = setting(
-        about="Key that brokers know this worker by; made at first start.",
+        about="Private key that identifies this worker to brokers; created at first start.",
         default_text="$XDG_CONFIG_HOME/ability-search/identity.pem",
     )
     secret_key_file: Path = setting(
-        about="Key that secrets.toml is encrypted with; made by `secret set`.",
+        about="Encryption key of secrets.toml; created by `secret set`.",
         default_text="$XDG_CONFIG_HOME/ability-search/secrets.key",
     )
 
 
 class Logging(Group):
-    """What is logged, on stderr."""
+    """Logging, on standard error."""
 
     prefix = "log_"
-    level: Literal["debug", "info", "warning", "error"] = setting("info", about="Least severity.")
-    format: Literal["pretty", "json"] = setting("pretty", about="For people or for collectors.")
+    level: Literal["debug", "info", "warning", "error"] = setting("info", about="Minimum severity.")
+    format: Literal["pretty", "json"] = setting(
+        "pretty", about="Log format: for people (`pretty`) or for log collectors (`json`)."
+    )
 
     @field_validator("level", "format", mode="before")
     @classmethod
@@ -367,16 +400,17 @@ class Logging(Group):
 
 
 class Broker(Group):
-    """A broker to connect to.
+    """Broker connection.
 
-    The worker joins all that the files name, the database ability and the model manager the first.
+    The worker joins all brokers that the files name; the database ability and the model manager
+    join the first.
     """
 
     url: WebSocketUrl = setting(
         Url("ws://localhost:8080/kadi"),
         env=("BROKER_URL", "KADI_BROKER_URL"),
         home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
-        about="Address of the only broker; without it the files may name several.",
+        about="Address of a single broker; if unset, the files may name several.",
     )
     networks: tuple[str, ...] = setting(
         ("global",),
@@ -388,7 +422,7 @@ class Broker(Group):
     name: str = "local"
     """Name of its entry in the files."""
     mode: str = "native"
-    """``MODE`` of that entry, lower case; this client knows only ``native``, a plain WebSocket."""
+    """``MODE`` of that entry, lower case; only ``native``, a plain WebSocket, is supported."""
 
 
 GROUPS: dict[str, type[Group]] = {

@@ -1,4 +1,4 @@
-"""Settings of what is made of each document beside its chunks."""
+"""Settings of aspects, the derived texts of a document."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from ability_search.configuration.fields import Group, setting
 
 
 class Aspects(Group):
-    """Titles, summaries, keywords and propositions that are made of documents."""
+    """Kinds: titles, summaries, keywords and propositions made of documents."""
 
     prefix = "kinds_"
     kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = setting(
         (),
         key="kinds",
-        about="What is made of each document of new collections: any of title, summary, keywords,"
+        about="Kinds made of each document in new collections: any of title, summary, keywords,"
         " propositions.",
     )
     by: Literal["local", "chat"] = setting(
-        "local", about="Extract it from the text, or have a language model on the network write it."
+        "local",
+        about="Extract them from the text (`local`) or have a language model on the network write"
+        " them (`chat`).",
     )
     model: str | None = setting(
         None,
-        about="Language model for it.",
+        about="Language model that writes them.",
         min_length=1,
         max_length=256,
         default_text="as `expansion_model`",
     )
     timeout: float = setting(
         30.0,
-        about="Longest wait for one answer of it; then it is extracted from the text.",
+        about="Timeout of one request to that model; on timeout they are extracted from the text.",
         unit="seconds",
         gt=0,
         le=3600,

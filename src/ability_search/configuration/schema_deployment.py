@@ -1,4 +1,4 @@
-"""The settings of a worker that `kadi deploy` has started; see :mod:`.schema`."""
+"""Settings of a worker started by `kadi deploy`; see :mod:`.schema`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ _HOME = "set by `kadi deploy`"
 
 
 class Deployment(Group):
-    """Secrets that a worker asks its deployer for when it starts."""
+    """Deployment: secrets that a worker requests from its deployer at startup."""
 
     prefix = "deploy_"
     secrets_timeout: float = setting(
-        60.0, about="Longest wait for the deployer's answer.", unit="seconds", gt=0, le=3600
+        60.0, about="Timeout for the deployer's answer.", unit="seconds", gt=0, le=3600
     )
     nonce: SecretStr | None = setting(
         None,
         env=("KADI_DEPLOY_NONCE",),
         home=_HOME,
-        about="Proves to the deployer that its deployment asks; without it nothing is asked.",
+        about="Nonce that authenticates the request; if unset, no secrets are requested.",
         min_length=1,
     )
     required_secrets: tuple[str, ...] = setting(
-        (), env=("KADI_REQUIRED_SECRETS",), home=_HOME, about="Secrets that the worker must get."
+        (), env=("KADI_REQUIRED_SECRETS",), home=_HOME, about="Secrets that the worker requires."
     )
     optional_secrets: tuple[str, ...] = setting(
-        (), env=("KADI_OPTIONAL_SECRETS",), home=_HOME, about="Secrets that it may get."
+        (),
+        env=("KADI_OPTIONAL_SECRETS",),
+        home=_HOME,
+        about="Secrets that the worker requests but does not require.",
     )
     rendezvous_broker: WebSocketUrl | None = setting(
         None,
@@ -39,7 +42,7 @@ class Deployment(Group):
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Names of the secrets to ask for; none without a nonce."""
+        """Names of the secrets to request; none without a nonce."""
         if self.nonce is None:
             return ()
         return tuple(dict.fromkeys((*self.required_secrets, *self.optional_secrets)))

@@ -1,4 +1,4 @@
-"""The settings of long operations; see :mod:`.schema`."""
+"""Settings of jobs; see :mod:`.schema`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from ability_search.configuration.fields import Group, setting
 
 
 class JobSettings(Group):
-    """Long operations that another worker goes on with."""
+    """Jobs: long operations that another worker can take over."""
 
     prefix = "job_"
     lease: float = setting(
         30.0,
-        about="Time after which a job whose worker is not heard of is another worker's.",
+        about="Lease of a job: if its worker does not renew it in time, another worker takes over.",
         unit="seconds",
         ge=1,
         le=3600,
     )
     patience: float = setting(
         600.0,
-        about="Time that a job waits for a database or a model that is away, before it fails.",
+        about="Time a job waits for an unavailable database or model before it fails.",
         unit="seconds",
         ge=0,
         le=86_400,

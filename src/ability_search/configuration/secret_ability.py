@@ -1,4 +1,4 @@
-"""Asking a secret ability on the network for what no file and no variable holds."""
+"""Client of a secret ability on the network, for secrets that no file or variable provides."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Invoke = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """``invoke(tool, input)`` on a connected session."""
 
 TOOLS = ("secret-get", "get")
-"""Names under which secret abilities in the field offer ``{vault, key} -> {value}``."""
+"""Names that secret abilities in the field use for the tool ``{vault, key} -> {value}``."""
 
 
 async def fetch_secrets(
     names: Collection[str], invoke: Invoke, *, vault: str, timeout: float
 ) -> dict[str, SecretStr]:
-    """Ask for secrets, all at once.
+    """Request several secrets concurrently.
 
     Args:
         names: keys of the vault.
-        invoke: how to call a tool.
+        invoke: calls a tool.
         vault: the vault.
-        timeout: seconds for all of them together; what came in time is returned.
+        timeout: seconds for all of them together; secrets received in time are returned.
 
     Returns:
-        Those that a provider knows; none if there is no provider.
+        The secrets that a provider knows; empty if there is no provider.
     """
     found: dict[str, SecretStr] = {}
     try:
@@ -41,7 +41,7 @@ async def fetch_secrets(
             for name in names:
                 tasks.create_task(_fetch(name, vault, invoke, found))
     except TimeoutError:
-        log.warning("secret ability answered %d of %d in time", len(found), len(names))
+        log.warning("secret ability: %d of %d secrets received in time", len(found), len(names))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The files that settings are read from, found by walking up from a directory."""
+"""Configuration files, found by walking up from a directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ability_search.errors import ConfigurationError
 
 
 def find_upward(name: str, start: Path) -> Path | None:
-    """The file of that name in ``start`` or the nearest directory above it."""
+    """Return the file of that name in ``start`` or the nearest directory above it."""
     for directory in (start, *start.parents):
         candidate = directory / name
         if os.path.isfile(candidate):
@@ -24,10 +24,10 @@ def find_upward(name: str, start: Path) -> Path | None:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; an empty file is an empty mapping.
+    """Return the mapping in a YAML file; an empty file is an empty mapping.
 
     Raises:
-        ConfigurationError: if it cannot be read, or gives a key twice.
+        ConfigurationError: if it cannot be read, or contains a duplicate key.
     """
     try:
         document = yaml.load(_read(path), Loader=_UniqueKeyLoader)
@@ -41,7 +41,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Return the tables of a TOML file.
 
     Raises:
         ConfigurationError: if it cannot be read.
@@ -53,7 +53,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
+    """Return the object in a JSON file.
 
     Raises:
         ConfigurationError: if it cannot be read.
@@ -76,12 +76,12 @@ def _read(path: Path) -> str:
 
 def _mapping(document: object, path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{path}: expected keys with values at the top")
+        raise ConfigurationError(f"{path}: expected a mapping at the top level")
     return document
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """PyYAML lets the last of two equal keys win; here the second is an error."""
+    """A YAML loader that rejects duplicate keys; PyYAML itself keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -90,21 +90,21 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 continue
             if key.value in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"{key.value} is given twice", problem_mark=key.start_mark
+                    problem=f"duplicate key {key.value}", problem_mark=key.start_mark
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def section(document: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    """The table ``name`` of a document; empty where it is missing or has no value.
+    """Return the table ``name`` of a document; empty if it is missing or has no value.
 
     Raises:
-        ConfigurationError: if it holds something else.
+        ConfigurationError: if it is not a mapping.
     """
     value = document.get(name)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{path}: {name} must hold keys with values")
+        raise ConfigurationError(f"{path}: {name} must be a mapping")
     return value

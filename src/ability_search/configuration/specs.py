@@ -1,4 +1,4 @@
-"""The settings as rows: what the loader, the README and the CLI go through."""
+"""The settings as rows, for the loader, the README and the CLI."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ability_search.configuration.schema import GROUPS
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One row of the table of settings."""
+    """One row of the settings table."""
 
     group: str
     attribute: str
     key: str
-    """Name in section ``search`` of config.yml; of no use there if ``home`` is set."""
+    """Name in section ``search`` of config.yml; not valid there if ``home`` is set."""
     env: tuple[str, ...]
     home: str | None
     unit: str
@@ -28,7 +28,7 @@ class Spec:
 
     @property
     def kind(self) -> Literal["secret", "path", "paths", "named paths", "list", "plain"]:
-        """How a source's text becomes the value."""
+        """Kind of the value; determines how the text of a source is converted."""
         types = {self.field.annotation, *get_args(self.field.annotation)}
         if SecretStr in types:
             return "secret"
@@ -40,7 +40,7 @@ class Spec:
 
     @property
     def default_text(self) -> str | None:
-        """Wording of the default, where it is not the value itself."""
+        """Wording of the default, if it differs from the value itself."""
         text = _extra(self.field)["default_text"]
         return None if text is None else str(text)
 
@@ -62,8 +62,8 @@ def _specs() -> Iterator[Spec]:
 
 
 SPECS: tuple[Spec, ...] = tuple(_specs())
-"""Every setting, in the order of the README."""
+"""All settings, in the order of the README."""
 
 BY_ENV: dict[str, Spec] = {name: spec for spec in SPECS for name in spec.env}
 BY_KEY: dict[str, Spec] = {spec.key: spec for spec in SPECS if spec.home is None}
-"""Every setting that has a key in config.yml, secrets included (to refuse them by name)."""
+"""Settings with a key in config.yml, including secrets (so that they are refused by name)."""

@@ -1,4 +1,4 @@
-"""The tables of settings in the documentation, made from the declarations."""
+"""Settings tables of the documentation, generated from the declarations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNS = ((Ge, "≥", "ge"), (Gt, ">", "gt"), (Le, "≤", "le"), (Lt, "<", "lt")
 
 
 def settings_table() -> str:
-    """Markdown: a table for each group of settings, in the order of the declarations."""
+    """Return Markdown: one table per group of settings, in the order of the declarations."""
     parts = []
     for group, model in GROUPS.items():
         about = (model.__doc__ or "").splitlines()[0].rstrip(".")

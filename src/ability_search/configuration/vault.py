@@ -1,4 +1,4 @@
-"""secrets.toml: secrets at rest, each encrypted on its own.
+"""secrets.toml: secrets at rest, each encrypted separately.
 
 ::
 
@@ -9,9 +9,9 @@
     SEARCH_API_KEY = "ENC[as1:...]"
 
 ``ENC[as1:...]`` is URL-safe base64 of a random 96-bit nonce and the ChaCha20-Poly1305 ciphertext
-with its tag (RFC 8439). Vault and key name are authenticated with it, so a value cannot be moved to
-another name. The key, 32 random bytes in base64, is a file of its own with mode 0600, outside the
-directory that is shared or committed. A value that is not ``ENC[...]`` is taken as it is.
+with its tag (RFC 8439). Vault and key name are associated data, so a value cannot be moved to
+another name. The key, 32 random bytes in base64, is a separate file with mode 0600, outside the
+directory that is shared or committed. A value that is not ``ENC[...]`` is used as is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VAULT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def list_secrets(path: Path, vault: str) -> tuple[str, ...]:
-    """Names of the secrets of a vault, sorted; none if the file or the vault does not exist.
+    """Return the names of a vault's secrets, sorted; empty if the file or vault does not exist.
 
     Raises:
         ConfigurationError: if the file cannot be read.
@@ -57,26 +57,26 @@ def list_secrets(path: Path, vault: str) -> tuple[str, ...]:
 
 
 def get_secret(path: Path, vault: str, key: str, *, key_file: Path) -> SecretStr:
-    """The value of a secret.
+    """Return the value of a secret.
 
     Raises:
-        ConfigurationError: if there is none of that name, or it cannot be decrypted.
+        ConfigurationError: if there is no secret of that name, or it cannot be decrypted.
     """
     values = read_vault(path, vault) if path.exists() else {}
     if key not in values:
         known = ", ".join(sorted(values)) or "none"
-        raise ConfigurationError(f"{path}: no secret {key} in vault {vault}; there are: {known}")
+        raise ConfigurationError(f"{path}: no secret {key} in vault {vault}; available: {known}")
     return reveal(values[key], path, vault, key, key_file=key_file)
 
 
 def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) -> None:
-    """Encrypt a secret into the file, made with mode 0600 if there is none.
+    """Encrypt a secret and store it in the file, which is created with mode 0600 if missing.
 
-    The rest of the file stays as it is, comments included. The key file is made at first use.
+    The rest of the file is unchanged, comments included. The key file is created on first use.
 
     Raises:
-        ConfigurationError: if a name or the value cannot be used, the file or the key cannot be
-            read or written, or another process is writing the file.
+        ConfigurationError: if a name or the value is invalid, the file or the key cannot be read
+            or written, or another process is writing the file.
     """
     _check_names(vault, key)
     if not value:
@@ -87,7 +87,7 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
     sealed = nonce + cipher.encrypt(nonce, value.encode(), _associated(vault, key))
     text = f"ENC[{_SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
     try:
-        # So that two writers do not lose each other's secret.
+        # Without the lock, two writers could overwrite each other's secret.
         with locked(path.parent, _busy(path.parent / FILE)):
             _write(path, _with_secret(path, vault, key, text))
     except OSError as exc:
@@ -95,12 +95,12 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
 
 
 def read_vault(path: Path, vault: str) -> dict[str, str]:
-    """The secrets of a vault as they stand in the file, encrypted or not.
+    """Return the secrets of a vault as stored, encrypted or not.
 
-    ``[secrets.<vault>]`` holds them; an upper-case key of ``[vaults.<vault>]`` counts as well.
+    ``[secrets.<vault>]`` holds them; upper-case keys of ``[vaults.<vault>]`` count as well.
 
     Raises:
-        ConfigurationError: if the file cannot be read, or a value is not a text.
+        ConfigurationError: if the file cannot be read, or a value is not a string.
     """
     document = read_toml(path)
     found: dict[str, str] = {}
@@ -113,22 +113,22 @@ def read_vault(path: Path, vault: str) -> dict[str, str]:
             if isinstance(value, str):
                 found[key] = value
             else:
-                problems.append(f"{path}: [{part}.{vault}] {key}: expected a text")
+                problems.append(f"{path}: [{part}.{vault}] {key}: expected a string")
     if problems:
         raise ConfigurationError(*problems)
     return found
 
 
 def is_encrypted(text: str) -> bool:
-    """Whether a value is ``ENC[...]``, whoever encrypted it."""
+    """Return whether a value is ``ENC[...]``, in any encryption scheme."""
     return _ENCRYPTED.fullmatch(text.strip()) is not None
 
 
 def reveal(text: str, path: Path, vault: str, key: str, *, key_file: Path) -> SecretStr:
-    """Decrypt a value of :func:`read_vault`; one that is not encrypted is returned as it is.
+    """Decrypt a value of :func:`read_vault`; an unencrypted value is returned unchanged.
 
     Raises:
-        ConfigurationError: naming the secret and the command that helps, never the value.
+        ConfigurationError: naming the secret and a command that fixes it, never the value.
     """
     match = _ENCRYPTED.fullmatch(text.strip())
     if match is None:
@@ -146,14 +146,14 @@ def reveal(text: str, path: Path, vault: str, key: str, *, key_file: Path) -> Se
         plain = cipher.decrypt(nonce, ciphertext, _associated(vault, key))
         return SecretStr(plain.decode())
     except (InvalidTag, ValueError) as exc:
-        problem = f"it was altered, or encrypted with another key than {key_file}"
+        problem = f"it was modified, or encrypted with a key other than {key_file}"
         raise _cannot_decrypt(path, vault, key, problem) from exc
 
 
 def _cannot_decrypt(path: Path, vault: str, key: str, problem: str) -> ConfigurationError:
     return ConfigurationError(
         f"{path}: {key} cannot be decrypted: {problem}."
-        f" Set it anew with `ability-search secret set {key} --vault {vault}`,"
+        f" Set it again with `ability-search secret set {key} --vault {vault}`,"
         f" or export it with `kadi secret receive --vault {vault}`."
     )
 
@@ -186,14 +186,16 @@ def _load_key(path: Path, *, create: bool) -> bytes:
             text = file.read(4096)
     except FileNotFoundError as exc:
         raise ConfigurationError(
-            f"{path}: the key that secrets.toml is encrypted with is missing."
-            f" Bring it back, or point SEARCH_SECRET_KEY_FILE to it."
+            f"{path}: the encryption key of secrets.toml is missing."
+            f" Restore it, or set SEARCH_SECRET_KEY_FILE to its path."
         ) from exc
     except OSError as exc:
-        raise ConfigurationError(f"{path}: the key cannot be read or made: {exc.strerror}") from exc
+        raise ConfigurationError(
+            f"{path}: the key cannot be read or created: {exc.strerror}"
+        ) from exc
     if os.name == "posix" and mode & 0o077:
         raise ConfigurationError(
-            f"{path}: others can read this key (mode {mode:04o}). Run `chmod 600 {path}`."
+            f"{path}: other users can read this key (mode {mode:04o}). Run `chmod 600 {path}`."
         )
     try:
         key = base64.b64decode(text.strip(), validate=True)
@@ -205,7 +207,7 @@ def _load_key(path: Path, *, create: bool) -> bytes:
 
 
 def _create_key(path: Path) -> None:
-    """Make the key file unless there is one; of two processes one's key is there for both."""
+    """Create the key file unless it exists; of two concurrent processes both use the same key."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -234,7 +236,7 @@ def _with_secret(path: Path, vault: str, key: str, text: str) -> str:
         return written
     except (TOMLKitError, TypeError, ValueError, KeyError) as exc:
         raise ConfigurationError(
-            f"{path}: [secrets.{vault}] cannot be edited, nothing was written"
+            f"{path}: [secrets.{vault}] cannot be edited; nothing was written"
         ) from exc
 
 
@@ -253,7 +255,7 @@ def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> Table:
 
 
 def _temporary(path: Path, content: bytes) -> Path:
-    """A new file beside ``path``, mode 0600, with its content on the disk."""
+    """Create a file beside ``path`` with mode 0600 and flush its content to disk."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with open(descriptor, "wb") as file:
         file.write(content)
@@ -271,4 +273,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _busy(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"{path}: another process is writing it. Run the command again.")
+    return ConfigurationError(
+        f"{path}: another process is writing this file. Run the command again."
+    )

@@ -1,8 +1,8 @@
-r"""Filters: what a search may look at, as a document, a validated tree, SQL and a predicate.
+r"""Filters: parsing into a validated tree, translation to SQL, evaluation against a row.
 
-A filter document becomes a tree (:func:`parse_filter`); the tree becomes the text of a WHERE
-clause with bound parameters (:func:`to_sql`) or is asked about one row (:func:`matches`). Both
-mean the same, by these rules:
+A filter document is parsed into a tree (:func:`parse_filter`). The tree is translated to the text
+of a WHERE clause with bound parameters (:func:`to_sql`), or evaluated against one row
+(:func:`matches`). Both follow these rules:
 
 * A **missing** field and a null one are the same. They satisfy only ``$exists: false``,
   equality with ``null``, and negations (``$ne``, ``$nin``, ``$not``). Every other condition is
@@ -12,10 +12,10 @@ mean the same, by these rules:
   two ordered numbers is decimal, both are compared as 64-bit floats.
 * **Strings** are compared exactly, case-sensitively, ordered by code point. Dates in metadata
   are strings like any other.
-* **Lists**: ``$eq``, ``$in`` and their negations look at each element (``tags: "a"``), or at the
-  whole list if the operand is a list (``tags: ["a", "b"]``, in that order). ``$contains`` looks
-  at elements. Ordering and ``$like`` are false for lists. Elements that are themselves lists or
-  maps are not looked into.
+* **Lists**: ``$eq``, ``$in`` and their negations compare each element (``tags: "a"``), or the
+  whole list if the operand is a list (``tags: ["a", "b"]``, in that order). ``$contains`` compares
+  elements. Ordering and ``$like`` are false for lists. Elements that are themselves lists or maps
+  are not searched.
 * ``$contains`` on a string is a **case-insensitive substring**, compared character by character
   under simple case folding (``ß`` is not ``ss``); on a list it is an element, compared exactly.
 * ``$like`` is case-sensitive and covers the whole string: ``%`` is any run of characters, ``_``

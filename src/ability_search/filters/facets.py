@@ -1,4 +1,4 @@
-"""Facets: the scalars of a document's metadata as strings that an index can look up."""
+"""Facets: scalars of a document's metadata as strings for index lookup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ability_search.filters.tree import Scalar
 
 _MAX_TEXT = 1 << 20
 _MAX_FACET_BYTES = 200
-"""Longer facets are stored as their hash, which keeps every key of the index small."""
+"""Longer facets are stored as a hash, which keeps the index keys small."""
 
 _KEY_ESCAPES = str.maketrans({char: "\\" + char for char in "\\.=#"})
 
@@ -21,17 +21,17 @@ _KEY_ESCAPES = str.maketrans({char: "\\" + char for char in "\\.=#"})
 def facets_of(
     metadata: Mapping[str, Any], *, max_facets: int = 1024, max_depth: int = 16
 ) -> list[str]:
-    """List what equality filters look up, and check that filters can see all of ``metadata``.
+    """List the facets that equality filters look up; check that filters cover all of ``metadata``.
 
     One facet ``key=value`` per scalar, the keys of nested maps joined by dots and the value as
     JSON, so that ``"1"``, ``1`` and ``true`` differ while ``1`` and ``1.0`` do not; one per
-    distinct scalar in a list, and one for a list of nothing but scalars as a whole. Null has
-    none. Two different keys or values never share a facet.
+    distinct scalar in a list, and one for the whole list if all its elements are scalars. Null
+    has none. Two different keys or values never share a facet.
 
     Args:
         metadata: any JSON object; ``{}`` has no facets.
-        max_facets: above this the document is refused, because a facet left out would make
-            filters lose it.
+        max_facets: limit; a document with more is refused, because filters would miss it if a
+            facet were dropped.
         max_depth: levels of nesting accepted.
 
     Returns:
@@ -43,7 +43,7 @@ def facets_of(
             valid Unicode, values that JSON does not know, and the outermost key ``@type``.
     """
     if "@type" in metadata:
-        # The engine would take the whole map for an embedded document of that type.
+        # The engine would read the whole map as an embedded document of that type.
         raise InvalidInput(
             "metadata",
             "has the key @type, which the database reserves",
@@ -56,13 +56,13 @@ def facets_of(
             raise InvalidInput(
                 "metadata",
                 f"has more than {max_facets} values",
-                hint="Keep in metadata what is filtered by, and the rest in the content.",
+                hint="Keep only fields to filter by in metadata; put the rest into the content.",
             )
     return list(facets)
 
 
 def facet(path: tuple[str, ...], value: Scalar | tuple[Scalar, ...]) -> str:
-    """Name the facet of a checked value (or of a whole list) under ``path``."""
+    """Return the facet of a checked value (or of a whole list) under ``path``."""
     key = ".".join(part.translate(_KEY_ESCAPES) for part in path)
     plain = f"{key}={_json(value)}"
     encoded = plain.encode()
@@ -95,7 +95,7 @@ def _walk_list(
     scalars = []
     for position, item in enumerate(items):
         if item is None or isinstance(item, Mapping | list | tuple):
-            # Nothing of it is looked up, but what cannot be stored is refused all the same.
+            # These elements have no facets, but values that cannot be stored are still refused.
             for _ in _walk((*path, str(position)), item, depth - 1):
                 pass
         else:

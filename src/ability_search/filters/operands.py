@@ -1,4 +1,4 @@
-"""Values a caller compares with: checked, and brought into one form."""
+"""Validation and normalization of filter operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ability_search.errors import InvalidInput
 from ability_search.filters.tree import Ordered, Scalar
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
-"""Whole numbers of the database are 64 bits wide."""
+"""Integers in the database are 64 bits wide."""
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)(Z|z|[+-]\d{2}:\d{2})?)?",
@@ -22,7 +22,7 @@ _DAY_MS = 86_400_000
 
 
 def checked_text(at: str, value: object, max_length: int) -> str:
-    """Accept a string of at most ``max_length`` characters that can be encoded as UTF-8.
+    """Return a string of at most ``max_length`` characters that can be encoded as UTF-8.
 
     Raises:
         InvalidInput: for the field ``at``.
@@ -39,7 +39,7 @@ def checked_text(at: str, value: object, max_length: int) -> str:
 
 
 def checked_number(at: str, value: int | float) -> int | float:
-    """Accept a finite number of at most 64 bits; a whole one comes back as ``int``.
+    """Return a finite number of at most 64 bits; a whole one as ``int``.
 
     Raises:
         InvalidInput: for the field ``at``.
@@ -56,7 +56,7 @@ def checked_number(at: str, value: int | float) -> int | float:
 
 
 def checked_scalar(at: str, value: object, max_length: int) -> Scalar:
-    """Accept a string, a number or a boolean.
+    """Return a string, a number or a boolean.
 
     Raises:
         InvalidInput: for the field ``at``.
@@ -71,23 +71,23 @@ def checked_scalar(at: str, value: object, max_length: int) -> Scalar:
 
 
 def checked_ordered(at: str, value: object, max_length: int) -> Ordered:
-    """Accept what has an order: a string or a number.
+    """Return a value that can be ordered: a string or a number.
 
     Raises:
         InvalidInput: for the field ``at``.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidInput(at, f"is {json_type(value)}, only strings and numbers have an order")
+        raise InvalidInput(at, f"is {json_type(value)}, only strings and numbers can be ordered")
     return (
         checked_text(at, value, max_length) if isinstance(value, str) else checked_number(at, value)
     )
 
 
 def instants(at: str, value: object) -> tuple[int, int]:
-    """Read an RFC 3339 instant, or a date that stands for its whole day in UTC.
+    """Parse an RFC 3339 instant, or a date, which stands for the whole day in UTC.
 
     Returns:
-        The first millisecond since 1970-01-01T00:00Z that is meant, and the first after it.
+        The first millisecond since 1970-01-01T00:00Z that it covers, and the first after it.
 
     Raises:
         InvalidInput: for the field ``at``.
@@ -109,7 +109,7 @@ def instants(at: str, value: object) -> tuple[int, int]:
 
 
 def json_type(value: object) -> str:
-    """Name the type of a JSON value for a message."""
+    """Return the name of a JSON value's type, for messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):

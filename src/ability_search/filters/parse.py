@@ -1,4 +1,4 @@
-"""From a filter document to the validated tree."""
+"""Parser of filter documents."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def parse_filter(
     max_text: int = 1024,
     name: str = "filter",
 ) -> Filter:
-    """Validate a filter document; see the package for what it means.
+    """Parse and validate a filter document; see the package for its semantics.
 
-    Several keys of a document, and several operators of a field, must all hold. ``{}`` is
+    Several keys of a document, and several operators of a field, are joined by AND. ``{}`` matches
     everything.
 
     Args:
         document: a JSON object.
         max_depth: levels of ``$and``, ``$or`` and ``$not``, and of keys in ``metadata.a.b``.
-        max_nodes: conditions and operators in all.
+        max_nodes: conditions and operators in total.
         max_items: values in one list.
         max_text: characters in one string.
-        name: how messages call the document.
+        name: name of the document in messages.
 
     Raises:
         InvalidInput: naming the place inside the document (``filter.$and.1.metadata.year``).
@@ -89,7 +89,7 @@ class _Parser:
     def _entry(self, at: str, key: object, value: object, depth: int) -> Filter:
         self._count(at)
         if not isinstance(key, str):
-            raise InvalidInput(at, "is not a string, as a field name must be")
+            raise InvalidInput(at, "is not a string; a field name must be one")
         if key == "$not":
             return Not(self._nested(at, value, depth))
         if key in _JOINING:
@@ -103,7 +103,7 @@ class _Parser:
         if key.startswith("$"):
             raise InvalidInput(
                 at,
-                f"{key} does not stand here",
+                f"{key} is not allowed here",
                 hint=f"Valid here are {', '.join(_JOINING)} and the fields {', '.join(_FIELDS)};"
                 f" below a field {', '.join(_OPERATORS)}.",
             )
@@ -131,7 +131,7 @@ class _Parser:
         return Field("metadata", path)
 
     def _conditions(self, at: str, field: Field, value: object, depth: int) -> Filter:
-        """Read what stands below a field: operators, or the value it equals."""
+        """Parse the value of a field: operators, or a value to equal."""
         if not isinstance(value, Mapping):
             return self._equals(at, field, value)
         if depth > self.max_depth:
@@ -186,7 +186,7 @@ class _Parser:
         return OneOf(field, (self._scalar(at, field, operand),))
 
     def _one_of(self, at: str, field: Field, operand: object) -> Filter:
-        """Read a list of alternatives; an empty one is never satisfied."""
+        """Parse a list of alternatives; an empty list matches nothing."""
         items = [(f"{at}.{n}", value) for n, value in enumerate(self._list(at, operand))]
         alternatives: list[Filter] = []
         if any(value is None for _, value in items):
@@ -259,16 +259,16 @@ class _Parser:
     def _count(self, at: str) -> None:
         self.nodes_left -= 1
         if self.nodes_left < 0:
-            raise InvalidInput(at, "is one condition more than a filter may have")
+            raise InvalidInput(at, "exceeds the number of conditions allowed in a filter")
 
 
 def key_path(at: str, dotted: str) -> tuple[str, ...]:
-    r"""Split the name of a key of the metadata at its dots.
+    r"""Split a dotted metadata key into its parts.
 
     A backslash makes a dot part of a key: ``a.b\.c`` is ``b.c`` in the map under ``a``.
 
     Raises:
-        InvalidInput: for the field ``at``, if a backslash stands before anything else.
+        InvalidInput: for the field ``at``, if a backslash precedes any other character.
     """
     keys = [""]
     chars = iter(dotted)
@@ -280,7 +280,7 @@ def key_path(at: str, dotted: str) -> tuple[str, ...]:
         elif (escaped := next(chars, "")) and escaped in ".\\":
             keys[-1] += escaped
         else:
-            raise InvalidInput(at, "has a backslash that stands before neither a dot nor another")
+            raise InvalidInput(at, "has a backslash that precedes neither a dot nor a backslash")
     return tuple(keys)
 
 

@@ -1,4 +1,4 @@
-"""The tree as a question about one row."""
+"""Evaluation of a filter tree against one row."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ORDERS: Mapping[Order, Callable[[Any, Any], bool]] = {
 
 
 def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
-    """Tell whether ``row`` satisfies ``filter``, exactly as the database would.
+    """Return whether ``row`` satisfies ``filter``, with the semantics of the database.
 
     Args:
         filter: a parsed filter.
         row: the properties of a chunk as stored: ``source``, ``title``, ``kind``, ``createdAt``
-            (milliseconds since 1970-01-01T00:00Z) and ``metadata``. What is absent is null.
+            (milliseconds since 1970-01-01T00:00Z) and ``metadata``. Absent properties are null.
     """
     match filter:
         case And(parts):
@@ -102,7 +102,7 @@ def _ordered(order: Order, value: Any, wanted: Ordered) -> bool:
 
 
 def _kind(value: Any) -> type | None:
-    """Name the type within which values are compared; ``None`` for all but scalars."""
+    """Return the type within which values are compared; ``None`` for all but scalars."""
     if isinstance(value, bool):
         return bool
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Globs over the source of a chunk."""
+"""Globs on the source of a chunk."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def source_filter(
     max_globs: int = 256,
     max_length: int = 1024,
 ) -> Filter:
-    """Restrict to sources that match a glob of ``include`` and none of ``exclude``.
+    """Return a filter for sources that match a glob of ``include`` and none of ``exclude``.
 
-    A glob without ``*``, ``?`` and ``[`` is the source itself, found through the index; the
-    text before the first wildcard also narrows through the index. The syntax is that of
+    A glob without ``*``, ``?`` and ``[`` is a literal source, found through the index; the text
+    before the first wildcard also narrows the search through the index. The syntax is that of
     :func:`ability_search.filters.wildcards.glob_regex`, case-sensitive, over the whole source.
 
     Args:
         include: ``None`` allows every source. An empty list is refused, because a caller whose
             list of allowed sources came out empty must not see all of them.
-        exclude: wins over ``include``; ``None`` or empty excludes nothing.
+        exclude: takes precedence over ``include``; ``None`` or empty excludes nothing.
         max_globs: globs accepted in each list.
         max_length: characters accepted in each glob.
 
@@ -47,7 +47,7 @@ def source_filter(
     allowed = None
     if include is not None:
         if not include:
-            raise InvalidInput("sources", "is empty", hint="Leave sources out to search them all.")
+            raise InvalidInput("sources", "is empty", hint="Omit sources to search all of them.")
         allowed = _any_of("sources", include, max_globs, max_length)
     refused = _any_of("excludeSources", exclude, max_globs, max_length) if exclude else None
     return combine(EVERYTHING, allowed, None if refused is None else Not(refused))

@@ -1,8 +1,8 @@
-"""The tree as the text of a WHERE clause, with every value and every key bound.
+"""Translation of a filter tree to a WHERE clause, with every value and every key bound.
 
-The clause is two-valued: each condition first asks whether its field is there, because the
-engine's NOT of an unknown is unknown and would lose the row. Conditions on metadata also ask for
-the type, because the engine converts between types when it compares (``1.5 = true`` holds).
+The clause uses two-valued logic: each condition first tests that its field exists, because in the
+engine NOT of an unknown is unknown and would drop the row. Conditions on metadata also test the
+type, because the engine converts between types when it compares (``1.5 = true`` is true).
 """
 
 from __future__ import annotations
@@ -28,30 +28,29 @@ from ability_search.filters.tree import (
 _NUMBERS = "'INTEGER', 'LONG', 'DOUBLE', 'FLOAT', 'DECIMAL', 'SHORT', 'BYTE'"
 _IS_NUMBER = f"IN [{_NUMBERS}]"
 _IS_STRING = "= 'STRING'"
-# A list is what is no scalar and yet has an element as its facet: over HTTP the engine stores
-# lists of numbers as arrays, each kind a type of its own.
+# A list is recognised as a non-scalar that has an element as its facet: over HTTP the engine
+# stores lists of numbers as arrays, with a separate type for each kind of number.
 _IS_NO_SCALAR = f"NOT IN ['STRING', 'BOOLEAN', {_NUMBERS}]"
 _LAST_CHARACTER = 0x10FFFF
 
 
 def to_sql(filter: Filter, *, prefix: str = "f") -> tuple[str, dict[str, Any]]:
-    """Write a filter for the ``WHERE`` of a statement over one chunk type.
+    """Translate a filter to the ``WHERE`` condition of a statement over one chunk type.
 
-    Its rows must carry as ``facets`` what
-    :func:`ability_search.filters.facets.facets_of` gives for their metadata. Equality in
-    metadata is answered by the index over ``facets``; equality of ``source``, and the text
-    before its first wildcard, by the index over ``source``. That holds for such a condition
-    alone, in an ``AND`` with anything, and in an ``OR`` of nothing else. Negations and other
-    conditions scan what the rest leaves. The text depends only on the shape of the filter, so
-    that the engine's statement cache serves all values.
+    The ``facets`` of its rows must be what :func:`ability_search.filters.facets.facets_of` returns
+    for their metadata. Equality in metadata uses the index on ``facets``; equality of ``source``,
+    and the text before its first wildcard, uses the index on ``source``. This holds for such a
+    condition alone, in an ``AND`` with any other, and in an ``OR`` of only such conditions.
+    Negations and other conditions scan the remaining rows. The text depends only on the shape of
+    the filter, so that the engine's statement cache works for all values.
 
     Args:
         filter: a parsed filter.
-        prefix: of the names of the parameters (``f0``, ``f1``, ...), an identifier; two filters
-            in one statement take different ones.
+        prefix: prefix of the parameter names (``f0``, ``f1``, ...), an identifier; two filters
+            in one statement need different prefixes.
 
     Returns:
-        The predicate, safe to join by ``AND``, and its parameters. Everything is ``true``.
+        The predicate, safe to join by ``AND``, and its parameters; ``true`` for everything.
     """
     writer = _Writer(prefix)
     text = writer.write(filter)
@@ -120,14 +119,14 @@ class _Writer:
         return lower if after is None else f"{lower} AND {column} < {self._bind(after)}"
 
     def _typed(self, where: Field, types: str, condition: str) -> str:
-        """Guard a condition by the presence of the field and, in metadata, by its type."""
+        """Guard a condition with tests of the field's existence and, in metadata, its type."""
         guard = self._there(where)
         if where.path:
             guard += f" AND {self._column(where)}.type() {types}"
         return f"{guard} AND {condition}"
 
     def _there(self, where: Field) -> str:
-        # A key of a list would be looked up in each of its elements: only maps have keys here.
+        # The engine would look a key up in every element of a list; only maps may match here.
         maps = [
             f"{outer} IS NOT NULL AND {outer}.type() = 'MAP'"
             for outer in (
@@ -152,7 +151,7 @@ class _Writer:
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """Return the least string above all that start with ``prefix``, in order of code points."""
+    """Return the least string greater than all that start with ``prefix``, by code points."""
     points: Sequence[int] = [ord(char) for char in prefix]
     while points and points[-1] == _LAST_CHARACTER:
         points = points[:-1]
@@ -160,5 +159,5 @@ def _after_prefix(prefix: str) -> str | None:
         return None
     last = points[-1] + 1
     if 0xD800 <= last <= 0xDFFF:
-        last = 0xE000  # the surrogates are no characters
+        last = 0xE000  # surrogates are not characters
     return "".join(map(chr, (*points[:-1], last)))

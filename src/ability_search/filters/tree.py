@@ -1,4 +1,4 @@
-"""The validated tree that a filter document becomes."""
+"""Tree of a validated filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Order: TypeAlias = Literal["<", "<=", ">", ">="]
 class Field:
     """A property of a chunk row: ``source``, ``title``, ``kind``, ``createdAt``, ``metadata``.
 
-    ``path`` holds the keys inside ``metadata``, outermost first, and is empty for the others.
+    ``path`` lists the keys inside ``metadata``, outermost first; it is empty for other fields.
     """
 
     name: str
@@ -23,21 +23,21 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Every part holds; without parts, true."""
+    """Conjunction: all parts hold; true without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one part holds; without parts, false."""
+    """Disjunction: at least one part holds; false without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold, which includes rows that lack its field."""
+    """Negation; true for rows that lack the field."""
 
     part: Filter
 
@@ -59,7 +59,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The field is of the type of ``value`` and stands in ``order`` to it."""
+    """The field has the type of ``value`` and the relation ``order`` to it."""
 
     field: Field
     order: Order
@@ -68,7 +68,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The field is a string that the regular expression matches from end to end.
+    """The field is a string that the regular expression matches completely.
 
     ``regex`` means the same to :mod:`re` and to ``java.util.regex``; every string it matches
     starts with ``prefix``.
@@ -93,10 +93,10 @@ EVERYTHING = And(())
 
 
 def combine(*filters: Filter | None) -> Filter:
-    """Join filters so that all hold; ``None`` restricts nothing, and no filter is everything.
+    """Join filters by AND; ``None`` is ignored, and without filters everything matches.
 
-    The parts keep their order, which decides nothing: the engine prefers the index over facets to
-    the one over sources wherever they stand.
+    The parts keep their order. The order does not matter: the engine prefers the index on facets
+    to the one on sources in any position.
     """
     parts: list[Filter] = []
     for each in filters:
@@ -108,5 +108,5 @@ def combine(*filters: Filter | None) -> Filter:
 
 
 def either(*filters: Filter) -> Filter:
-    """Join filters so that at least one holds; no filter is nothing."""
+    """Join filters by OR; without filters nothing matches."""
     return filters[0] if len(filters) == 1 else Or(filters)

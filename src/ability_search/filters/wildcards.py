@@ -1,10 +1,10 @@
-r"""Globs, LIKE patterns and substrings as regular expressions for Python and Java alike.
+r"""Globs, LIKE patterns and substrings as regular expressions for both Python and Java.
 
-The expressions use only what :mod:`re` (3.11) and ``java.util.regex`` read the same way, are
+The expressions use only syntax that :mod:`re` (3.11) and ``java.util.regex`` interpret alike, are
 meant for a full match, and take time proportional to the length of the text times the length of
-the pattern: after a wildcard the leftmost occurrence of what follows is taken and never
-reconsidered (an atomic group), which loses no match because a wildcard may cover anything
-between two occurrences that it may cover at all.
+the pattern: after a wildcard, the leftmost occurrence of the following text is taken and never
+reconsidered (an atomic group). This loses no match, because a wildcard may cover any text between
+two occurrences that it may cover at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALL = "(?s)"
 
 
 class _Gap(Enum):
-    """What may stand before a block of a pattern."""
+    """Text that may precede a block of a pattern."""
 
     NONE = ""
     ANYTHING = "**"
@@ -27,7 +27,7 @@ class _Gap(Enum):
 
 @dataclass(slots=True)
 class _Block:
-    """What stands between two gaps: ``segments`` of fixed length, with a ``*`` between them."""
+    """The part between two gaps: ``segments`` of fixed length, with a ``*`` between them."""
 
     gap: _Gap
     segments: list[str] = field(default_factory=lambda: [""])
@@ -35,7 +35,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Compiler:
-    """Collects a pattern piece by piece and writes the regular expression."""
+    """A builder that collects a pattern step by step and produces the regular expression."""
 
     blocks: list[_Block] = field(default_factory=lambda: [_Block(_Gap.NONE)])
     prefix: str = ""
@@ -72,8 +72,8 @@ def _after_gap(block: _Block, *, last: bool) -> str:
         return "(?:.*?/)??" + _segments(block, last=last)
     if len(block.segments) == 1:
         return (".*" if last else ".*?") + block.segments[0]
-    # A star stops at a slash, so the leftmost start can be a dead end, but only up to the next
-    # slash: one attempt per directory, instead of one per character, finds every match.
+    # A star stops at a slash, so the leftmost start may fail, but only up to the next slash:
+    # one attempt per directory, instead of one per character, finds every match.
     first, *rest = block.segments
     return f"(?:.*?/)??(?>[^/]*?{first})" + _starred(rest, last=last)
 
@@ -93,18 +93,18 @@ def _starred(segments: list[str], *, last: bool) -> str:
 
 
 def glob_regex(glob: str) -> tuple[str, str]:
-    """Translate a glob over paths.
+    """Translate a path glob to a regular expression.
 
-    ``*`` is any run of characters without ``/``; ``**`` any run at all; ``**/`` at the start or
-    after a ``/`` is any number of whole directories, none included; ``?`` one character other
+    ``*`` matches any run of characters without ``/``; ``**`` any run at all; ``**/`` at the start
+    or after a ``/`` any number of whole directories, including none; ``?`` one character other
     than ``/``; ``[a-z]`` one of a class and ``[!a-z]`` one outside it, neither ever ``/``. There
-    is no escape character: ``[*]``, ``[?]`` and ``[[]`` stand for themselves.
+    is no escape character: write ``[*]``, ``[?]`` and ``[[]`` for the literal characters.
 
     Returns:
         The regular expression and the literal text that every match starts with.
 
     Raises:
-        ValueError: if a class is not closed, or a range in it runs backwards.
+        ValueError: if a class is not closed, or a range in it is reversed.
     """
     compiler = _Compiler()
     at = 0
@@ -125,7 +125,7 @@ def glob_regex(glob: str) -> tuple[str, str]:
 
 
 def _stars(compiler: _Compiler, glob: str, start: int) -> int:
-    """Take the run of stars at ``start``; return where the pattern goes on."""
+    """Consume the run of stars at ``start``; return the position after it."""
     end = start
     while end < len(glob) and glob[end] == "*":
         end += 1
@@ -140,14 +140,14 @@ def _stars(compiler: _Compiler, glob: str, start: int) -> int:
 
 
 def _class(glob: str, start: int) -> tuple[str, int]:
-    """Read the class at ``start``; return its expression and where the pattern goes on."""
+    """Parse the class at ``start``; return its expression and the position after it."""
     first = start + 1
     negated = glob[first : first + 1] == "!"
     if negated:
         first += 1
     end = glob.find("]", first + 1)
     if end < 0:
-        raise ValueError(f"the [ at position {start} is not closed; write [[] for a literal one")
+        raise ValueError(f"the [ at position {start} is not closed; write [[] for a literal [")
     body = glob[first:end]
     ranges = []
     at = 0
@@ -158,19 +158,19 @@ def _class(glob: str, start: int) -> tuple[str, int]:
             at += 2
         at += 1
         if low > high:
-            raise ValueError(f"the range {low}-{high} runs backwards")
+            raise ValueError(f"the range {low}-{high} is reversed")
         ranges.append(_member(low) if low == high else f"{_member(low)}-{_member(high)}")
     return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]", end + 1
 
 
 def like_regex(pattern: str) -> tuple[str, str]:
-    r"""Translate an SQL LIKE pattern: ``%`` any run, ``_`` one character, ``\`` the escape.
+    r"""Translate an SQL LIKE pattern: ``%`` any run, ``_`` one character, ``\`` escapes.
 
     Returns:
         The regular expression and the literal text that every match starts with.
 
     Raises:
-        ValueError: if a backslash stands before anything but ``%``, ``_`` or a backslash.
+        ValueError: if a backslash precedes anything but ``%``, ``_`` or a backslash.
     """
     compiler = _Compiler()
     chars = iter(pattern)
@@ -184,12 +184,12 @@ def like_regex(pattern: str) -> tuple[str, str]:
         elif (escaped := next(chars, "")) and escaped in "%_\\":
             compiler.literal(escaped)
         else:
-            raise ValueError(r"a backslash may only stand before %, _ or another backslash")
+            raise ValueError(r"a backslash may only precede %, _ or another backslash")
     return compiler.regex(), compiler.prefix
 
 
 def substring_regex(text: str) -> str:
-    """Match strings that contain ``text`` in any case, by simple folding of each character."""
+    """Return an expression that matches strings containing ``text``, by simple case folding."""
     compiler = _Compiler()
     compiler.gap(_Gap.ANYTHING)
     for char in text:
@@ -206,14 +206,14 @@ def _member(char: str) -> str:
     return "\\" + char if char.isascii() and not char.isalnum() else char
 
 
-# The two engines carry different versions of Unicode; spelling the variants out keeps one
-# meaning. The last cased characters (Adlam) end below this bound.
+# The two engines have different Unicode versions; listing the variants makes them agree. The last
+# cased characters (Adlam) end below this bound.
 _CASED_BELOW = 0x1F000
 
 
 @cache
 def _case_variants() -> dict[str, str]:
-    """Map every character that has case to all characters it equals when case is ignored."""
+    """Map every cased character to all characters that equal it when case is ignored."""
     classes: dict[str, list[str]] = {}
     for char in map(chr, range(_CASED_BELOW)):
         classes.setdefault(_folded(char), []).append(char)
@@ -221,5 +221,5 @@ def _case_variants() -> dict[str, str]:
 
 
 def _folded(char: str) -> str:
-    """Fold to one character, as Unicode's simple case folding does; full folding may give more."""
+    """Apply Unicode's simple case folding, to one character; full folding may give more."""
     return next(same for same in (char.casefold(), char.lower(), char) if len(same) == 1)

@@ -1,4 +1,4 @@
-"""What a collection is like as a whole: its chunk sizes, its growth, a map of it."""
+"""Overview of a collection: chunk sizes, growth and a map."""
 
 from ability_search.overview.service import Map, Overview, Point, Sizes, Wanted, look_over
 from ability_search.overview.times import Growth, Period

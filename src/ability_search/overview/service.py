@@ -1,4 +1,4 @@
-"""The parts of an overview, asked for together."""
+"""Computation of an overview of a collection."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from ability_search.ports import Store
 _BINS = 24
 _PERIODS = 120
 _FITTED = 1000
-"""Vectors that the axes of a map are fitted to, if they are not too long."""
+"""Vectors that the axes of a map are fitted to, unless :data:`_FITTED_NUMBERS` allows fewer."""
 _FITTED_NUMBERS = 700_000
-"""Numbers in all of these together: about 8 MB as text, half a second of work."""
+"""Limit of numbers in all of these together: about 8 MB as text, half a second of work."""
 _COUNTED = 200_000
-"""Chunks above which sizes are counted of a sample."""
+"""Chunks above which sizes are counted on a sample."""
 _SAMPLE = 20_000
-"""Its size: the share of a bin is then off by .35 % at most, one standard error."""
+"""Size of the sample: the standard error of a bin's share is at most .35 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which parts are wanted."""
+    """The requested parts of an overview."""
 
     tokens: bool = False
     growth: bool = False
     points: int | None = None
-    """Most chunks on the map; ``None`` for no map."""
+    """Maximum number of chunks on the map; ``None`` for no map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A histogram of the tokens of chunks.
+    """A histogram of chunk sizes in tokens.
 
     Attributes:
-        width: Of a bin, in tokens.
-        bins: How many chunks are in each, by the least size that belongs to it, ascending;
-            empty ones between others are there.
+        width: Width of a bin, in tokens.
+        bins: Number of chunks by the lower bound of each bin, ascending, including empty bins
+            between others.
         sampled: Whether only a sample of the chunks was counted.
     """
 
@@ -62,19 +62,19 @@ class Point:
     source: str
     title: str
     excerpt: str
-    """How its content begins, in one line."""
+    """Beginning of its content, in one line."""
     x: float
     y: float
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Chunks in two dimensions, those of similar meaning near each other.
+    """Chunks in two dimensions; chunks of similar meaning are close to each other.
 
     Attributes:
         points: The chunks.
-        chunks: Those that could be on it, of which the points are a sample if they are fewer.
-        explained: Share of the variance that x and y show.
+        chunks: Number of chunks that could be shown; if there are fewer points, they are a sample.
+        explained: Share of the variance along x and y.
     """
 
     points: tuple[Point, ...]
@@ -84,7 +84,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The parts that were wanted."""
+    """The requested parts."""
 
     sizes: Sizes | None = None
     growth: Growth | None = None
@@ -100,20 +100,20 @@ async def look_over(
     counted: int = _COUNTED,
     sample: int = _SAMPLE,
 ) -> Overview:
-    """Look at the chunks of a collection's live generation, aspects aside.
+    """Compute an overview of a collection's live generation, without aspects.
 
-    One read, two for a map; none if nothing is wanted.
+    One read, two for a map; none if nothing is requested.
 
     Args:
         store: The database.
-        catalogue: What is known of the collections.
-        collection: Which one.
-        wanted: Which parts.
-        counted: Chunks up to which the sizes of all are counted.
-        sample: Chunks whose sizes are counted of a larger collection.
+        catalogue: Registry of the collections.
+        collection: The collection.
+        wanted: The requested parts.
+        counted: Number of chunks up to which all sizes are counted.
+        sample: Number of chunks to count in a larger collection.
 
     Raises:
-        NotFound: if it is gone.
+        NotFound: if the collection is gone.
         TooLarge: if the points do not fit into a message.
         DatabaseUnavailable: if the database does not answer.
     """
@@ -130,7 +130,7 @@ async def look_over(
 
 
 class _Look:
-    """One look at one generation."""
+    """One overview of one generation."""
 
     def __init__(
         self, store: Store, collection: Collection, wanted: Wanted, *, counted: int, sample: int
@@ -145,7 +145,7 @@ class _Look:
         self._sample = sample if self._chunks > counted else None
 
     async def taken(self) -> tuple[Sequence[Mapping[str, Any]], Overview]:
-        """The rows of the collection's record and the parts."""
+        """Return the rows of the collection's record and the parts."""
         wanted, collection = self._wanted, self._collection
         fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
         answer = await self._store.read(

@@ -1,4 +1,4 @@
-"""Bins of a histogram."""
+"""Bin widths of a histogram."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ _STEPS = (1, 2, 5)
 
 
 def bin_width(least: int, most: int, *, bins: int) -> int:
-    """The least of 1, 2, 5, 10, 20, 50, ... that covers ``least`` to ``most`` with some bins.
+    """Return the least of 1, 2, 5, 10, 20, 50, ... that covers ``least`` to ``most`` with ``bins``.
 
-    Bins begin at multiples of it, so there may be one more than ``bins``.
+    Bins begin at multiples of the width, so there may be one more than ``bins``.
     """
     scale = 1
     while True:

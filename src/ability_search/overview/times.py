@@ -1,4 +1,4 @@
-"""Periods of time that something was counted in."""
+"""Growth of a collection by periods of time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 HOUR = 3_600_000
-"""In milliseconds, as the others."""
+"""In milliseconds, as all durations here."""
 DAY = 24 * HOUR
 _HOURLY = 3 * DAY
-"""What is no longer is told by the hour."""
+"""Longest history that is counted by the hour."""
 
 Unit = Literal["hour", "day", "week", "month", "year"]
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What was counted in a period of time. It begins at ``start``, in epoch milliseconds."""
+    """Counts of one period of time, which begins at ``start``, in epoch milliseconds."""
 
     start: int
     sources: int
@@ -27,7 +27,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Periods in order, all as long as ``unit``, in UTC; those with nothing in them are left out.
+    """Periods of length ``unit`` in order, in UTC, without empty ones.
 
     A week begins on Monday.
     """
@@ -37,17 +37,17 @@ class Growth:
 
 
 def finest(begun: int, updated: int) -> int:
-    """How long periods are to be counted at first: an hour of what was filled quickly, or a day."""
+    """Return the initial period length: an hour if the collection was filled quickly, or a day."""
     return HOUR if updated - begun <= _HOURLY else DAY
 
 
 def grown(periods: Sequence[Period], *, period: int, most: int) -> Growth:
-    """The growth in at most so many periods of the shortest unit that makes do with them.
+    """Merge periods into at most ``most``, of the shortest unit for which they suffice.
 
     Args:
-        periods: Any number of one length, in any order.
+        periods: Any number of periods of one length, in any order.
         period: That length, an hour or a day.
-        most: Periods at most, unless there are more years.
+        most: Maximum number of periods; exceeded only if there are more years.
     """
     for unit, beginning in _BEGINNINGS.items():
         if unit == "hour" and period > HOUR:
@@ -81,4 +81,4 @@ _BEGINNINGS: Mapping[Unit, Callable[[datetime], datetime]] = {
     "month": lambda moment: moment.replace(day=1, hour=0),
     "year": lambda moment: moment.replace(month=1, day=1, hour=0),
 }
-"""Where the unit begins that an hour is in, from the shortest unit to the longest."""
+"""Start of the unit that contains an hour, by unit, shortest first."""

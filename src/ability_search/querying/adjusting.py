@@ -1,4 +1,4 @@
-"""How a stage changes the scores of candidates. Pure."""
+"""Score adjustments of the ranking stages. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ability_search.understanding import Period
 
 @dataclass(frozen=True, slots=True)
 class TimeSignal:
-    """What dates count in a query.
+    """The dates that count in a query.
 
     Attributes:
         weight: Share of the score, 0 to 1.
-        period: The days asked for; ``None`` where a date is asked for, and any counts.
-        sigma: Days, how fast closeness falls off beside the period; 0 where only the period counts.
+        period: The days asked for; ``None`` if the query asks for a date and any date counts.
+        sigma: Standard deviation, in days, of closeness to the period; 0 counts only the period.
     """
 
     weight: float
@@ -30,13 +30,13 @@ class TimeSignal:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the stages know besides the candidates."""
+    """Input of the stages besides the candidates."""
 
     query: Query
     plan: Plan
     ranking: Ranking
     now: int
-    """When the query is asked, in epoch milliseconds."""
+    """Time of the query, in epoch milliseconds."""
     time: TimeSignal | None = None
 
 
@@ -45,9 +45,9 @@ class Adjustment:
     """A stage that changes scores.
 
     Attributes:
-        name: in ``explain``.
-        columns: of the candidates that it needs, given the query; none where it does nothing.
-        adjust: changes the scores of some candidates, of one block each time.
+        name: name in ``explain``.
+        columns: returns the candidate columns that it needs for a query; none if inactive.
+        adjust: changes the scores of candidates, one block at a time.
     """
 
     name: str
@@ -66,20 +66,20 @@ def scale(item: Candidate, stage: str, factor: float, **detail: Any) -> None:
 
 
 def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
-    """Set the score, and note for ``explain`` what it was before."""
+    """Set the score, and record the previous one for ``explain``."""
     item.trace[stage] = {"before": item.score, "after": score, **detail}
     item.score = score
 
 
 def best_first(items: Iterable[Candidate]) -> list[Candidate]:
-    """Put candidates in order, equal scores in that of their chunkIds."""
+    """Sort candidates by score, highest first; ties by chunkId."""
     return sorted(items, key=lambda item: (-item.score, item.chunk_id))
 
 
 def put_behind(items: Sequence[Candidate], first: Sequence[Candidate], stage: str) -> None:
     """Scale the scores of ``items`` by one factor so that all are below those of ``first``.
 
-    Of a score of 0 there is no below.
+    Scores cannot fall below 0.
     """
     if not items or not first:
         return

@@ -1,4 +1,4 @@
-"""What was found -> what is answered."""
+"""Conversion of candidates to hits, and merging of answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHER: Mapping[str, Mode] = {"semantic": "keyword", "keyword": "semantic"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A candidate and where it was found."""
+    """A candidate and its collection."""
 
     collection: Collection
     candidate: Candidate
@@ -32,7 +32,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All that was found in a collection, best first, and the answer as yet without hits."""
+    """All candidates found in a collection, best first, and the answer, still without hits."""
 
     answer: QueryAnswer
     pool: Pool
@@ -42,9 +42,10 @@ class Listed:
 
 
 def together(lists: Iterable[Sequence[Found]]) -> list[Found]:
-    """Several lists as one, best first, equal scores in the order of their chunkIds.
+    """Merge several lists into one, best first; ties by chunkId.
 
-    The order within each list stays: of hits that score 0, those of a deeper search come last.
+    The order within each list is kept: of candidates that score 0, those of a deeper search come
+    last.
     """
     return list(
         heapq.merge(*lists, key=lambda each: (-each.candidate.score, each.candidate.chunk_id))
@@ -52,7 +53,7 @@ def together(lists: Iterable[Sequence[Found]]) -> list[Found]:
 
 
 def hit(found: Found, query: Query) -> Hit:
-    """A candidate, whose row was read, and what the query wants to know of it."""
+    """Return the hit of a candidate whose row was read, with the details the query requests."""
     item = found.candidate
     row = item.row or {}
     raw = item.values | item.aspects | {"semantic": item.cosine}
@@ -74,21 +75,21 @@ def hit(found: Found, query: Query) -> Hit:
 
 
 def note_failed_arms(pool: Pool, answer: QueryAnswer) -> None:
-    """Say which arms could not be searched, and what that made of the answer."""
+    """Add warnings for retrievers that failed, and mark the answer as degraded."""
     for arm, reason in pool.failed.items():
-        answer.warnings.append(f"the {arm} arm could not be searched: {reason}")
+        answer.warnings.append(f"the {arm} retriever failed: {reason}")
         other = _OTHER.get(arm)
         if other is not None:
             answer.degraded = answer.degraded or Degradation(reason, "database_unavailable", other)
 
 
 def explanation(pool: Pool, context: Context, *, below: int) -> dict[str, Any]:
-    """How the query was understood and the candidates were found, for ``explain``.
+    """Return how the query was understood and the candidates were found, for ``explain``.
 
     Args:
-        pool: All that was found.
-        context: What the stages know.
-        below: Candidates that ``minScore`` left out.
+        pool: All candidates.
+        context: Context of the stages.
+        below: Number of candidates that ``minScore`` removed.
     """
     query, plan, terms = context.query, context.plan, context.plan.terms
     floor = None if query.min_score is None else {"floor": query.min_score, "leftOut": below}
@@ -116,7 +117,7 @@ def explanation(pool: Pool, context: Context, *, below: int) -> dict[str, Any]:
 
 
 def survivors(outcomes: Mapping[str, T | BaseException], answer: QueryAnswer) -> dict[str, T]:
-    """What came of those collections that did not fail; the others are named in the warnings.
+    """Return the outcomes of the collections that succeeded; failures become warnings.
 
     Raises:
         SearchError: the first failure, if all of them failed.
@@ -137,7 +138,7 @@ def survivors(outcomes: Mapping[str, T | BaseException], answer: QueryAnswer) ->
 
 
 def merge(merged: QueryAnswer, name: str, answer: QueryAnswer) -> None:
-    """Take one collection's answer into that of several."""
+    """Merge one collection's answer into the answer for several collections."""
     merged.hyde = merged.hyde or answer.hyde
     merged.degraded = merged.degraded or answer.degraded
     merged.warnings += [f"{name}: {warning}" for warning in answer.warnings]

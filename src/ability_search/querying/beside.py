@@ -1,4 +1,4 @@
-"""The second search of a query that names an event, with the days beside it."""
+"""Event resolution: second search of a query that names an event, for the days around it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ async def search_again(
     reach: Reach,
     answer: QueryAnswer,
 ) -> tuple[Pool, Plan, Query]:
-    """Search what a query means once its event is dated; as it was if none of its hits tells.
+    """Search again with the event of a query resolved to a date; unchanged if no hit dates it.
 
     Args:
-        found: The candidates of the query as it stands, scored.
-        pool: Where they are from.
-        context: What the query is.
-        vectors: The query's, ``None`` without.
-        statistics: Of the collection, if words are searched for.
-        reach: The network.
-        answer: Told in its warnings if this cannot be searched for.
+        found: The scored candidates of the original query.
+        pool: The pool they are from.
+        context: Context of the query.
+        vectors: The query's vectors, ``None`` without.
+        statistics: Term statistics of the collection, if terms are searched.
+        reach: Ports and settings.
+        answer: Receives a warning if this search fails.
 
     Raises:
         NotFound: if the collection is gone.
@@ -52,6 +52,6 @@ async def search_again(
     try:
         again = await find_candidates(reach.store, reach.catalogue, pool.collection, plan)
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"nothing was searched beside the event: {exc}")
+        answer.warnings.append(f"the event was not resolved: {exc}")
         return stands
     return again, plan, query

@@ -1,4 +1,4 @@
-"""From a query to candidates: both arms in one round trip."""
+"""Candidate retrieval: all retrievers of a query in one round trip."""
 
 from __future__ import annotations
 
@@ -21,68 +21,68 @@ from ability_search.statements import Arm, Predicate, Shown, TermsArm, VectorArm
 log = logging.getLogger(__name__)
 
 Rows = dict[str, Sequence[Mapping[str, Any]]]
-"""What each arm found, by its name."""
+"""Rows found by each retriever, by its name."""
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-"""Seconds to wait before each further search where a commit was seen to be under way."""
+"""Seconds to wait before each repeated search after a commit in progress was seen."""
 
 OWN = "own"
-"""Column with the cosine to the query's own vector, where another one is searched by."""
+"""Column with the cosine to the query's own vector, if the search uses another vector."""
 
 
 By = Sequence[float] | QueryTerms
-"""A vector, or weighted terms; there may be no terms."""
+"""A vector, or weighted terms, possibly none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One list of candidates that the database is asked for."""
+    """One ranked list of candidates to request from the database."""
 
     name: str
-    """Of the arm: ``semantic``, ``keyword``, or what an option calls its own."""
+    """Name of the retriever: ``semantic``, ``keyword``, or that of an option."""
     by: By
     limit: int
     predicate: Predicate | None = None
-    """Which chunks count at all."""
+    """Filter on the chunks."""
     aspects: bool = False
-    """Whether the aspects of documents are searched rather than their chunks."""
+    """Whether to search the aspects of documents instead of their chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the database is asked for."""
+    """The searches to request from the database for one query."""
 
     searches: Sequence[Search]
     depths: tuple[int, ...]
-    """Candidates of each arm: those of a first page, and in further steps as many as wanted."""
+    """Candidates per retriever: for the first page, then in steps up to the number needed."""
     beam: int
     scan_below: int
-    """Chunks below which embeddings are scanned although there is a graph."""
+    """Number of chunks below which embeddings are scanned even if there is a graph."""
     columns: Sequence[str] = ()
-    """Columns of the candidates that stages need."""
+    """Candidate columns that the stages need."""
     cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Vectors by the column that holds each candidate's cosine to them, besides the query's."""
+    """Further vectors by the column for each candidate's cosine to them."""
     products: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Terms by the column that holds the raw score of each candidate by them, whichever arm
-    found it."""
+    """Terms by the column for each candidate's raw score by them, for candidates of all
+    retrievers."""
     words: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Terms of the query one by one, by the column that holds the score by each of what the keyword
-    arm found; none unless words are to be weighed against meaning."""
+    """Single terms of the query, by the column for the scores of keyword candidates by that term;
+    none unless keyword and semantic scores are combined."""
     first: int = 0
-    """Of so many candidates of each arm terms and embedding are read too."""
+    """Number of candidates per retriever whose terms and embeddings are read too."""
     learned: Mapping[str, Any] | None = None
-    """What feedback made of the query, for ``explain``."""
+    """Effect of pseudo-relevance feedback on the query, for ``explain``."""
     phrasing: Phrasing | None = None
-    """The query's wording, if that counts."""
+    """Word pairs of the query for phrase matches, if enabled."""
     informative: float = 0.0
-    """How much the query's words tell: as so many terms that a single chunk has."""
+    """Information of the query's terms, in units of a term that occurs in a single chunk."""
 
     def exact(self, collection: Collection) -> bool:
-        """Whether embeddings are scanned rather than looked up in the graph."""
+        """Return whether embeddings are scanned instead of searched through the graph."""
         return collection.scanned(below=self.scan_below)
 
     def shown(self, compared: Sequence[float] | None) -> Shown:
-        """What is wanted of every candidate; without a vector to compare with, no cosine."""
+        """Return the columns to read of every candidate; no cosine without a vector."""
         return Shown(
             self.columns,
             {} if compared is None else {"cosine": compared, **self.cosines},
@@ -91,31 +91,31 @@ class Plan:
 
     @property
     def vector(self) -> Sequence[float] | None:
-        """The query's vector, if the semantic arm takes part."""
+        """The query vector, if the semantic retriever is used."""
         found = (each.by for each in self.searches if each.name == "semantic")
         return next((by for by in found if not isinstance(by, QueryTerms)), None)
 
     @property
     def terms(self) -> QueryTerms | None:
-        """The query's terms, if the keyword arm takes part."""
+        """The query terms, if the keyword retriever is used."""
         found = (each.by for each in self.searches if each.name == "keyword")
         return next((by for by in found if isinstance(by, QueryTerms)), None)
 
 
 @dataclass(slots=True)
 class Pool:
-    """The candidates of all arms, each chunk once."""
+    """The candidates of all retrievers, each chunk once."""
 
     collection: Collection
     candidates: list[Candidate]
     failed: dict[str, str] = field(default_factory=dict)
-    """Arms that could not be searched, and why."""
+    """Retrievers that failed, with the reasons."""
     exhausted: bool = True
-    """Whether asking for more candidates would find none."""
+    """Whether a deeper search would find nothing more."""
 
     @property
     def chunks(self) -> list[Candidate]:
-        """What may be shown: an aspect is replaced by the chunk it stands for. Each once."""
+        """The chunks to show, each once; an aspect is replaced by the chunk it stands for."""
         chunks = {(item.stands_for or item).chunk_id: item for item in self.candidates}
         return [item.stands_for or item for item in chunks.values()]
 
@@ -123,11 +123,11 @@ class Pool:
 async def find_candidates(
     store: Store, catalogue: Catalogue, collection: Collection, plan: Plan
 ) -> Pool:
-    """Make the searches of a plan; one that fails does not fail the others.
+    """Run the searches of a plan; the failure of one does not affect the others.
 
     Raises:
         NotFound: if the collection is gone.
-        DatabaseUnavailable: if none of them could be made.
+        DatabaseUnavailable: if all of them failed.
     """
     try:
         current, lists = await _search(store, catalogue, collection, plan, plan.searches)
@@ -136,7 +136,7 @@ async def find_candidates(
     except StatementRefused as exc:
         if len(plan.searches) < 2:
             raise
-        log.warning("searching each arm alone, as all together failed: %s", exc.detail[:500])
+        log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
     found: Rows = {}
     failed: dict[str, str] = {}
     for each in plan.searches:
@@ -160,7 +160,7 @@ async def _search(
     plan: Plan,
     searches: Sequence[Search],
 ) -> tuple[Collection, Rows]:
-    # Without the semantic arm nothing is compared with its vector, which may be what failed.
+    # Without the semantic retriever, compare nothing with its vector: that may be what failed.
     compared = plan.vector if any(each.name == "semantic" for each in searches) else None
 
     async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], Rows]:
@@ -185,13 +185,13 @@ async def _search(
 
 
 def _settled(answer: Mapping[str, Any]) -> bool:
-    """Whether no commit was under way, of which the arms may have found one half."""
+    """Return whether no commit was in progress, of which the retrievers may have seen only half."""
     before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
     return not answer["unindexed"] and before <= after
 
 
 def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> Rows:
-    """The rows of each arm, with what was read besides of the first ones of any."""
+    """Return the rows of each retriever, with the extra columns read for its first rows."""
     lists: Rows = {name: answer.get(name) or () for name in names}
     first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
     if not first:
@@ -243,12 +243,12 @@ def _compared(plan: Plan) -> set[str]:
 
 
 def pooled(lists: Rows, *, compared: Container[str] = ("semantic",)) -> list[Candidate]:
-    """Put the rows of all arms together, each chunk once.
+    """Merge the rows of all retrievers, each chunk once.
 
     Args:
-        lists: by the name of each arm its rows, in the order they were searched: of a chunk that
-            was replaced in between, what the last one saw counts.
-        compared: the arms whose scores are cosines to the query's vector.
+        lists: rows by retriever name, in the order of the searches; if a chunk was replaced in
+            between, the last search wins.
+        compared: the retrievers whose scores are cosines to the query vector.
     """
     pool: dict[str, Candidate] = {}
     for name, rows in lists.items():
@@ -267,7 +267,7 @@ def pooled(lists: Rows, *, compared: Container[str] = ("semantic",)) -> list[Can
 
 
 def candidate_of(row: Mapping[str, Any], cosine: float | None) -> Candidate:
-    """A candidate by its row, with its cosine to the vector that was searched by."""
+    """Return the candidate of a row, with its cosine to the vector that was searched by."""
     candidate = Candidate(row["rid"], row["chunkId"], cosine, columns=row)
     if OWN in row:
         candidate.cosine, candidate.moved = row[OWN], cosine

@@ -1,9 +1,9 @@
-"""An event that a query names: ``what was set up before the outage``.
+"""Event resolution: dates for events that a query names (``what was set up before the outage``).
 
-When it was the candidates of the query as it stands tell: the one that answers it and is about the
-event. Then the query is searched for a second time, with the days beside the event as those asked
-for, as if it named them, and what is about the event is pushed down. Where no candidate tells,
-the query stays as it stands.
+The candidates of the original query date the event: the best one that both answers the query and
+is about the event. Then the query is searched again with the days before or after the event as its
+period, as if it named them, and candidates about the event itself are demoted. If no candidate
+dates the event, the query is unchanged.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ability_search.understanding import Period
 
 STAGE: Final = "event"
 BESIDE: Final = "beside"
-"""The vector of what is asked for beside the event."""
+"""Name of the vector of the query without its event."""
 LEAST_COSINE: Final = 0.3
 LEAST_WORDS: Final = 0.5
-"""What is neither as close to how a query calls an event, nor has that share of its words, does
-not tell when it was."""
+"""A candidate dates an event only if its cosine to the event's phrase, or its share of the
+phrase's words, is above these bounds."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether an event is named whose day is not known."""
+    """Return whether the query names an event of unknown date."""
     return query.event is not None and query.intent is not None and query.intent.period is None
 
 
 def phrases(query: Query) -> dict[str, str]:
-    """What is embedded besides the query, by name; nothing where no event is named."""
+    """Return the further texts to embed, by name; empty if the query names no event."""
     if query.intent is None or query.intent.event is None:
         return {}
     beside = query.hypothetical_answer or query.intent.beside_topic
@@ -45,20 +45,20 @@ def phrases(query: Query) -> dict[str, str]:
 
 
 def products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
-    """The terms of the event, by the column that holds a candidate's raw score by them."""
+    """Return the terms of the event, by the column for a candidate's raw score by them."""
     if query.event is None:
         return {}
     return {exclusion.words_column(exclusion.EVENT): weigh(query.event.phrase)}
 
 
 def dated(found: Sequence[Candidate], context: Context) -> Query | None:
-    """The query with the days beside its event; ``None`` where no candidate tells.
+    """Return the query with the event resolved to a period; ``None`` if no candidate dates it.
 
-    Only what a first page looks at tells, so that further pages mean the same days.
+    Only candidates of the first page count, so that further pages use the same days.
 
     Args:
-        found: The candidates of the query as it stands, scored.
-        context: What the query is.
+        found: The scored candidates of the original query.
+        context: Context of the query.
     """
     query, first = context.query, context.plan.depths[0]
     shown = [item for item in found if min(item.ranks.values()) <= first]

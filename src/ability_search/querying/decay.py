@@ -17,13 +17,13 @@ _DAY = 86_400_000
 
 
 def columns(query: Query) -> list[str]:
-    """The column with the age, if age or use have a weight."""
+    """Return the column with the age, if decay has a weight."""
     decay = query.options.decay
     return ["createdAt"] if decay and decay.weight > 0 else []
 
 
 def adjust(items: Sequence[Candidate], context: Context) -> None:
-    """Multiply scores by what age, and use if an agent is named, leave of them."""
+    """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
     decay = context.query.options.decay
     if decay is None or decay.weight == 0:
         return
@@ -39,13 +39,13 @@ def adjust(items: Sequence[Candidate], context: Context) -> None:
 
 
 def counts_use(query: Query) -> bool:
-    """Whether the use by an agent counts."""
+    """Return whether the use by an agent counts."""
     decay = query.options.decay
     return decay is not None and decay.agent is not None and decay.weight > 0
 
 
 async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) -> None:
-    """Learn how often the agent was shown each candidate."""
+    """Read how often each candidate was shown to the agent."""
     decay = context.query.options.decay
     if decay is None or decay.agent is None or not pool.candidates:
         return
@@ -53,7 +53,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
     try:
         rows = await reach.catalogue.read(statements.uses(decay.agent, ids))
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"what was shown before does not count: {exc}")
+        answer.warnings.append(f"decay: previous use is ignored: {exc}")
         return
     uses = {row["chunkId"]: row["uses"] for row in rows}
     for item in pool.chunks:

@@ -14,30 +14,29 @@ from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.diversity import diversified, similarities
 
 _TIMES = 3
-"""Candidates for each hit that is shown."""
+"""Candidates compared per hit on the page."""
 _LEAST = 30
 _MOST = 300
-"""Candidates that are compared at most; hits beyond keep their order."""
+"""Maximum number of candidates compared; hits beyond keep their order."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether anything but relevance counts."""
+    """Return whether diversity counts besides relevance."""
     return query.options.diversity is not None and query.options.diversity < 1
 
 
 def reach(picks: int) -> int:
-    """Among how many of the first candidates the last of so many picks chooses."""
+    """Return how many of the first candidates the last of ``picks`` picks chooses from."""
     return min(_MOST, max(_LEAST, _TIMES * picks))
 
 
 async def reorder(
     found: list[Candidate], pool: Pool, context: Context, access: Reach, answer: QueryAnswer
 ) -> list[Candidate]:
-    """Put what is new before what repeats the hits above it.
+    """Reorder the first hits by maximal marginal relevance.
 
-    Each pick chooses among the candidates that were in the first places before any were left out;
-    how many depends on the pick, not on the page, so that the pages of a query are cut from one
-    list.
+    Each pick chooses among the candidates that ranked first before any were removed. Their number
+    depends on the pick, not on the page, so that all pages of a query are slices of one list.
     """
     query = context.query
     reaches = _reaches(found, min(query.offset + query.limit, _MOST))
@@ -47,7 +46,7 @@ async def reorder(
     try:
         vectors = await _embeddings(first, pool, access)
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"hits are not diversified: {exc}")
+        answer.warnings.append(f"diversity was not applied: {exc}")
         return found
     picks = diversified(
         [item.score for item in first],
@@ -66,7 +65,7 @@ async def reorder(
 
 
 def _reaches(found: Sequence[Candidate], picks: int) -> list[int]:
-    """Among how many of ``found`` each pick chooses: at least one that is left."""
+    """Return how many of ``found`` each pick chooses from: at least one that is left."""
     places = sorted(item.place for item in found)
     return [
         max(bisect_left(places, reach(count)), count)
@@ -75,7 +74,7 @@ def _reaches(found: Sequence[Candidate], picks: int) -> list[int]:
 
 
 async def _embeddings(items: Sequence[Candidate], pool: Pool, access: Reach) -> list[list[float]]:
-    """Their vectors, in their order; of one that was replaced in between a zero vector."""
+    """Return the vectors in order; a zero vector for a chunk that was replaced meanwhile."""
     rows = await access.store.read(
         *statements.embeddings(pool.collection.type, [item.rid for item in items])
     )

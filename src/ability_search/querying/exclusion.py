@@ -1,4 +1,4 @@
-"""The stage that pushes down what a query excludes. Pure."""
+"""Demotion of candidates about what a query excludes. Pure."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from ability_search.ranking.fusion import normalized_cosine
 
 NAME = "exclusion"
 EVENT = "event"
-"""The column that holds a candidate's cosine to the event that a query names."""
+"""Column with a candidate's cosine to the event that the query names."""
 
 
 def phrases(query: Query) -> dict[str, str]:
-    """What is excluded, by the column that holds a candidate's cosine to it."""
+    """Return the excluded phrases, by the column for a candidate's cosine to them."""
     return {f"excluded{place}": phrase for place, phrase in enumerate(query.excluded)}
 
 
 def products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
-    """The terms of what is excluded, by the column that holds a candidate's raw score by them."""
+    """Return the terms of the excluded phrases, by the column for a candidate's raw score."""
     return {words_column(column): weigh(phrase) for column, phrase in phrases(query).items()}
 
 
 def closeness(candidates: Sequence[Candidate], context: Context) -> tuple[Floats, Floats]:
-    """How close candidates are to what they should not be about, see :func:`closeness_to`."""
+    """Return how close candidates are to what the query excludes, see :func:`closeness_to`."""
     return closeness_to(_columns(context.query), candidates, context)
 
 
 def closeness_to(
     columns: Collection[str], candidates: Sequence[Candidate], context: Context
 ) -> tuple[Floats, Floats]:
-    """How close candidates are to phrases, of several to the closest.
+    """Return how close candidates are to phrases; of several phrases the closest counts.
 
     Args:
-        columns: Those that hold the cosines to the phrases; at least one.
-        candidates: n of them, n > 0.
-        context: What the query is.
+        columns: Columns with the cosines to the phrases; at least one.
+        candidates: n candidates, n > 0.
+        context: Context of the query.
 
     Returns:
-        Their cosines and the shares of its words that they have, in [0, 1], shape (n,) both; 0
-        where neither is known.
+        Cosines, and shares of the phrase's words that each candidate contains, both in [0, 1],
+        shape (n,); 0 where unknown.
     """
     cosines = np.max([_cosines(candidates, column) for column in columns], axis=0)
     coverage = np.max([_coverage(candidates, column, context) for column in columns], axis=0)
@@ -54,8 +54,8 @@ def closeness_to(
 def push_down(candidates: Sequence[Candidate], context: Context) -> None:
     """Lower the scores of candidates by :func:`ability_search.ranking.exclusion.demoted`.
 
-    What is closer to an excluded phrase is measured by cosines where there are any; without an
-    embedder words alone tell.
+    Closeness to an excluded phrase is measured by cosines if there are any; without an embedder
+    only the words count.
     """
     if not candidates or not _columns(context.query):
         return
@@ -82,12 +82,12 @@ EXCLUSION = Adjustment(NAME, lambda query: (), push_down)
 
 
 def words_column(column: str) -> str:
-    """The column with the raw score by the words of a phrase, beside that with its cosine."""
+    """Return the column with the raw score by a phrase's words, next to that with its cosine."""
     return f"{column}Words"
 
 
 def _columns(query: Query) -> list[str]:
-    """What is excluded, and the event beside whose days something is asked for."""
+    """Return the columns of the excluded phrases, and of a resolved event."""
     dated = query.intent is not None and query.intent.event and query.intent.period
     return [*phrases(query), *([EVENT] if dated else [])]
 

@@ -1,8 +1,8 @@
-"""Pseudo-relevance feedback: search again with what the first hits add to the query.
+"""Pseudo-relevance feedback: a second search with what the first hits add to the query.
 
-The query's vector moves towards them (Rocchio), and the terms that mark them join its own (RM3).
-From there on this is the query that was asked: its candidates replace the first ones. Only
-``minScore`` stays on the cosine to the query's own vector.
+The query vector moves towards the first hits (Rocchio), and their characteristic terms join its
+own (RM3). The candidates of this second search replace the first ones. Only ``minScore`` still
+uses the cosine to the query's own vector.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STAGE = "prf"
 
 
 def learnable(query: Query) -> int:
-    """How many of each arm's first candidates may be learned from; 0 if the query does not."""
+    """Return how many first candidates per retriever feedback may use; 0 if it is off."""
     choice = query.options.feedback
     return choice.chunks if choice is not None and choice.weight > 0 else 0
 
@@ -37,15 +37,15 @@ async def search_again(
     reach: Reach,
     answer: QueryAnswer,
 ) -> tuple[Pool, Plan]:
-    """Search by the query that its first hits teach; as it was if none of them is sure enough.
+    """Search again with the query expanded by its first hits; unchanged if none is similar enough.
 
     Args:
-        found: The candidates in the order that the query itself gives them.
-        pool: Where they are from.
-        context: What the query is.
-        statistics: Of the collection, if words are searched for.
-        reach: The network.
-        answer: Told in its warnings if this cannot be searched for.
+        found: The candidates in the order of the original query.
+        pool: The pool they are from.
+        context: Context of the query.
+        statistics: Term statistics of the collection, if terms are searched.
+        reach: Ports and settings.
+        answer: Receives a warning if this search fails.
 
     Raises:
         NotFound: if the collection is gone.
@@ -58,7 +58,7 @@ async def search_again(
     try:
         again = await find_candidates(reach.store, reach.catalogue, pool.collection, plan)
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"nothing was learned from the first hits: {exc}")
+        answer.warnings.append(f"pseudo-relevance feedback was not applied: {exc}")
         return pool, context.plan
     if context.query.explain:
         for item in again.candidates:
@@ -67,7 +67,7 @@ async def search_again(
 
 
 def _teachers(found: Sequence[Candidate], plan: Plan, choice: Feedback) -> list[Candidate]:
-    """Of the first hits those with the least similarity; without a vector that of their words."""
+    """Return the first hits of the least similarity required; by keyword score without a vector."""
 
     def likeness(item: Candidate) -> float:
         return item.fused if plan.vector is None else item.cosine or 0.0
@@ -79,13 +79,13 @@ def _teachers(found: Sequence[Candidate], plan: Plan, choice: Feedback) -> list[
 def learned(
     plan: Plan, taught: Sequence[Candidate], choice: Feedback, statistics: TermStatistics | None
 ) -> Plan:
-    """The plan of the query that was learned.
+    """Return the plan of the expanded query.
 
     Args:
-        plan: Of the query as it was asked.
-        taught: The hits learned from, best first, with their terms and embeddings; at least one.
-        choice: How much is learned.
-        statistics: Of the collection, if words are searched for.
+        plan: Plan of the original query.
+        taught: The feedback hits, best first, with their terms and embeddings; at least one.
+        choice: The feedback options.
+        statistics: Term statistics of the collection, if terms are searched.
     """
     shares = feedback_weights([item.score for item in taught])
     vector, terms = plan.vector, plan.terms

@@ -1,7 +1,7 @@
-"""The option ``extended``: documents are found by their titles, summaries, ... as well.
+"""The option ``extended``: documents are also found by their titles, summaries, ...
 
-What is said of a document is searched beside the chunks, by the same arms. A hit on it stands for
-the document: for that chunk of it which is nearest to the query itself.
+The aspects of documents are searched besides the chunks, by the same retrievers. A hit on an
+aspect stands for its document: for the chunk of it that is nearest to the query itself.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from ability_search.statements import Predicate, Shown
 DOCUMENTS: Final = "documents"
 _SUFFIX = "Aspects"
 _OWN_WORDS = "ownWords"
-"""The column that holds a chunk's score by the query's terms."""
+"""Column with a chunk's score by the query's terms."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether anything but the chunks of documents is searched."""
+    """Return whether aspects are searched."""
     return bool(_kinds(query))
 
 
 def columns(query: Query) -> Sequence[str]:
-    """What tells aspects from chunks."""
+    """Return the columns that distinguish aspects from chunks."""
     return ("aspectOf", "kind") if wanted(query) else ()
 
 
 def chunk_predicate(query: Query) -> Predicate | None:
-    """Which chunks count: where documents are not asked for, those that are of a kind themselves.
+    """Return the filter on chunks: without kind ``documents``, only chunks of the requested kinds.
 
-    These are of documents that were indexed as a summary, ..., but not said to be of another.
+    Such chunks are of documents that were indexed as a summary, ..., but not as an aspect of
+    another document.
     """
     if not wanted(query) or DOCUMENTS in query.options.extended:
         return query.predicate
@@ -45,7 +46,7 @@ def chunk_predicate(query: Query) -> Predicate | None:
 
 
 def aspect_searches(query: Query, arms: Mapping[str, By], limit: int) -> list[Search]:
-    """The searches of aspects, by vector or terms of each arm."""
+    """Return the searches of aspects, one for each retriever's vector or terms."""
     if not wanted(query):
         return []
     predicate = _of_kinds(query)
@@ -55,17 +56,20 @@ def aspect_searches(query: Query, arms: Mapping[str, By], limit: int) -> list[Se
 
 
 def all_searched(query: Query, asked: Collection, pool: Pool) -> bool:
-    """Whether a collection that was taken to be without aspects is indeed, or none are wanted."""
+    """Return whether the assumption that a collection has aspects, or none, still holds.
+
+    Always true if the query searches no aspects.
+    """
     return not wanted(query) or bool(asked.aspects) == bool(pool.collection.aspects)
 
 
 def kept(pool: Pool) -> int:
-    """How many chunks are left when each aspect is replaced by what it stands for."""
+    """Return the number of chunks after each aspect is replaced by the chunk it stands for."""
     return len({item.chunk_id for item in pool.chunks})
 
 
 async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) -> None:
-    """Find the chunk that each aspect stands for; an aspect without one is no candidate."""
+    """Find the chunk that each aspect stands for; an aspect without one is dropped."""
     aspects = [item for item in pool.candidates if item.columns.get("aspectOf")]
     if not aspects:
         return
@@ -81,7 +85,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
             )
         )
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"what is said of documents does not count: {exc}")
+        answer.warnings.append(f"extended: aspects are ignored: {exc}")
         return
     known = {item.chunk_id: item for item in chunks}
     targets: dict[str, Candidate] = {}
@@ -100,7 +104,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
 
 
 def _note(aspect: Candidate, target: Candidate, *, raw: float | None) -> None:
-    """Remember the kinds by which a chunk was found, and the best raw score of each."""
+    """Record the kinds by which a chunk was found, with the best raw score of each."""
     if raw is not None:
         kind = aspect.columns["kind"]
         target.aspects[kind] = max(raw, target.aspects.get(kind, raw))
@@ -109,7 +113,7 @@ def _note(aspect: Candidate, target: Candidate, *, raw: float | None) -> None:
 
 
 def _compared(plan: Plan) -> tuple[Shown, str]:
-    """What is wanted of a document's chunks, and the column by which they are compared."""
+    """Return the columns to read of a document's chunks, and the one to compare them by."""
     shown = plan.shown(plan.vector)
     if plan.vector is not None:
         return shown, "cosine"

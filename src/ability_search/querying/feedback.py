@@ -1,8 +1,8 @@
-"""Soft feedback: the first hits of a hybrid query move its vector a little towards themselves.
+"""Implicit pseudo-relevance feedback: the first hits of a hybrid query move its vector slightly.
 
-They are compared with each other where their rows are read anyway, so that it costs no further
-round trip: the scores of the first :data:`DEPTH` candidates are what a search by the moved vector
-would give, and all others keep their order behind them.
+The first hits are compared with each other where their rows are read anyway, so there is no extra
+round trip. The first :data:`DEPTH` candidates get the scores of a search by the moved vector; all
+others keep their order behind them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ability_search.ranking.fusion import normalized_cosine
 NAME = "feedback"
 DEPTH = 20
 LEARNED = 3
-"""First hits that are learned from."""
+"""Number of first hits used as feedback."""
 
 
 def possible(pool: Pool, context: Context) -> bool:
-    """Whether candidates may teach the query: both arms were searched, and combined as by default.
+    """Return whether feedback applies: both retrievers searched, default fusion, no dates.
 
-    Where dates count, the first hits by words and meaning alone may be just what is not wanted.
+    If dates count, the first hits by words and meaning alone may be exactly what is not wanted.
     """
     query, plan = context.query, context.plan
     both = plan.vector is not None and plan.terms is not None and not pool.failed
@@ -36,18 +36,18 @@ def possible(pool: Pool, context: Context) -> bool:
 
 
 def wanted(pool: Pool, context: Context) -> bool:
-    """Whether the first hits are learned from; if the query excludes something, others are."""
+    """Return whether the first hits are used as feedback; not if the query excludes something."""
     return possible(pool, context) and not context.query.excluded
 
 
 async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
-    """Score the first candidates anew, and read their rows.
+    """Rescore the first candidates, and read their rows.
 
     Args:
         store: The database.
-        pool: Where they are from.
+        pool: The pool they are from.
         block: The candidates of the first depth, scored.
-        context: What the stages know.
+        context: Context of the stages.
     """
     best = best_first(block)
     first, rest = best[:DEPTH], best[DEPTH:]
@@ -62,7 +62,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
 async def read_compared(
     store: Store, pool: Pool, items: Sequence[Candidate], teachers: Sequence[Candidate]
 ) -> None:
-    """Read the rows of candidates, and how alike they are to some of them."""
+    """Read the rows of candidates, and their cosines to the feedback hits."""
     answer = await store.read(
         *statements.hit_rows(
             pool.collection.type,
@@ -80,7 +80,7 @@ def _score_anew(
 ) -> None:
     alike = {item.chunk_id: likeness(item, len(teachers)) for item in first}
     if any(not alike[item.chunk_id] for item in teachers):
-        return  # one of them was replaced in between
+        return  # one of them was replaced meanwhile
     taught = {item.chunk_id for item in teachers}
     others = [item for item in first if alike[item.chunk_id] and item.chunk_id not in taught]
     learners = [*teachers, *others]
@@ -98,7 +98,7 @@ def _score_anew(
 
 
 def likeness(item: Candidate, count: int) -> list[float]:
-    """The cosines of a candidate to the hits that are learned from; none if one is not known."""
+    """Return the cosines of a candidate to the feedback hits; empty if any is unknown."""
     row = item.row or {}
     found = [row.get(f"like{place}") for place in range(count)]
     known = [float(like) for like in found if like is not None]

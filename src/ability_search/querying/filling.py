@@ -1,4 +1,4 @@
-"""Whether a page is full, and how much deeper to look if it is not. Pure."""
+"""Refill: deeper search if later stages leave a page short. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ability_search.querying.model import Candidate
 
 _DEEPER = 4
 _DEEPEST = 10_000
-"""Candidates of an arm beyond which no page is filled."""
+"""Maximum number of candidates per retriever for a refill."""
 
 
 def deeper(found: Sequence[Candidate], pool: Pool, context: Context) -> int | None:
-    """How many candidates to ask each arm for, so that the page is filled.
+    """Return how many candidates to request per retriever to fill the page.
 
     Args:
-        found: What may be shown of a collection.
-        pool: All that was found in it.
-        context: With the plan that this was found by.
+        found: The candidates of a collection that may be shown.
+        pool: All candidates found in it.
+        context: Context with the plan of that search.
 
     Returns:
-        ``None`` if the page is full, or if there is no more to be found.
+        ``None`` if the page is full, or if there is nothing more to find.
     """
     query, depth = context.query, context.plan.depths[-1]
     if pool.exhausted or depth >= _DEEPEST or _below_floor(pool, context):
@@ -38,7 +38,7 @@ def deeper(found: Sequence[Candidate], pool: Pool, context: Context) -> int | No
 
 
 def _below_floor(pool: Pool, context: Context) -> bool:
-    """Whether an arm has come to what is below ``minScore``: what is deeper in it is, too."""
+    """Return whether a retriever reached candidates below ``minScore``; deeper ones are too."""
     floor = context.query.min_score
     if floor is None:
         return False

@@ -1,4 +1,4 @@
-"""Aspects of documents -> the chunks that are shown in their stead. Pure."""
+"""Replacement of aspects by the chunks that are shown in their stead. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ability_search.querying.model import Candidate
 
 
 def folded(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-    """Put what aspects stand for in their place, with the best score of those that say it.
+    """Replace aspects by the chunks they stand for, each with the best of its scores.
 
     Args:
-        blocks: Scored candidates; what one block has is left out of those after it.
+        blocks: Scored candidates; a chunk in one block is left out of later blocks.
     """
     listed: set[str] = set()
     found = []

@@ -1,7 +1,7 @@
-"""The option ``fullText``: a keyword search over chosen fields that takes part in the order.
+"""The option ``fullText``: full-text search over chosen fields, blended into the score.
 
-It is an arm of its own, so that it finds what the others do not, and every candidate has its exact
-score, whichever arm found it.
+It is a separate retriever, so that it finds what the others do not. Every candidate gets its exact
+full-text score, whichever retriever found it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ability_search.ranking.bm25 import QueryTerms, terms_in_fields
 from ability_search.ranking.statistics import TermStatistics
 
 NAME = "fullText"
-"""Of the arm, and of the column with the raw score."""
+"""Name of the retriever, and of the column with the raw score."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether a query asks for it with a weight."""
+    """Return whether a query uses full-text search with a weight."""
     option = query.options.full_text
     return option is not None and option.weight > 0
 
@@ -28,18 +28,18 @@ def wanted(query: Query) -> bool:
 def full_text_terms(
     query: Query, statistics: TermStatistics | None, *, language: str
 ) -> QueryTerms | None:
-    """The terms of the topic in the fields that the query chose, each of equal weight.
+    """Return the terms of the topic in the fields that the query chose, with equal weights.
 
     Args:
-        query: What is asked.
-        statistics: Of the collection.
-        language: Of the collection.
+        query: The query.
+        statistics: Term statistics of the collection.
+        language: Language of the collection.
 
     Returns:
-        ``None`` if the query does not ask for it.
+        ``None`` if the query does not use full-text search.
 
     Raises:
-        InvalidInput: if it asks for another language than the collection's.
+        InvalidInput: if the query sets another language than the collection's.
     """
     option = query.options.full_text
     if option is None or statistics is None or not wanted(query):
@@ -49,14 +49,14 @@ def full_text_terms(
         raise InvalidInput(
             "fullText.language",
             f"the collection is analyzed as {language!r}",
-            hint="Leave language out, or search-reindex the collection with another one.",
+            hint="Omit language, or use search-reindex to change the collection's.",
         )
     terms = analyzer.query_terms(query.topic)
     return terms_in_fields(terms, statistics, dict.fromkeys(option.fields, 1.0))
 
 
 def adjust(items: Sequence[Candidate], context: Context) -> None:
-    """Make the normalized score in the chosen fields a share of the score."""
+    """Make the normalized full-text score a share of the score."""
     option = context.query.options.full_text
     terms = context.plan.products.get(NAME)
     if option is None or terms is None or not wanted(context.query):

@@ -1,4 +1,4 @@
-"""The further steps of a query, in the order they run."""
+"""Optional steps of a query, in the order they run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ability_search.querying.surroundings import EXPAND
 from ability_search.querying.walking import GRAPH
 
 LOOKS: tuple[Look, ...] = (EXTENDED, GRAPH, USE)
-"""In the order they are made; what asks about all candidates comes last."""
+"""In the order they run; steps that read data of all candidates come last."""
 
 REORDERINGS: tuple[Reordering, ...] = (PER_SOURCE, EXPAND, DIVERSITY)
-"""In the order they run, after the floor of ``minScore`` and the reranker."""
+"""In the order they run, after ``minScore`` and the reranker."""

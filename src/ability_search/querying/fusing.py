@@ -1,4 +1,4 @@
-"""Candidates of several arms -> scores in [0, 1], in blocks. Pure."""
+"""Fusion of the retrievers' candidates into scores in [0, 1], in blocks. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ARMS = frozenset({"semantic", "keyword"})
 
 
 def blocks(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> list[list[Candidate]]:
-    """Score the candidates by fusing the arms.
+    """Score the candidates by fusing the retrievers.
 
     Returns:
-        For each depth of the plan what a search that deep adds to the ones before it, by
-        chunkId; nothing for a depth that adds nothing. The scores of a block are in [0, 1] by
-        themselves.
+        For each depth of the plan, the candidates that a search of that depth adds to the
+        previous ones, by chunkId; no block for a depth that adds none. The scores of each block
+        are in [0, 1].
     """
     weights = arm_weights(pool, plan, query, ranking)
     candidates = sorted(pool.candidates, key=lambda item: item.chunk_id)
@@ -62,10 +62,10 @@ def blocks(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> list[list[
 
 
 def arm_weights(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> dict[str, float]:
-    """The weights of the arms that were searched, by their names; one arm alone has weight 1.
+    """Return the weights of the retrievers that were searched, by name; a single one has weight 1.
 
-    Unless the query says otherwise, both arms of a convex combination are weighed by how peaked
-    the semantic one is: where its first hits hardly differ, words decide more.
+    By default, a convex combination adapts the weights to how peaked the semantic scores are: if
+    its first hits hardly differ, the keyword retriever gets more weight.
     """
     weights = {}
     if plan.vector is not None and "semantic" not in pool.failed:
@@ -85,7 +85,7 @@ def arm_weights(pool: Pool, plan: Plan, query: Query, ranking: Ranking) -> dict[
 def _arms(
     candidates: Sequence[Candidate], plan: Plan, depth: int, weights: Mapping[str, float]
 ) -> list[Arm]:
-    """The arms as they are when asked for ``depth`` candidates."""
+    """Return the retrievers' lists as cut at ``depth`` candidates."""
     arms = []
     if "semantic" in weights:
         cosines = [item.semantic for item in candidates]
@@ -104,7 +104,7 @@ def _arms(
 
 
 def _raw(candidates: Sequence[Candidate], name: str, depth: int) -> list[float]:
-    """The raw scores by a search that was asked for ``depth``; not a number if it did not find."""
+    """Return the raw scores of a search of ``depth``; NaN for candidates it did not find."""
     beyond = depth + 1
     return [
         item.values[name] if item.ranks.get(name, beyond) <= depth else math.nan
@@ -113,7 +113,7 @@ def _raw(candidates: Sequence[Candidate], name: str, depth: int) -> list[float]:
 
 
 def _fused(arms: Sequence[Arm], count: int, choice: FusionChoice | None, ranking: Ranking) -> Fused:
-    if not arms:  # neither of the two was searched, only what an option added
+    if not arms:  # only searches of options, neither of the two retrievers
         return Fused(np.zeros(count), {}, np.zeros(count, np.bool_))
     if (choice.method if choice else ranking.fusion) == "convex":
         return convex(arms)
@@ -131,7 +131,7 @@ def _weight(choice: FusionChoice | None, arm: str, ranking: Ranking) -> float:
 def _trace(
     place: int, arms: Sequence[Arm], fused: Fused, choice: FusionChoice | None, ranking: Ranking
 ) -> dict[str, Any]:
-    """How the score of the candidate in this place came about."""
+    """Return how the score of the candidate at this place was computed."""
     parts = {}
     for arm in arms:
         score, rank = float(arm.scores[place]), float(arm.ranks[place])

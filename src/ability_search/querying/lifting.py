@@ -1,4 +1,4 @@
-"""The option ``graph``: neighbours of the first hits are moved a little towards these. Pure."""
+"""Graph expansion: neighbours of the first hits gain score. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ability_search.ranking.graph import lifted, strength
 
 
 def lift(items: Sequence[Candidate], _context: Context) -> None:
-    """Move neighbours towards the hits that they are reached from."""
+    """Move the scores of neighbours towards those of the hits they are reached from."""
     scores = {item.chunk_id: item.score for item in items}
     for item in items:
         path = item.reached

@@ -1,4 +1,4 @@
-"""What a query means besides its topic. Pure."""
+"""Query understanding for the pipeline: intent, texts to embed, explanation. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ability_search.understanding import Period, iso_day, understand
 
 
 def understood(query: Query, *, now: int) -> Query:
-    """The query with its intent; ``now`` in epoch milliseconds."""
+    """Return the query with its intent; ``now`` in epoch milliseconds."""
     options = query.options
     timed = options.temporal.weight != 0
     intent = understand(
@@ -28,14 +28,14 @@ def understood(query: Query, *, now: int) -> Query:
 
 
 def embedded_texts(query: Query) -> dict[str, str]:
-    """What is embedded of a query, by the column that holds a cosine to it; the query first."""
+    """Return the texts to embed for a query, by the column for the cosine; the query first."""
     texts = {"cosine": query.embedded_text} | rewording.embedded_wording(query)
     texts |= exclusion.phrases(query)
     return texts | dating.phrases(query)
 
 
 def told(query: Query, time: TimeSignal | None) -> Understood | None:
-    """What counted besides the topic; ``None`` if nothing did."""
+    """Return the exclusions and the period that counted; ``None`` if there were none."""
     period = query.intent.period if query.intent else None
     if time is not None and time.period is not None:
         period = time.period
@@ -43,7 +43,7 @@ def told(query: Query, time: TimeSignal | None) -> Understood | None:
 
 
 def explained(query: Query, time: TimeSignal | None) -> dict[str, Any]:
-    """How a query was understood, for ``explain``; empty if it was taken as it stands."""
+    """Return how a query was understood, for ``explain``; empty if it was taken literally."""
     intent = query.intent
     if intent is None or not (intent.excluded or temporal.wanted(query) or ordering.wanted(query)):
         return {}

@@ -1,4 +1,4 @@
-"""The values of the query pipeline."""
+"""Values of the query pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arm = Literal["semantic", "keyword"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of a collection."""
+    """A query against a collection."""
 
     text: str
     limit: int = 10
@@ -30,53 +30,53 @@ class Query:
     fusion: FusionChoice | None = None
     options: Options = NONE
     as_of: int | None = None
-    """When it is asked, in epoch milliseconds; ``None`` is now."""
+    """Time of the query, in epoch milliseconds; ``None`` is now."""
     intent: Intent | None = None
-    """What the text and the options mean, once that is known."""
+    """Intent of the text and the options, once determined."""
     wording: tuple[str, ...] = ()
-    """Further words of a language model."""
+    """Expansion words from a language model."""
     highlights: bool = False
     explain: bool = False
 
     @property
     def topic(self) -> str:
-        """What to search for: the text without its exclusions and times."""
+        """Text to search for: the query without its exclusions and times."""
         return self.intent.topic if self.intent else self.text
 
     @property
     def words(self) -> str:
-        """What to search for where there are no vectors: dates are words too."""
+        """Text to search for without vectors; dates count as words."""
         return self.intent.words if self.intent else self.text
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """What hits should not be about."""
+        """Phrases that hits should not be about."""
         return self.intent.excluded if self.intent else ()
 
     @property
     def event(self) -> Event | None:
-        """What took place before or after what is asked for, where no day says so."""
+        """Event before or after which to search, if the query names no date."""
         return self.intent.event if self.intent else None
 
     @property
     def embedded_text(self) -> str:
-        """What is embedded: the imagined answer where there is one (HyDE)."""
+        """Text to embed: the hypothetical answer, if there is one (HyDE), else the topic."""
         return self.hypothetical_answer or self.topic
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a neighbour is reached."""
+    """Path over which a neighbour is reached."""
 
     start: Candidate
-    """The hit it begins at."""
+    """The hit it starts from."""
     steps: tuple[str, ...] = ()
-    """Kinds of the links walked, or ``order``."""
+    """Kind of each link followed, or ``order``."""
     weights: tuple[float, ...] = ()
-    """Of these steps."""
+    """Weights of these steps."""
 
     def on(self, step: str, weight: float) -> Path:
-        """The path one step further."""
+        """Return the path extended by one step."""
         return Path(self.start, (*self.steps, step), (*self.weights, weight))
 
 
@@ -87,67 +87,67 @@ class Candidate:
     rid: str
     chunk_id: str
     cosine: float | None = None
-    """To the query's vector, whichever arm found it; ``None`` without a vector or an embedding."""
+    """Cosine to the query vector, whichever retriever found it; ``None`` if either is missing."""
     moved: float | None = None
-    """Cosine to the vector that was searched by, where that is not the query's own."""
+    """Cosine to the vector of the search, if that is not the query's own."""
     ranks: dict[str, int] = field(default_factory=dict)
-    """Place in the list of each arm that found it, from 1."""
+    """Rank by each retriever that found it, from 1."""
     values: dict[str, float] = field(default_factory=dict)
-    """Raw score in the list of each arm that found it."""
+    """Raw score by each retriever that found it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """What the stages asked to know of it."""
+    """Columns requested by the stages."""
     row: Mapping[str, Any] | None = None
-    """Its columns as a hit, where they are read already."""
+    """Its columns as a hit, once read."""
     fused: float = 0.0
-    """0 to 1; what the arms together say of it, which no option changes."""
+    """Fused score of the retrievers, 0 to 1, before any option changes it."""
     score: float = 0.0
-    """0 to 1; what the candidates are ordered by."""
+    """Score that orders the candidates, 0 to 1."""
     place: int = 0
-    """From 0, among all candidates in the order of their scores."""
+    """Place among all candidates by score, from 0."""
     stands_for: Candidate | None = None
-    """Of an aspect the chunk that is shown in its stead."""
+    """For an aspect, the chunk that is shown in its stead."""
     aspects: dict[str, float] = field(default_factory=dict)
-    """Best raw score of the aspects that stand for it, by their kind."""
+    """Best raw score of its aspects, by kind."""
     aspect_cosine: float | None = None
-    """Best cosine of these."""
+    """Best cosine of its aspects."""
     reached: Path | None = None
-    """From one of the first hits, where it is a neighbour of one."""
+    """Path from one of the first hits, if it is a neighbour of one."""
     merged: list[Candidate] = field(default_factory=list)
-    """Further hits that its context holds."""
+    """Further hits that its context contains."""
     context: HitContext | None = None
     trace: dict[str, Any] = field(default_factory=dict)
-    """What each stage did to it, for ``explain``."""
+    """Effect of each stage, for ``explain``."""
 
     @property
     def semantic(self) -> float | None:
-        """Raw score in the semantic arm, whichever arm found it."""
+        """Raw score by the semantic retriever, for candidates of all retrievers."""
         return self.cosine if self.moved is None else self.moved
 
     @property
     def bm25(self) -> float | None:
-        """Raw score in the keyword arm; ``None`` if that did not find it."""
+        """Raw score by the keyword retriever; ``None`` if it did not find the chunk."""
         return self.values.get("keyword")
 
     @property
     def source(self) -> str:
-        """Of the document: what stands between collection and number in its id."""
+        """Source of the document: the part of the chunkId between collection and number."""
         return self.chunk_id.partition(":")[2].rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class HitContext:
-    """A part of a document with a hit in it."""
+    """A part of a document that contains a hit."""
 
     content: str
     start_line: int | None
     end_line: int | None
     chunks: tuple[str, ...]
-    """ChunkIds, in the order of the text."""
+    """ChunkIds, in document order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found; ``row`` holds the columns of the database."""
+    """A chunk returned for a query; ``row`` holds its database columns."""
 
     collection: str
     row: Mapping[str, Any]
@@ -158,29 +158,29 @@ class Hit:
     trace: Mapping[str, Any] | None = None
     context: HitContext | None = None
     merged: tuple[str, ...] = ()
-    """ChunkIds of further hits that the context holds."""
+    """ChunkIds of further hits that the context contains."""
     truncated: bool = False
-    """Whether only the beginning of its content is there."""
+    """Whether its content is cut to the beginning."""
 
     @property
     def chunk_id(self) -> str:
-        """Identifies the chunk in the whole database."""
+        """Id of the chunk, unique in the whole database."""
         return str(self.row["chunkId"])
 
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """Why an answer is less than was asked for."""
+    """Why an answer is less than what was requested."""
 
     reason: str
     code: str
     mode: Mode
-    """What was searched instead."""
+    """The mode used instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What counted of a query besides its topic: something of both, or of one."""
+    """The exclusions and the period that counted in a query; at least one of them."""
 
     excluded: tuple[str, ...]
     period: Period | None
@@ -188,17 +188,17 @@ class Understood:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What did not fit into a budget of tokens."""
+    """A hit, or a part of it, that did not fit into the token budget."""
 
     chunk_id: str
     tokens: int
     what: Literal["hit", "context", "end"]
-    """The whole hit, what is around it, or the end of its content."""
+    """The whole hit, its context, or the end of its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A budget of tokens, and what became of it."""
+    """A token budget and its use."""
 
     most: int
     tokens: int
@@ -207,7 +207,7 @@ class Budget:
 
 @dataclass(slots=True)
 class QueryAnswer:
-    """Hits, best first; equal scores in the order of their chunkIds."""
+    """Hits, best first; ties by chunkId."""
 
     hits: list[Hit]
     mode: Mode
@@ -224,7 +224,7 @@ class QueryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SimilarAnswer:
-    """The neighbours of a chunk, and the chunk itself."""
+    """A chunk and its neighbours."""
 
     source: Hit
     hits: list[Hit]

@@ -1,4 +1,4 @@
-"""What a query may ask for beyond the two arms. Each option is off where it is ``None``."""
+"""Options of a query beyond retrieval. Each option is off if ``None``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scalar = str | float | bool
 
 @dataclass(frozen=True, slots=True)
 class FusionChoice:
-    """How the arms are fused; what is ``None`` is the default."""
+    """Fusion method and weights; ``None`` fields mean the default."""
 
     method: Literal["convex", "rrf"]
     k: float | None = None
@@ -24,19 +24,19 @@ class FusionChoice:
 
 @dataclass(frozen=True, slots=True)
 class FullText:
-    """A keyword search of its own over chosen fields, blended in by its weight."""
+    """A separate full-text search over chosen fields, blended in by weight."""
 
     fields: Sequence[str]
     """``title``, ``content`` or ``metadata.<key>``, each of equal weight."""
     weight: float
     """Share of the final score, 0 to 1."""
     language: str | None = None
-    """Must be the collection's own."""
+    """Must be the collection's language."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """What a field of a chunk does to its score."""
+    """A rule on a field of a chunk that changes its score."""
 
     field: str
     """``source``, ``title``, ``kind``, ``createdAt`` or ``metadata.<key>``."""
@@ -50,7 +50,7 @@ class FieldRule:
 
 @dataclass(frozen=True, slots=True)
 class RerankerChoice:
-    """A cross-encoder that reads the first hits."""
+    """A cross-encoder that reranks the first hits."""
 
     top: int
     model: str | None = None
@@ -64,54 +64,54 @@ class Feedback:
     min_similarity: float = 0.35
     terms: int = 12
     weight: float = 0.5
-    """Of the expansion beside the query itself."""
+    """Weight of the expansion relative to the query itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Temporal:
-    """How dates weigh where a time is named."""
+    """Weight of dates in queries that ask for a time."""
 
     weight: float | None = None
     """Share of the score, 0 to 1; ``None`` lets the query decide."""
     sigma_days: float = 15.0
     order: Order | None = None
-    """Which end of time is asked for, whatever the text says."""
+    """Newest or oldest first; overrides the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decay:
-    """Older chunks count less; what an agent was shown before counts more."""
+    """Older chunks count less; chunks shown to the agent before count more."""
 
     half_life_days: float
     floor: float
     weight: float
-    """0 changes nothing, 1 is the whole effect."""
+    """0 has no effect, 1 the full effect."""
     agent: str | None = None
-    """Whose use counts; ``None`` counts none."""
+    """Agent whose use counts; ``None`` ignores use."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphWalk:
-    """Neighbours over links and chunk order."""
+    """Graph expansion: neighbours over links and chunk order."""
 
     hops: int = 1
     min_similarity: float = 0.55
     kinds: Sequence[str] | None = None
-    """Of links; ``None`` walks all, and along the order of chunks too."""
+    """Kinds of links to follow; ``None`` follows all, and the order of chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What is shown around a hit."""
+    """Context expansion: the text shown around a hit."""
 
     mode: Literal["neighbors", "section"]
     window: int = 1
-    """Chunks on each side, of neighbours."""
+    """Chunks on each side, in mode ``neighbors``."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryExpansion:
-    """Words of a language model beside the query's own."""
+    """Query expansion: words from a language model."""
 
     method: Literal["terms", "stepBack"]
     model: str | None = None
@@ -119,26 +119,26 @@ class QueryExpansion:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All of them."""
+    """All options of a query."""
 
     full_text: FullText | None = None
     rules: Sequence[FieldRule] = ()
     reranker: RerankerChoice | None = None
     extended: Sequence[str] = ()
     soft_feedback: bool = True
-    """Whether a hybrid query may learn from its first hits without a further look."""
+    """Whether a hybrid query uses implicit feedback, without a second search."""
     feedback: Feedback | None = None
     understand: bool = True
-    """Whether exclusions and times in the text count as such; else it is taken literally."""
+    """Whether exclusions and times in the text are recognised; else it is taken literally."""
     exclude: Sequence[str] = ()
-    """Phrases that hits should not be about, besides those of the text."""
+    """Phrases that hits should not be about, in addition to those of the text."""
     period: Period | None = None
-    """Days that hits should speak of, whatever the text says."""
+    """Days that hits should be about; overrides the text."""
     temporal: Temporal = Temporal()
     decay: Decay | None = None
     graph: GraphWalk | None = None
     diversity: float | None = None
-    """Lambda of maximal marginal relevance; 1 is relevance alone."""
+    """Lambda of maximal marginal relevance; 1 is relevance only."""
     max_per_source: int | None = None
     expansion: Expansion | None = None
     max_tokens: int | None = None

@@ -1,9 +1,8 @@
-"""The stage of questions for the newest or the oldest: ``latest deployment``. Pure.
+"""Order in time for queries like ``latest deployment``: newest or oldest first. Pure.
 
-Candidates are ordered in time among those that are as relevant. Those that name a date are
-compared by it, all others by when they were stored, and each of both groups counts by its share
-of the relevance: so dates count little where few candidates have any, and nothing changes where
-all are of one day.
+Relevant candidates are ordered in time. Candidates that name a date are compared by it, all others
+by when they were stored, and each of the two groups counts by its share of the relevance: dates
+count little if few candidates have any, and nothing changes if all are of one day.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAME: Final = "order"
 
 
 def wanted(query: Query) -> bool:
-    """Whether one end of time is asked for."""
+    """Return whether the query asks for the newest or the oldest."""
     return _order(query) is not None
 
 
@@ -73,9 +72,9 @@ def _gains(candidates: Sequence[Candidate], order: Order, context: Context) -> F
 
 
 def _date(item: Candidate, today: int) -> float | None:
-    """The day that a candidate is of: the first date it names that is not yet to come.
+    """Return the day of a candidate: the first date it names that is not in the future.
 
-    Of a period the middle, as far as it has passed.
+    For a period, the middle of its elapsed part.
     """
     begun = [
         (period.first, min(period.last, today), is_date(period))

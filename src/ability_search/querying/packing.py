@@ -1,4 +1,4 @@
-"""The option ``maxResultTokens``: what fits into a budget. Pure."""
+"""The option ``maxResultTokens``: hits within a token budget. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CUT: Mapping[Fit, Literal["hit", "context", "end"]] = {
 
 
 def packed(hits: Sequence[Hit], most: int, counter: TokenCounter) -> tuple[list[Hit], Budget]:
-    """The hits that fit, and what became of the others.
+    """Return the hits that fit, and the use of the budget.
 
     Args:
         hits: Best first.
-        most: Tokens that the texts of all may have: their content, and the context beside it.
-        counter: Counts tokens, as the chunks were counted.
+        most: Token budget for the contents of all hits and their contexts.
+        counter: Counts tokens, the same one as for the chunks.
     """
     sizes = [_size(hit, counter) for hit in hits]
     kept: list[Hit] = []
@@ -44,7 +44,7 @@ def packed(hits: Sequence[Hit], most: int, counter: TokenCounter) -> tuple[list[
 
 
 def _told(hit: Hit, size: tuple[int, int]) -> Hit:
-    """The hit that explains, where it does, how large it is."""
+    """Return the hit with its size in the trace, if it has one."""
     if hit.trace is None:
         return hit
     content, context = size
@@ -53,7 +53,7 @@ def _told(hit: Hit, size: tuple[int, int]) -> Hit:
 
 
 def _size(hit: Hit, counter: TokenCounter) -> tuple[int, int]:
-    """Tokens of content and context."""
+    """Return the tokens of content and context."""
     content = hit.row.get("tokens")
     if content is None:
         content = counter.count(hit.row["content"])
@@ -65,7 +65,7 @@ def _left(fit: Fit, content: int, context: int) -> int:
 
 
 def _shortened(hit: Hit, most: int, counter: TokenCounter) -> Hit:
-    """The beginning of a hit, with the marks that lie in it."""
+    """Return the beginning of a hit, with the highlights inside it."""
     text = beginning(hit.row["content"], most, counter)
     marks = None
     if hit.highlights is not None:

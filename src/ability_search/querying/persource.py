@@ -1,4 +1,4 @@
-"""The option ``maxPerSource``: no source may take more than so many places."""
+"""The option ``maxPerSource``: a maximum number of hits per source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ability_search.querying.steps import Reach, Reordering
 
 
 def kept(found: Sequence[Candidate], query: Query) -> int:
-    """How many hits are left when no source has too many."""
+    """Return the number of hits left with the maximum per source."""
     most = query.options.max_per_source
     if most is None:
         return len(found)
@@ -22,7 +22,7 @@ def kept(found: Sequence[Candidate], query: Query) -> int:
 async def reorder(
     found: list[Candidate], _pool: Pool, context: Context, _reach: Reach, _answer: QueryAnswer
 ) -> list[Candidate]:
-    """Leave out what would be one too many of its source."""
+    """Drop hits beyond the maximum of their source."""
     most = context.query.options.max_per_source
     seen: Counter[str] = Counter()
     kept = []

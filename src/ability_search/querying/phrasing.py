@@ -1,4 +1,4 @@
-"""The wording of a hybrid query: first candidates that have it as it stands gain.
+"""Phrase match: first candidates gain score for the query's words side by side.
 
 The texts are those of the hits, which are read anyway.
 """
@@ -25,9 +25,9 @@ NAME = "phrasing"
 
 
 def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> Phrasing | None:
-    """The pairs of words of a query's topic; ``None`` if it is not looked for by its wording.
+    """Return the word pairs of a query's topic; ``None`` if phrases do not count.
 
-    A query that names an event asks for what was at that time, not for who speaks of the event.
+    A query that names an event asks for what happened around it, not for texts that name it.
     """
     if query.event is not None or query.fusion is not None:
         return None
@@ -36,18 +36,18 @@ def phrasing_of(query: Query, statistics: TermStatistics, *, language: str) -> P
 
 
 def wanted(pool: Pool, context: Context) -> bool:
-    """Whether wording counts: both arms were searched, and combined as by default."""
+    """Return whether phrase match applies: both retrievers searched, default fusion."""
     return context.plan.phrasing is not None and not pool.failed
 
 
 async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
-    """Raise the first candidates that have pairs of the query, and read their rows.
+    """Raise the scores of first candidates that contain word pairs, and read their rows.
 
     Args:
         store: The database.
-        pool: Where they are from.
+        pool: The pool they are from.
         block: The candidates of the first depth, scored.
-        context: What the stages know.
+        context: Context of the stages.
     """
     wording = context.plan.phrasing
     assert wording is not None
@@ -65,7 +65,7 @@ async def count(store: Store, pool: Pool, block: Sequence[Candidate], context: C
 
 
 def _informations(words: Sequence[str], statistics: TermStatistics, language: str) -> list[float]:
-    """What each word tells: of its terms the rarest counts; 0 without any."""
+    """Return the inverse document frequency of each word's rarest term; 0 without terms."""
     analyzer = analyzer_for(language)
     terms = [analyzer.terms(word) for word in words]
     every = [term for own in terms for term in own]

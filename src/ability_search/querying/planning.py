@@ -1,4 +1,4 @@
-"""A query -> what the database is asked for. Pure."""
+"""Planning: the database searches of a query. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ability_search.ranking.statistics import TermStatistics
 _SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
 
 _WORDS = 8
-"""Terms of a query that are compared one by one, those that tell most."""
+"""Maximum number of query terms scored separately, the most informative ones."""
 
 Vectors = Mapping[str, Sequence[float]]
-"""Those of a query by the column that holds a chunk's cosine to it; its own is ``cosine``."""
+"""Vectors of a query, by the column for a chunk's cosine to them; its own is ``cosine``."""
 
 
 def needs_statistics(query: Query) -> bool:
-    """Whether words are weighed."""
+    """Return whether the query needs term statistics."""
     return (
         query.mode != "semantic"
         or bool(query.excluded)
@@ -55,14 +55,14 @@ def planned(
     language: str,
     ranking: Ranking,
 ) -> Plan:
-    """Plan the searches of a query.
+    """Return the plan of a query's searches.
 
     Args:
-        query: What is asked.
+        query: The query.
         vectors: The query's, by the name of :func:`.meaning.embedded_texts`; ``None`` without.
-        statistics: What weighs its words, if it :func:`needs_statistics`.
-        depth: Candidates that each arm is asked for at least.
-        language: Of the collection.
+        statistics: Term statistics, if the query :func:`needs_statistics`.
+        depth: Minimum number of candidates per retriever.
+        language: Language of the collection.
         ranking: Defaults.
     """
 
@@ -117,7 +117,7 @@ def _words(
     language: str,
     ranking: Ranking,
 ) -> dict[str, QueryTerms]:
-    """The topic's terms one by one, where both arms are searched and their scores are added."""
+    """Return the topic's single terms, if both retrievers' scores are combined."""
     method = query.fusion.method if query.fusion else ranking.fusion
     if topic is None or method != "convex" or not _both(arms):
         return {}
@@ -126,7 +126,7 @@ def _words(
 
 
 def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
-    """Those of the plan: as deep as a page, and as what options look at whatever page is shown."""
+    """Return the depths of the plan: enough for the page and for what options read on any page."""
     wanted = [depth, expanding.learnable(query)]
     if query.options.reranker is not None:
         wanted.append(query.options.reranker.top)
@@ -139,7 +139,7 @@ def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
 
 
 def _compared(vectors: Vectors) -> Vectors:
-    """The vectors that candidates are compared with besides the one that is searched by."""
+    """Return the vectors that candidates are compared with, besides that of the search."""
     apart = {name: each for name, each in vectors.items() if name not in _SEARCHED_BY}
     return {OWN: vectors["cosine"], **apart} if rewording.VECTOR in vectors else apart
 

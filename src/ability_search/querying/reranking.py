@@ -1,4 +1,4 @@
-"""A reranker reads the first hits: their order is then its own."""
+"""Reranking: a reranker scores the first hits and sets their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ability_search.querying.steps import Reach
 
 STAGE = "reranker"
 _LEAST = 1e-9
-"""Score of a hit that the reranker gives none, so that there is room for the others below it."""
+"""Minimum score of a reranked hit, so that there is room for the others below it."""
 
 
 async def rerank(
@@ -26,18 +26,18 @@ async def rerank(
     reach: Reach,
     answer: QueryAnswer,
 ) -> None:
-    """Put the first hits of all lists together in the order of a reranker, all others behind.
+    """Rerank the first hits of all lists together; all other hits go behind them.
 
-    They are read in one request whatever collections they are from, so that one scale holds for
-    all of them: each has the reranker's score as its own. If the reranker is not to be had, or of
-    no use, everything stays as it is, and a warning of the answer says so.
+    They are scored in one request for all collections, so that their scores are comparable: the
+    score of each is the reranker's. If the reranker is unavailable, or its answer unusable,
+    nothing changes and the answer gets a warning.
 
     Args:
-        lists: What was found, each list best first; put in the new order.
-        query: What is searched for.
-        choice: How many hits are read, and by which model.
-        reach: The network.
-        answer: Takes the warning.
+        lists: The candidates, each list best first; sorted into the new order.
+        query: The query.
+        choice: Number of hits and model.
+        reach: Ports and settings.
+        answer: Receives the warning.
     """
     every = together([Found(own.pool.collection, item) for item in own.found] for own in lists)
     first = every[: choice.top]

@@ -1,7 +1,7 @@
-"""``expandQuery``: a language model says the query in further words, which count half.
+"""The option ``expandQuery``: query expansion by a language model; its words count half.
 
-What it answers is search text and nothing else, however it came about: bounded in length, weighed
-below the query's own words, embedded and analyzed like any text.
+The model's answer is used as search text only, whatever it says: it is bounded in length, weighted
+below the query's own words, and embedded and analyzed like any text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ability_search.ranking.feedback import moved_vector
 
 STAGE: Final = "expandQuery"
 SHARE: Final = 0.5
-"""Of the further words beside the query's own: of their vector, and of all their terms together."""
+"""Weight of the expansion relative to the query: of its vector, and of all its terms together."""
 VECTOR: Final = "wording"
-"""Name of their vector among those of a query."""
+"""Name of the expansion's vector among those of a query."""
 
 _PHRASES = 12
 _LONGEST_PHRASE = 64
@@ -45,7 +45,7 @@ _QUOTES = " \t'\"`*_[].,;:\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u3002"
 
 
 async def reworded(query: Query, choice: QueryExpansion, reach: Reach) -> tuple[Query, list[str]]:
-    """Ask for further words.
+    """Request expansion words.
 
     Returns:
         The query with them, and a warning if there are none.
@@ -61,15 +61,15 @@ async def reworded(query: Query, choice: QueryExpansion, reach: Reach) -> tuple[
         return query, [f"the query was not expanded: {exc}. {exc.hint}"]
     words = read_phrases(answer) if choice.method == "terms" else read_question(answer)
     if not words:
-        return query, ["the query was not expanded: the language model named nothing usable"]
+        return query, ["the query was not expanded: the language model returned nothing usable"]
     return replace(query, wording=words), []
 
 
 def read_phrases(answer: str) -> tuple[str, ...]:
-    """Up to 12 phrases, one a line or parted by commas, each once.
+    """Return up to 12 distinct phrases, one per line or separated by commas.
 
-    Left out are lines that end in a colon, which announce the others, and phrases without a word
-    or of more than 64 characters.
+    Skipped are lines that end in a colon, which introduce the others, and phrases that have no
+    word or more than 64 characters.
     """
     lines = (line for line in answer.splitlines() if not line.rstrip().endswith(":"))
     found: dict[str, str] = {}
@@ -81,7 +81,7 @@ def read_phrases(answer: str) -> tuple[str, ...]:
 
 
 def read_question(answer: str) -> tuple[str, ...]:
-    """The first line that says something, cut to 300 characters; none if no line does."""
+    """Return the first line with a word, cut to 300 characters; empty if there is none."""
     lines = (_cleaned(_MARK.sub("", line)) for line in answer.splitlines())
     first = next(filter(_WORD.search, lines), "")
     return (first[:_LONGEST_QUESTION],) if first else ()
@@ -92,7 +92,7 @@ def _cleaned(text: str) -> str:
 
 
 def embedded_wording(query: Query) -> dict[str, str]:
-    """What is embedded of the further words, by the name of its vector: phrases with the topic."""
+    """Return the expansion text to embed, by the name of its vector: phrases with the topic."""
     if not query.wording:
         return {}
     choice = query.options.query_expansion
@@ -101,7 +101,7 @@ def embedded_wording(query: Query) -> dict[str, str]:
 
 
 def worded_vector(vectors: Mapping[str, Sequence[float]]) -> Sequence[float]:
-    """The query's vector, moved towards that of its further words where there is one."""
+    """Return the query vector, moved towards that of the expansion if there is one."""
     own, further = vectors["cosine"], vectors.get(VECTOR)
     if further is None:
         return own

@@ -1,4 +1,4 @@
-"""The texts of what was found."""
+"""Reading of hit rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ability_search.querying.answers import Found
 
 
 async def read_rows(store: Store, found: Iterable[Found]) -> None:
-    """Read the rows of candidates of one collection or several, where they are not read yet.
+    """Read the rows of candidates that have none yet, of one collection or several.
 
-    A chunk that was replaced since it was found stays without.
+    A chunk that was replaced since it was found gets no row.
     """
     missing: dict[str, dict[str, Found]] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""The option ``rerank``: rules on fields of the candidates raise their scores."""
+"""The option ``rerank``: rules on fields raise the scores of candidates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ability_search.ranking.rules import boosts
 
 
 def columns(query: Query) -> list[str]:
-    """The columns that the rules look at."""
+    """Return the columns that the rules need."""
     return [_column(rule) for rule in _effective(query)]
 
 
 def adjust(items: Sequence[Candidate], context: Context) -> None:
-    """Multiply scores by the boosts of all rules, over the greatest boost that is possible."""
+    """Multiply scores by the boosts of all rules, divided by the greatest possible boost."""
     rules = _effective(context.query)
     if not rules:
         return
@@ -55,7 +55,7 @@ def _column(rule: FieldRule) -> str:
 
 
 def _value(rule: FieldRule, row: Mapping[str, Any]) -> Any:
-    """The value of a rule's field; ``createdAt`` is the text that hits show."""
+    """Return the value of a rule's field; ``createdAt`` as the text that hits show."""
     value = row.get(_column(rule))
     for key in rule.path:
         value = value.get(key) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""Searching one collection or several."""
+"""Query service: search over one collection or several."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ from ability_search.ranking.statistics import TermStatistics
 from ability_search.statements import Predicate
 
 _ATTEMPTS = 8
-"""Times that a collection which changes under a query is searched at most."""
+"""Maximum number of searches of a collection that changes during a query."""
 _COLLECTIONS_AT_ONCE = 8
-"""Of several collections, how many are searched at the same time."""
+"""Maximum number of collections searched concurrently."""
 
 
 class Querying:
     """The query and similarity services.
 
     Args:
-        reach: The database, the models, and what is known of the collections.
-        now: The time in epoch milliseconds.
+        reach: Ports, registry of collections and settings.
+        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(self, reach: Reach, *, now: Callable[[], int]) -> None:
@@ -88,8 +88,8 @@ class Querying:
     async def query(self, collection: str | Sequence[str], query: Query) -> QueryAnswer:
         """Search a collection, several, or all (``*``).
 
-        Several are searched each with its own model; their hits are merged by score, and those
-        that fail are named in the warnings.
+        Each of several collections is searched with its own model. Their hits are merged by score;
+        collections that fail are named in the warnings.
 
         Raises:
             NotFound: if the collection, or each of several, does not exist.
@@ -126,7 +126,7 @@ class Querying:
         return answer
 
     async def close(self) -> None:
-        """Wait until what was shown is counted."""
+        """Wait until pending use counts are written."""
         await self._usage.close()
 
     async def similar(
@@ -138,7 +138,7 @@ class Querying:
         predicate: Predicate | None = None,
         min_score: float | None = None,
     ) -> SimilarAnswer:
-        """The chunks of a collection nearest to one of its chunks, which is not among them.
+        """Return the chunks of a collection nearest to one of its chunks, without that chunk.
 
         Raises:
             NotFound: if there is no such collection, or no such chunk in it.
@@ -155,7 +155,7 @@ class Querying:
             raise NotFound("collection", name)
         collection, rows = found
         if not rows:
-            raise NotFound("chunk", chunk_id, hint="Take the chunkId of a hit of search-query.")
+            raise NotFound("chunk", chunk_id, hint="Use the chunkId of a search-query hit.")
         source = rows[0]
         query = Query("", limit=limit + 1, mode="semantic", predicate=predicate)
         vectors = {"cosine": source["embedding"]}
@@ -218,9 +218,9 @@ class Querying:
         return merged
 
     async def _rank(self, name: str, query: Query, vectors: QueryVectors, clock: Timings) -> Listed:
-        """All that was found in a collection, best first, and the answer as yet without hits.
+        """Return all candidates of a collection, best first, and the answer, still without hits.
 
-        Searches deeper where an option would leave places of the page empty.
+        Searches deeper (refill) if an option would leave the page short.
         """
         depth: int | None = query.offset + query.limit
         while depth is not None:
@@ -231,10 +231,10 @@ class Querying:
     async def _rank_settled(
         self, name: str, query: Query, vectors: QueryVectors, clock: Timings, depth: int
     ) -> Listed:
-        """As :meth:`_rank`, by asking each arm for at least ``depth`` candidates.
+        """Do as :meth:`_rank`, with at least ``depth`` candidates per retriever.
 
-        Begins again where the collection turns out to be on another generation than the one that
-        vector and terms were made for.
+        Starts again if the collection is on another generation than the one that vector and terms
+        were made for.
         """
         for _ in range(_ATTEMPTS):
             asked = await self._catalogue.get(name)
@@ -294,7 +294,7 @@ class Querying:
         clock: Timings,
         depth: int,
     ) -> tuple[Pool, Context]:
-        """What the arms find, by the query as it is or as its first hits teach it."""
+        """Return the candidates of the query, after event resolution and feedback."""
         statistics = await self._statistics(collection, query, clock)
         known = await self._query_vectors(collection, query, answer, vectors)
         with clock.step("candidates"):
@@ -322,19 +322,19 @@ class Querying:
         return Context(query, plan, self._settings.ranking, self._moment(query), time)
 
     def _moment(self, query: Query) -> int:
-        """When a query is asked, in epoch milliseconds."""
+        """Return the time of the query, in epoch milliseconds."""
         return self._now() if query.as_of is None else query.as_of
 
     async def _rerank(
         self, lists: Sequence[Listed], query: Query, answer: QueryAnswer, clock: Timings
     ) -> None:
-        """Have a reranker read the first of all that was found, wherever it is from."""
+        """Rerank the first candidates of all collections together."""
         if query.options.reranker is not None:
             with clock.step("reranker"):
                 await rerank(lists, query, query.options.reranker, self._reach, answer)
 
     async def _reordered(self, listed: Listed) -> list[Found]:
-        """What was found in a collection after the reorderings that the query asks for."""
+        """Return a collection's candidates after the reorderings that the query requests."""
         found, pool, context = listed.found, listed.pool, listed.context
         for step in REORDERINGS:
             if step.wanted(context.query):
@@ -353,7 +353,7 @@ class Querying:
     async def _query_vectors(
         self, collection: Collection, query: Query, answer: QueryAnswer, vectors: QueryVectors
     ) -> Vectors | None:
-        """The query's vectors; ``None`` if they are not needed, or not to be had in hybrid mode."""
+        """Return the query vectors; ``None`` if not needed, or unavailable in hybrid mode."""
         if query.mode == "keyword":
             return None
         try:
@@ -375,7 +375,7 @@ class Querying:
     async def _statistics(
         self, collection: Collection, query: Query, clock: Timings
     ) -> TermStatistics | None:
-        """What weighs the query's words; ``None`` if they are not weighed."""
+        """Return the term statistics; ``None`` if the query does not need them."""
         if not needs_statistics(query):
             return None
         with clock.step("terms"):

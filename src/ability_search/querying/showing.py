@@ -1,4 +1,4 @@
-"""The page of what was found, as it is shown."""
+"""Reading of the page of hits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ability_search.querying.timings import Timings
 async def read_hits(
     store: Store, found: Sequence[Found], query: Query, answer: QueryAnswer, clock: Timings
 ) -> list[Hit]:
-    """The page of hits that is wanted, with their texts and what is around them.
+    """Return the requested page of hits, with their texts and contexts.
 
     A chunk that was replaced since it was found is left out.
     """

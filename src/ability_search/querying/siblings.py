@@ -1,9 +1,10 @@
-"""The hits that are like what is excluded, and are something else.
+"""Contrastive feedback: what is excluded shows what to prefer.
 
-Who asks for ``database work besides the audit log migration`` says that the migration is such
-work. The chunk that is most about it shows what that looks like, which the name of a broad topic
-does not: what is like it joins in the score, before all that is about what is excluded is pushed
-down. As with :mod:`.feedback`, chunks are compared where their rows are read anyway.
+The query ``database work besides the audit log migration`` implies that the migration is such work.
+The chunk that is most about the excluded phrase shows what such work looks like, which the name of
+a broad topic does not. Similarity to that chunk joins the score, before everything about the
+excluded phrase is demoted. As in :mod:`.feedback`, chunks are compared where their rows are read
+anyway.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ NAME = "siblings"
 
 
 def wanted(pool: Pool, context: Context) -> bool:
-    """Whether the query excludes something, and may be taught by a candidate about it."""
+    """Return whether the query excludes something and feedback applies."""
     return possible(pool, context) and bool(context.query.excluded)
 
 
 async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: Context) -> None:
-    """Score the first candidates anew, and read their rows; all others stay behind them.
+    """Rescore the first candidates, and read their rows; all others stay behind them.
 
     Args:
         store: The database.
-        pool: Where they are from.
+        pool: The pool they are from.
         block: The candidates of the first depth, scored; at least one.
-        context: What the stages know.
+        context: Context of the stages.
     """
     about = _about(block, context)
     example = _example(block, about)
@@ -49,7 +50,7 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
         first.append(example)
     await read_compared(store, pool, first, [example])
     if not likeness(example, 1):
-        return  # it was replaced in between
+        return  # it was replaced meanwhile
     sure = about[example.chunk_id]
     alike = kinship(
         np.array([(likeness(item, 1) or [0.0])[0] for item in first]),
@@ -63,12 +64,12 @@ async def learn(store: Store, pool: Pool, block: Sequence[Candidate], context: C
 
 
 def _about(block: Sequence[Candidate], context: Context) -> dict[str, float]:
-    """How much each candidate is about what is excluded, by its chunkId."""
+    """Return how much each candidate is about the excluded phrases, by chunkId."""
     shares = aboutness(*exclusion.closeness(block, context)).tolist()
     return {item.chunk_id: share for item, share in zip(block, shares, strict=True)}
 
 
 def _example(block: Sequence[Candidate], about: Mapping[str, float]) -> Candidate | None:
-    """The candidate with an embedding that is most about what is excluded, if any is at all."""
+    """Return the embedded candidate most about the excluded phrases; ``None`` if there is none."""
     known = [item for item in block if item.semantic is not None and about[item.chunk_id] > 0]
     return max(known, key=lambda item: about[item.chunk_id], default=None)

@@ -1,10 +1,10 @@
-"""The stages between candidates and hits, in the order they run. Pure, but for the clock.
+"""Stages between candidates and hits, in the order they run. Pure, except for the clock.
 
 1. Fusion (:mod:`ability_search.querying.fusing`): one score for each candidate, in blocks.
-2. The adjustments of :data:`ADJUSTMENTS`: each changes scores, none the order of another's list.
+2. The adjustments of :data:`ADJUSTMENTS`: each changes scores; none reorders a list.
 3. The floor of ``minScore`` (:func:`above`).
 
-A stage whose option is not given leaves every score exactly as it is.
+A stage whose option is off leaves every score exactly as it is.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from ability_search.querying.temporal import TEMPORAL
 from ability_search.querying.timings import Timings
 
 DEPTH = "depth"
-"""What it is called in ``explain`` that a hit stays behind those of a shallower search."""
+"""Name in ``explain`` of the rule that hits stay behind those of a shallower search."""
 
 ADJUSTMENTS: tuple[Adjustment, ...] = (LIFT, FULL_TEXT, TEMPORAL, ORDER, EXCLUSION, RULES, DECAY)
 
 
 def columns(query: Query) -> list[str]:
-    """The columns of candidates that the stages of a query need, each once."""
+    """Return the candidate columns that the stages of a query need, each once."""
     return list(dict.fromkeys(name for stage in ADJUSTMENTS for name in stage.columns(query)))
 
 
 def ordered(
     blocks: Sequence[Sequence[Candidate]], context: Context, clock: Timings | None = None
 ) -> list[Candidate]:
-    """Put scored blocks into one list, best first; equal scores in the order of their chunkIds.
+    """Adjust scored blocks and concatenate them into one list, best first; ties by chunkId.
 
-    What only a deeper search finds comes after all that a shallower one finds, its scores scaled
-    to theirs: so the pages of a query are cut from one list, however deep each has to look.
+    Candidates that only a deeper search finds come after those of a shallower one, with their
+    scores scaled below: all pages of a query are slices of one list, at any search depth.
 
     Args:
-        blocks: What the search of each depth adds.
-        context: What the stages know.
-        clock: Told what each stage took that changed anything.
+        blocks: The candidates that each depth adds.
+        context: Context of the stages.
+        clock: Receives the time of each stage that changed anything.
     """
     listed: list[Candidate] = []
     for block in blocks:
@@ -64,12 +64,12 @@ def ordered(
 
 
 def ranked(pool: Pool, context: Context) -> list[Candidate]:
-    """Score all candidates and put them in order, see :func:`ordered`."""
+    """Score and sort all candidates, see :func:`ordered`."""
     return ordered(blocks(pool, context.plan, context.query, context.ranking), context)
 
 
 def foreseen(pool: Pool, context: Context) -> list[Candidate]:
-    """As :func:`ranked`, for those who look at the first hits; ``explain`` is not told of it."""
+    """Return :func:`ranked` for steps that read the first hits, without traces for ``explain``."""
     told = [(item, item.trace) for item in (*pool.candidates, *pool.chunks)]
     for item, trace in told:
         item.trace = dict(trace)
@@ -80,9 +80,9 @@ def foreseen(pool: Pool, context: Context) -> list[Candidate]:
 
 
 def above(candidates: Sequence[Candidate], floor: float | None, *, mode: Mode) -> list[Candidate]:
-    """Leave out what is below ``minScore``: by its cosine, in keyword mode by its BM25.
+    """Drop candidates below ``minScore``: by cosine, in keyword mode by normalized BM25.
 
-    What was found by an aspect may be as close by that.
+    For a candidate found by an aspect, the cosine of the aspect counts as well.
     """
     if floor is None:
         return list(candidates)

@@ -1,6 +1,6 @@
-"""Steps of a query that ask the network for more than the usual round trips.
+"""Query steps that need additional round trips.
 
-Each belongs to an option, is skipped without it, and is timed by its name.
+Each belongs to an option, is skipped without it, and is timed under its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ability_search.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a step may ask."""
+    """Ports and settings that steps use."""
 
     store: Store
     embedder: Embedder
@@ -30,18 +30,18 @@ class Reach:
     vocabulary: Vocabulary
     settings: Settings
     counter: TokenCounter
-    """Counts tokens, as for the chunks."""
+    """Counts tokens, the same one as for the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A further look for candidates, before they are ranked.
+    """A step that looks for further candidates before the ranking.
 
     Attributes:
-        name: of the step, in ``timings``.
-        wanted: whether a query asks for it.
-        look: adds candidates to the pool, or to what is known of them; what it could not do it
-            says in the answer's warnings.
+        name: name in ``timings``.
+        wanted: returns whether a query requests it.
+        look: adds candidates to the pool, or data to candidates; failures become warnings of the
+            answer.
     """
 
     name: str
@@ -51,13 +51,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """A step over the ranked candidates.
+    """A step that reorders the ranked candidates.
 
     Attributes:
-        name: of the step, in ``timings``.
-        wanted: whether a query asks for it.
-        reorder: gives the candidates in their new order, and tells in the answer's warnings what
-            it could not do.
+        name: name in ``timings``.
+        wanted: returns whether a query requests it.
+        reorder: returns the candidates in their new order; failures become warnings of the
+            answer.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The option ``expand``: the text around each hit, and one hit in place of several side by side."""
+"""The option ``expand``: context expansion, and merging of adjacent hits."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.merging import merged
 
 _SECTION = 10
-"""Chunks of a section on each side of a hit."""
+"""Maximum number of chunks of a section on each side of a hit."""
 _SPAN = 50
-"""Chunks between the first and the last of the hits that are merged."""
+"""Maximum extent of merged hits, in chunks."""
 _MOST = 2000
-"""Chunks that are read for all hits."""
+"""Maximum number of chunks read for all hits."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether hits are shown with what is around them."""
+    """Return whether the query requests context expansion."""
     return query.options.expansion is not None
 
 
 def columns(query: Query) -> Sequence[str]:
-    """What tells the sections of a text apart."""
+    """Return the column that identifies the section of a chunk, if needed."""
     expansion = query.options.expansion
     return ("section",) if expansion is not None and expansion.mode == "section" else ()
 
 
 def kept(found: Sequence[Candidate], query: Query) -> int:
-    """How many hits are left when those side by side are one."""
+    """Return the number of hits left after adjacent ones are merged."""
     expansion = query.options.expansion
     return len(found) if expansion is None else len(set(_heads(found, expansion, query)))
 
@@ -47,9 +47,9 @@ def kept(found: Sequence[Candidate], query: Query) -> int:
 async def reorder(
     found: list[Candidate], _pool: Pool, context: Context, _reach: Reach, _answer: QueryAnswer
 ) -> list[Candidate]:
-    """Leave out hits that the context of a better one holds; that one names them.
+    """Drop hits that the context of a better hit contains; that hit lists them.
 
-    What would not be shown in any case neither is merged nor left.
+    Hits beyond the page are neither merged nor kept.
     """
     expansion = context.query.options.expansion
     if expansion is None:
@@ -68,9 +68,9 @@ async def reorder(
 async def read_contexts(
     store: Store, found: Sequence[Found], query: Query, answer: QueryAnswer
 ) -> None:
-    """Give each of the hits the text around it, where there is any, by one read a collection.
+    """Read the text around each hit, with one read per collection.
 
-    A chunk that was replaced since it was found stays without.
+    A chunk that was replaced since it was found gets no context.
     """
     expansion = query.options.expansion
     if expansion is None:
@@ -83,8 +83,8 @@ async def read_contexts(
         left -= len(ids)
         if left < 0:
             answer.warnings.append(
-                f"expand: the last {len(found) - len(chosen)} hits are without context,"
-                f" as {_MOST} chunks were read"
+                f"expand: the last {len(found) - len(chosen)} hits have no context,"
+                f" because the limit of {_MOST} chunks was reached"
             )
             break
         chosen.append(each)
@@ -97,7 +97,7 @@ async def read_contexts(
             )
         )
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"expand: the hits are without context: {exc}")
+        answer.warnings.append(f"expand: the hits have no context: {exc}")
         return
     rows = {row["chunkId"]: row for rows in answers for row in rows}
     for each in chosen:
@@ -105,10 +105,10 @@ async def read_contexts(
 
 
 def _heads(found: Sequence[Candidate], expansion: Expansion, query: Query) -> list[int]:
-    """The place of the hit that each is merged into, for those that fill the page.
+    """Return the place of the hit that each hit is merged into, for those that fill the page.
 
-    Where hits are picked for variety, for those that the picks of the page choose among: what is
-    picked from must not depend on the page.
+    With diversity, for all hits that the picks of the page choose among: the choice must not
+    depend on the page.
     """
     places = [_place(item, expansion) for item in found]
     shown = query.offset + query.limit
@@ -128,7 +128,7 @@ def _reach_of(expansion: Expansion) -> int:
 
 
 def _around(item: Candidate, expansion: Expansion) -> list[str]:
-    """The chunkIds that the context of a hit may consist of, in order."""
+    """Return the chunkIds that the context of a hit may contain, in order."""
     head, _, _ = item.chunk_id.rpartition(":")
     reach = _reach_of(expansion)
     own = [int(each.chunk_id.rpartition(":")[2]) for each in (item, *item.merged)]
@@ -138,7 +138,7 @@ def _around(item: Candidate, expansion: Expansion) -> list[str]:
 def _context(
     item: Candidate, rows: Mapping[str, Mapping[str, Any]], expansion: Expansion
 ) -> HitContext | None:
-    """The text around a hit; ``None`` if it is alone, or not there any more."""
+    """Return the text around a hit; ``None`` if it has no neighbours or no longer exists."""
     own = rows.get(item.chunk_id)
     if own is None or own["rid"] != item.rid:
         return None

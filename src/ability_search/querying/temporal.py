@@ -1,4 +1,4 @@
-"""Time in a query: chunks of that time join the candidates, and closeness to it counts. Pure."""
+"""Dates in the score: chunks of the requested period join, and closeness in time counts. Pure."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ability_search.understanding import Period, buckets_of_query, day_of, from_
 
 NAME = "temporal"
 DATED: Final = 30
-"""Chunks of the time asked for that join the candidates."""
+"""Maximum number of chunks of the requested period that join the candidates."""
 DATE_TERMS: Final = 0.3
-"""As :data:`SIGNAL_TERMS`, where any date may be the answer."""
+"""Value of :data:`SIGNAL_TERMS` for queries that any date may answer."""
 SHORT_DAYS: Final = 40
-"""A period that is shorter is a date: up to a month, and what is around a day."""
+"""A shorter period counts as a date: up to a month, or some days around one."""
 CREATED_SHARE: Final = 0.5
-"""What the time of indexing counts where a chunk has no date."""
+"""Weight of the indexing time for a chunk that has no date."""
 
 
 def wanted(query: Query) -> bool:
-    """Whether dates count at all."""
+    """Return whether dates count in the query."""
     intent = query.intent
     return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
 
 
 def dated_search(query: Query, by: Sequence[float] | QueryTerms, most: int) -> Search | None:
-    """The search for chunks of the period that the query asks for; ``None`` if it names none.
+    """Return the search for chunks of the requested period; ``None`` if there is none.
 
-    What it finds belongs to the first page, for which an arm is asked for ``most`` candidates.
+    Its candidates belong to the first page, for which a retriever returns ``most`` candidates.
     """
     if query.intent is None or query.intent.period is None:
         return None
@@ -46,7 +46,7 @@ def dated_search(query: Query, by: Sequence[float] | QueryTerms, most: int) -> S
 
 
 def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
-    """What dates count in a query; ``None`` if they do not."""
+    """Return how dates count in a query; ``None`` if they do not."""
     intent = query.intent
     if intent is None:
         return None
@@ -57,13 +57,13 @@ def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
     if weight is None:
         terms = DATE_TERMS if period is None else SIGNAL_TERMS
         weight = signal_weight(plan.informative, 1.0, terms=terms)
-    # What is asked for lies on one side of an event, and near to it may be the wrong one.
+    # The answer lies on one side of an event; days close to the period may be on the other.
     sigma = 0.0 if query.event is not None else query.options.temporal.sigma_days
     return TimeSignal(weight, period, sigma)
 
 
 def count_dates(candidates: Sequence[Candidate], context: Context) -> None:
-    """Make the closeness in time of each candidate a share of its score."""
+    """Make closeness in time a share of each candidate's score."""
     signal = context.time
     if signal is None:
         return
@@ -82,7 +82,7 @@ TEMPORAL = Adjustment(NAME, _columns, count_dates)
 
 
 def _closeness(item: Candidate, signal: TimeSignal, query: Query) -> float:
-    """0 to 1."""
+    """Return the closeness in time of a candidate, 0 to 1."""
     periods = periods_of(item)
     if signal.period is None:
         return float(any(map(is_date, periods)))
@@ -94,11 +94,11 @@ def _closeness(item: Candidate, signal: TimeSignal, query: Query) -> float:
 
 
 def periods_of(item: Candidate) -> list[Period]:
-    """The periods that a candidate names, in their order."""
+    """Return the periods that a candidate names, in order."""
     return from_numbers(item.columns.get("dates") or ())
 
 
 def is_date(period: Period) -> bool:
-    """Whether a period is short enough to be the date of something."""
+    """Return whether a period is short enough to date something."""
     first, last = period.first, period.last
     return first is not None and last is not None and last - first < SHORT_DAYS

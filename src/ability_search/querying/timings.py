@@ -1,4 +1,4 @@
-"""How long the steps of a query take."""
+"""Timings of the steps of a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kadi_client.tracing import span
 
 
 class Timings:
-    """Measures the steps of a query."""
+    """A stopwatch for the steps of a query."""
 
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}
@@ -18,7 +18,7 @@ class Timings:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure the block as (a part of) step ``name``."""
+        """Measure the block as (part of) step ``name``."""
         started = time.perf_counter()
         try:
             with span(name):
@@ -27,9 +27,9 @@ class Timings:
             self.add(name, time.perf_counter() - started)
 
     def add(self, name: str, seconds: float) -> None:
-        """Count what was measured elsewhere as (a part of) step ``name``."""
+        """Add a time measured elsewhere to step ``name``."""
         self.milliseconds[name] = self.milliseconds.get(name, 0.0) + seconds * 1e3
 
     def finished(self) -> dict[str, float]:
-        """All of them, with the ``total`` since the beginning."""
+        """Return all timings, with the ``total`` since the start."""
         return {**self.milliseconds, "total": (time.perf_counter() - self._started) * 1e3}

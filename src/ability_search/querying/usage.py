@@ -1,4 +1,4 @@
-"""What agents were shown, counted behind their backs."""
+"""Use counts: how often agents were shown a chunk, written in the background."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
 _PENDING = 100
-"""Answers waiting to be counted; further ones are not, as the database does not keep up."""
+"""Maximum number of pending answers; beyond it answers are not counted."""
 _PATIENCE = 10.0
-"""Seconds that closing waits."""
+"""Maximum wait on close, in seconds."""
 
 
 class Usage:
-    """Counts, for each agent, how often it was shown a chunk.
+    """Counts how often each agent was shown a chunk.
 
-    Nobody waits for it, and what fails is logged and forgotten.
+    Counting never delays a query; failures are logged and dropped.
 
     Args:
-        catalogue: Writes, creating the schema where it is missing.
-        now: The time in epoch milliseconds.
+        catalogue: Writes, creating the schema if it is missing.
+        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(self, catalogue: Catalogue, *, now: Callable[[], int]) -> None:
@@ -39,18 +39,18 @@ class Usage:
         self._pending: set[asyncio.Task[None]] = set()
 
     def count(self, agent: str, hits: Sequence[Hit]) -> None:
-        """Count each of ``hits`` as shown to ``agent`` once more, soon."""
+        """Schedule one more count for each of ``hits`` shown to ``agent``."""
         if not hits:
             return
         if len(self._pending) >= _PENDING:
-            log.warning("%d hits shown to an agent are not counted", len(hits))
+            log.warning("use of %d hits not counted: too many writes pending", len(hits))
             return
         task = asyncio.create_task(self._write(agent, hits), name="count use")
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
     async def close(self) -> None:
-        """Wait until everything is counted, but not long."""
+        """Wait for pending counts, up to a time limit."""
         if not self._pending:
             return
         _, late = await asyncio.wait(self._pending, timeout=_PATIENCE)
@@ -58,7 +58,7 @@ class Usage:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         if late:
-            log.warning("%d answers are not counted, as the worker ends", len(late))
+            log.warning("use of %d answers not counted: the worker is stopping", len(late))
 
     async def _write(self, agent: str, hits: Sequence[Hit]) -> None:
         shown = [(hit.collection, hit.chunk_id) for hit in hits]
@@ -66,10 +66,10 @@ class Usage:
             async with self._turn:
                 await self._write_through(statements.count_uses(agent, shown, now=self._now()))
         except SearchError as exc:
-            log.warning("%d hits shown to an agent are not counted: %s", len(hits), exc)
+            log.warning("use of %d hits not counted: %s", len(hits), exc)
 
     async def _write_through(self, statement: statements.Statement) -> None:
-        """Write, again where another worker was counting the same."""
+        """Write; retry on conflicts with another worker."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.05, max=1),
@@ -81,5 +81,5 @@ class Usage:
 
 
 def _in_conflict(exc: BaseException) -> bool:
-    # What was rolled back was not counted, and an insertion met by another one was rolled back.
+    # Both mean that the transaction was rolled back and nothing was counted.
     return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")

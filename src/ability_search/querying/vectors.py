@@ -1,4 +1,4 @@
-"""The vectors of a query."""
+"""Vectors of a query, by model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ability_search.documents import Vector
 
 
 class QueryVectors:
-    """A query's vectors by each model, asked for once however many collections share it.
+    """A query's vectors by model, computed once for all collections that share it.
 
     Args:
-        embed: Gives the vectors by a model, shape (n, d).
+        embed: Returns the vectors by a model, shape (n, d).
     """
 
     def __init__(self, embed: Callable[[str], Awaitable[Vector]]) -> None:
@@ -22,21 +22,21 @@ class QueryVectors:
         self._took: dict[str, float] = {}
 
     def ask(self, model: str) -> None:
-        """Begin to ask ``model``, unless it was asked already."""
+        """Start the request to ``model``, unless already started."""
         if model not in self._asked:
             self._asked[model] = asyncio.create_task(self._measured(model))
 
     async def of(self, model: str) -> Vector:
-        """The vectors by ``model``, or what came of asking; shape (n, d)."""
+        """Return the vectors by ``model``, shape (n, d); raises the error of the request."""
         self.ask(model)
         return await asyncio.shield(self._asked[model])
 
     def milliseconds(self, model: str) -> float:
-        """How long ``model`` took to answer; 0 if it has not."""
+        """Return how long ``model`` took to answer; 0 if it has not answered."""
         return self._took.get(model, 0.0)
 
     async def close(self) -> None:
-        """Stop asking; nothing is left running."""
+        """Cancel pending requests and wait for them."""
         for asked in self._asked.values():
             asked.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)

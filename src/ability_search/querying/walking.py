@@ -1,7 +1,8 @@
-"""The option ``graph``: neighbours of the first hits, over links and in their texts, join.
+"""The option ``graph``: graph expansion over links and chunk order.
 
-A neighbour is scored as if the arms had found it, by its own cosine, and then moved a little
-towards the hit it is reached from, see :mod:`ability_search.querying.lifting`.
+Neighbours of the first hits join the candidates. A neighbour is scored as if the retrievers had
+found it, by its own cosine, and then moved slightly towards the hit it is reached from, see
+:mod:`ability_search.querying.lifting`.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from ability_search.querying.steps import Look, Reach
 from ability_search.ranking.graph import ORDER, strength
 
 _STARTS = 5
-"""First hits that are walked from."""
+"""Number of first hits to start from."""
 _ORDER = "order"
-"""What the step to the next chunk of a text is called."""
+"""Name of a step to an adjacent chunk."""
 
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def wanted(query: Query) -> bool:
-    """Whether neighbours are looked for."""
+    """Return whether the query requests graph expansion."""
     return query.options.graph is not None
 
 
 async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) -> None:
     """Add the neighbours of the first hits to the candidates.
 
-    One of the first hits is itself a neighbour of a better one that it is linked to.
+    One of the first hits may itself be a neighbour of a better one that it is linked to.
     """
     choice, plan = context.query.options.graph, context.plan
     if choice is None:
         return
     if plan.vector is None or "semantic" in pool.failed:
-        answer.warnings.append("graph: without the query's vector no neighbour can be compared")
+        answer.warnings.append("graph: neighbours cannot be compared without a query vector")
         return
     starts = foreseen(pool, context)[:_STARTS]
     beside = {} if choice.kinds is not None else _beside(starts, choice.hops)
@@ -67,20 +68,20 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
             )
         )
     except DatabaseUnavailable as exc:
-        answer.warnings.append(f"graph: the neighbours of the first hits are left out: {exc}")
+        answer.warnings.append(f"graph: neighbours were not added: {exc}")
         return
     neighbours = _neighbours(pool, first, beside, found, choice.min_similarity)
     _join(pool, neighbours, most=plan.depths[0])
 
 
 def paths(starts: Mapping[str, Path], found: Found) -> dict[str, Path]:
-    """The path to each source: of the fewest links, and of these the strongest.
+    """Return the path to each source: the one of fewest links, then of greatest strength.
 
     Args:
-        starts: Empty paths by the sources where to begin, the best first. A source among them is
-            reached again from a better one only.
-        found: Under ``out1`` and ``in1`` the links from these and to these, with their ``source,
-            target, kind, weight``, and so on for each further hop.
+        starts: Empty paths by start source, best first. A start is reached again only from a
+            better one.
+        found: ``out1`` and ``in1`` hold the links from and to the starts, with their ``source,
+            target, kind, weight``; the numbers count the hops.
     """
     places = {source: place for place, source in enumerate(starts)}
     reached: dict[str, Path] = {}
@@ -109,7 +110,7 @@ def _steps(found: Found, hop: int) -> Iterator[tuple[str, str, Mapping[str, Any]
 
 
 def _beside(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
-    """The paths along the order of chunks, by chunkId, the shortest; to a start from a better."""
+    """Return the shortest paths along chunk order, by chunkId; a start only from a better one."""
     places = {item.chunk_id: place for place, item in enumerate(starts)}
     found: dict[str, Path] = {}
     for distance in range(1, hops + 1):
@@ -130,14 +131,14 @@ def _neighbours(
     found: Found,
     least: float,
 ) -> list[Candidate]:
-    """The neighbours, each with its path.
+    """Return the neighbours, each with its path.
 
     Args:
         pool: All candidates.
-        first: The best hit of each source where the walk began, the best first.
+        first: The best hit of each start source, best first.
         beside: Paths to chunks.
-        found: What the walk gave.
-        least: Cosine of a neighbour at least.
+        found: Rows of the graph query.
+        least: Minimum cosine of a neighbour.
     """
     linked = paths({source: Path(item) for source, item in first.items()}, found)
     known = {item.chunk_id: item for item in pool.chunks}
@@ -152,7 +153,7 @@ def _neighbours(
 
 
 def _join(pool: Pool, neighbours: Iterable[Candidate], *, most: int) -> None:
-    """Make candidates of the nearest that are none yet, and note that they are neighbours."""
+    """Add the nearest neighbours to the candidates, and rank them as neighbours."""
     present = {item.chunk_id for item in pool.candidates}
     ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
     for item in ordered[most:]:

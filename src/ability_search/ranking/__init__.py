@@ -1,1 +1,1 @@
-"""Ranking: weights, fusion, and what reorders a list. Pure; one formula a function."""
+"""Ranking: term weights, fusion and rescoring. Pure; one formula per function."""

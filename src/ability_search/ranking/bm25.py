@@ -1,15 +1,15 @@
-"""BM25 as a sparse dot product: weights of documents, weights of queries.
+"""BM25 as a sparse dot product of document weights and query weights.
 
-The score of a chunk is the sum over the query's terms and the fields of the query weight times
-the document weight. A document keeps, for a term of frequency ``f`` in a field of ``dl`` terms::
+The score of a chunk is the sum, over the query's terms and fields, of query weight times document
+weight. For a term of frequency ``f`` in a field of ``dl`` terms a document stores::
 
     w = f (k1 + 1) / (f + K),    K = k1 (1 - b + b dl / avgdl)
 
 Robertson & Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009); the inverse
 document frequency is Lucene's, which is never negative. Only the content is normalized by its
-length (``K = k1`` elsewhere): titles are short whatever the document, measured no worse, and one
-average length a collection is all that can drift. Each field counts by itself, so that its
-weight is chosen at query time.
+length (``K = k1`` elsewhere): titles are short in any document, normalizing them measured no
+better, and one average length per collection is all that can drift. Each field is scored
+separately, so that its weight is chosen at query time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ K1: Final = 1.2
 B: Final = 0.75
 K3: Final = 8.0
 TITLE_WEIGHT: Final = 1.5
-"""Abstracts, nDCG@10 of the keyword arm: .391 at 1, .398 at 1.5, .390 at 2."""
+"""Abstracts, nDCG@10 of the keyword retriever: .391 at 1, .398 at 1.5, .390 at 2."""
 QUERY_TERMS_LIMIT: Final = 64
 _DECIMALS = 5
 _ROUNDING = 1e-9
@@ -43,11 +43,11 @@ class QueryTerms:
     """A query as the sparse index takes it.
 
     Attributes:
-        ids: term ids, ascending, unique; those the statistics do not know are among them, as
-            the statistics may be older than the chunks.
+        ids: term ids, ascending, unique; including terms unknown to the statistics, which may be
+            older than the chunks.
         weights: positive query weights aligned with ``ids``.
-        information: what a chunk scores that has each of the terms once in a content of
-            average length; terms the collection does not know are included. 0 without terms.
+        information: score of a chunk that has each of the terms once in a content of average
+            length; terms unknown to the collection are included. 0 without terms.
     """
 
     ids: tuple[int, ...]
@@ -55,11 +55,11 @@ class QueryTerms:
     information: float
 
     def of_each_term(self, terms: Sequence[str], *, most: int) -> list[QueryTerms]:
-        """The query's terms one by one, in content and title, those that weigh most first.
+        """Split the query into its terms, in content and title, greatest weight first.
 
         Args:
-            terms: the analyzed query; what is not among the query's terms is left out.
-            most: number of terms.
+            terms: the analyzed query; terms that are not in this query are skipped.
+            most: maximum number of terms.
         """
         distinct = tuple(dict.fromkeys(terms))
         weights = dict(zip(self.ids, self.weights, strict=True))
@@ -75,8 +75,8 @@ class QueryTerms:
     def normalized(self, scores: npt.ArrayLike) -> Floats:
         """Map BM25 scores of this query to [0, 1]: ``1 - exp(-score / information)``.
 
-        Increasing, and the same for a score whatever else was found, hence comparable between
-        queries: 0 is a chunk without any of the terms, .63 one with each of them once.
+        Increasing, and independent of other results, hence comparable between queries: 0 is a chunk
+        without any of the terms, .63 one with each of them once.
         """
         raw = np.nan_to_num(np.asarray(scores, dtype=np.float64))
         if self.information <= 0:
@@ -90,19 +90,19 @@ def normalized_by_term(
     terms: Sequence[QueryTerms],
     scores_of_terms: npt.ArrayLike,
 ) -> Floats:
-    """Map BM25 scores to [0, 1] so that one term in abundance does not stand for the others.
+    """Map BM25 scores to [0, 1] so that repetitions of one term do not replace the others.
 
-    ``sum_t i_t (1 - exp(-s_t / i_t)) / information``: each term saturates by itself, where
-    :meth:`QueryTerms.normalized` has their sum do so. Both are 0 without any of the terms, .63
-    for each of them once, and alike for a query of one term; a chunk that has only some of the
-    terms scores less here. That distinct terms count for more than repeated ones is constraint TFC3
+    ``sum_t i_t (1 - exp(-s_t / i_t)) / information``: each term saturates separately, whereas
+    :meth:`QueryTerms.normalized` saturates their sum. Both are 0 without any of the terms, .63
+    for each of them once, and equal for a query of one term; a chunk that has only some of the
+    terms scores less here. That distinct terms count more than repeated ones is constraint TFC3
     of Fang, Tao & Zhai, Diagnostic Evaluation of Information Retrieval Models (2011).
 
     Args:
         query: all terms; those not among ``terms`` saturate together.
-        scores: by them, shape (n,); not a number stays so.
+        scores: BM25 scores by all terms, shape (n,); NaN stays NaN.
         terms: single terms of the query, see :meth:`QueryTerms.of_each_term`.
-        scores_of_terms: by each of these, shape (n, len(terms)).
+        scores_of_terms: BM25 scores by each of these, shape (n, len(terms)).
 
     Returns:
         Shape (n,).
@@ -127,9 +127,9 @@ def document_vector(
     Args:
         fields: the terms of each field by its name, repetitions included.
         average_length: terms in the average content of the collection; with 0 every content is
-            taken to be of average length.
-        k1: saturation of a term's frequency, >= 0.
-        b: weight of the content's length, 0 (none) to 1.
+            treated as of average length.
+        k1: term frequency saturation, >= 0.
+        b: length normalization of the content, 0 (none) to 1.
 
     Returns:
         Shape (n,) both, the weights in (0, k1 + 1]; empty if no field has terms.
@@ -155,18 +155,18 @@ def reweighted(
     k1: float = K1,
     b: float = B,
 ) -> list[float]:
-    """Return the document weights of a chunk under another average length.
+    """Return the document weights of a chunk for another average length.
 
     The frequencies are recovered by :func:`term_frequencies`; titles keep their weights.
 
     Args:
-        ids: as :func:`document_vector` gave them.
+        ids: as returned by :func:`document_vector`.
         weights: aligned with ``ids``; five decimals suffice.
         lengths: number of terms in the title and in the content.
-        old_average: the average length that the weights were made with.
-        new_average: the one to use instead.
-        k1: as it was when the weights were made; it cannot be changed here.
-        b: likewise.
+        old_average: the average length that the weights were computed with.
+        new_average: the average length to use instead.
+        k1: as used for the weights; it cannot be changed here.
+        b: as used for the weights; it cannot be changed here.
     """
     stored = np.asarray(weights, dtype=np.float64)
     length = lengths[-1]
@@ -182,8 +182,8 @@ def term_frequencies(
 ) -> Floats:
     """Recover the frequencies of content terms from their weights: ``f = w K / (k1 + 1 - w)``.
 
-    Whole numbers; of weights kept to five decimals exact up to some 400 occurrences and never
-    above the content's length. With ``k1`` 0 a weight says nothing, and all are 1.
+    Whole numbers; for weights with five decimals exact up to about 400 occurrences and never above
+    the content's length. With ``k1`` 0 a weight carries no information, and all frequencies are 1.
     """
     saturated = np.asarray(weights, dtype=np.float64)
     room = np.maximum(k1 + 1 - saturated, 1e-9)
@@ -208,13 +208,13 @@ def query_terms(
     limit: int = QUERY_TERMS_LIMIT,
     k3: float = K3,
 ) -> QueryTerms:
-    """Weigh the terms of a query in content and title, see :func:`terms_in_fields`.
+    """Return the weighted terms of a query in content and title, see :func:`terms_in_fields`.
 
     Args:
         terms: the analyzed query.
-        statistics: of the collection that is searched.
+        statistics: term statistics of the collection.
         title_weight: weight of a match in the title; 0 searches the content only.
-        limit: number of distinct terms kept.
+        limit: maximum number of distinct terms.
         k3: saturation of a term's frequency in the query.
     """
     fields = {CONTENT: 1.0, TITLE: title_weight}
@@ -229,18 +229,18 @@ def terms_in_fields(
     limit: int = QUERY_TERMS_LIMIT,
     k3: float = K3,
 ) -> QueryTerms:
-    """Weigh the terms of a query in the fields that are searched.
+    """Return the weighted terms of a query in the given fields.
 
     A term of frequency ``q`` in the query weighs ``idf (k3 + 1) q / (k3 + q)`` times the weight
     of the field. Its document frequency is the highest one of the content and of these fields, so
-    that a common word does not look rare where few chunks have a title.
+    that a common word does not look rare because few chunks have a title.
 
     Args:
-        terms: the analyzed query in order, repetitions included; none gives an empty query.
-        statistics: of the collection that is searched.
-        fields: weights >= 0 by the names of the fields; what weighs 0 is not searched.
-        limit: number of distinct terms kept: those that weigh most, the first in the query of
-            equal ones. A term that no chunk has never takes the place of another.
+        terms: the analyzed query in order, repetitions included; no terms give an empty query.
+        statistics: term statistics of the collection.
+        fields: weights >= 0 by field name; fields of weight 0 are not searched.
+        limit: maximum number of distinct terms: those of greatest weight, ties by position in
+            the query. A term that no chunk has never displaces another.
         k3: saturation of a term's frequency in the query.
     """
     counts = Counter(terms)
@@ -262,17 +262,17 @@ def terms_in_fields(
 
 
 def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms:
-    """Let further terms join a query whose own words decide however many they are.
+    """Add expansion terms to a query, bounded so that its own terms dominate.
 
-    Each keeps ``weight min(1, I / I')`` of its weight, I and I' being the information of both: all
-    together they weigh at most ``weight`` times what the query's own terms do. This is the
+    Each added term keeps ``weight min(1, I / I')`` of its weight, I and I' being the information
+    of both: together they weigh at most ``weight`` times the query's own terms. This is the
     interpolation of RM3 (Abdul-Jaleel et al., UMass at TREC 2004), with weights for
     probabilities.
 
     Args:
-        own: the query; one without terms, or information, is joined by none.
-        further: terms that it has not.
-        weight: 0 (the query stays as it is) to 1.
+        own: the query; if it has no terms or no information, it is returned unchanged.
+        further: terms that the query does not have.
+        weight: 0 (the query is unchanged) to 1.
     """
     share = weight * min(1.0, own.information / max(further.information, 1e-9))
     if share <= 0 or not further.ids:
@@ -286,7 +286,7 @@ def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms
 
 
 def _saturation(length: int | None, average: float, k1: float, b: float) -> float:
-    """``K`` of the formula; without a length, or an average, that of average length."""
+    """Return ``K`` of the formula; without a length or an average, that of average length."""
     if length is None or average <= 0:
         return k1
     return k1 * (1 - b + b * length / average)
@@ -297,7 +297,7 @@ def _saturated(frequencies: Floats, saturation: float, k1: float) -> Floats:
 
 
 def _merged(ids: Sequence[TermIds], weights: Sequence[Floats]) -> tuple[TermIds, Weights]:
-    """Sort by id; of terms that share an id, the heaviest stands for all."""
+    """Sort by id; of terms that share an id, keep the greatest weight."""
     if not ids:
         return np.empty(0, np.int32), np.empty(0, np.float32)
     unique, inverse = np.unique(np.concatenate(ids), return_inverse=True)

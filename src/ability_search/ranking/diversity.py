@@ -1,4 +1,4 @@
-"""Variety among the first hits.
+"""Diversity of the first hits.
 
 Maximal marginal relevance: Carbonell & Goldstein, The Use of MMR, Diversity-Based Reranking for
 Reordering Documents and Producing Summaries (1998).
@@ -21,14 +21,14 @@ class Pick:
     """A candidate in its new place."""
 
     place: int
-    """Where it was before, from 0."""
+    """Previous place, from 0."""
     score: float
     similarity: float
-    """To the most similar one picked before it."""
+    """Similarity to the most similar candidate picked before."""
 
 
 def similarities(vectors: npt.ArrayLike) -> Floats:
-    """Return the cosines between unit vectors, shape (n, n), those below 0 as 0.
+    """Return the cosines between unit vectors, shape (n, n); negative ones as 0.
 
     Args:
         vectors: shape (n, d); a zero vector is similar to nothing.
@@ -45,23 +45,23 @@ def diversified(
     trade_off: float,
     reach: Sequence[int],
 ) -> list[Pick]:
-    """Pick candidates one by one, each time the one that is both relevant and new.
+    """Pick candidates one by one by maximal marginal relevance.
 
-    The one with the highest ``trade_off relevance + (1 - trade_off) (1 - s)``, where ``s`` is its
-    similarity to the most similar one picked before, 0 for the first. That is the paper's
-    criterion raised by ``1 - trade_off``, which keeps it in [0, 1] and in the same order. It is
-    the score of the pick, but never above that of the pick before.
+    Each pick has the highest ``trade_off relevance + (1 - trade_off) (1 - s)``, where ``s`` is its
+    similarity to the most similar one picked before, 0 for the first. This is the paper's criterion
+    plus ``1 - trade_off``, which keeps it in [0, 1] and preserves the order. The value is the score
+    of the pick, but never above that of the previous pick.
 
     Args:
-        relevance: of the candidates, best first, in [0, 1], shape (n,).
-        similarity: between them, in [0, 1], shape (n, n).
-        ids: of the candidates; of equally good ones the first by its id is picked.
-        trade_off: 1 is relevance alone, 0 variety alone.
-        reach: among how many of the first candidates each pick chooses, ascending, for as many
-            picks as are wanted; pick ``i`` among at least ``i + 1``.
+        relevance: relevance of the candidates, best first, in [0, 1], shape (n,).
+        similarity: similarity between them, in [0, 1], shape (n, n).
+        ids: ids of the candidates; ties go to the smallest id.
+        trade_off: 1 is relevance only, 0 diversity only.
+        reach: number of first candidates that each pick chooses from, ascending, one per pick;
+            at least ``i + 1`` for pick ``i``.
 
     Returns:
-        The picks, in falling order of their scores, equal ones in the order of their ids.
+        The picks, by descending score, ties by id.
     """
     worth = trade_off * np.asarray(relevance, dtype=np.float64)
     nearest = np.zeros(len(worth))

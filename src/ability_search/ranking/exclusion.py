@@ -1,4 +1,4 @@
-"""Pushing down what a query excludes."""
+"""Demotion by exclusions, and contrastive feedback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS_WEIGHT: Final = 0.3
 
 
 def aboutness(excluded_cosines: Floats, excluded_coverage: Floats) -> Floats:
-    """Return how much candidates are about what is excluded, or about another phrase, 0 to 1.
+    """Return how much candidates are about an excluded or another phrase, 0 to 1.
 
     The mean of ``x`` and ``c^2`` of :func:`demoted`, weighted as there.
 
@@ -27,10 +27,10 @@ def aboutness(excluded_cosines: Floats, excluded_coverage: Floats) -> Floats:
 
 
 def kinship(likeness: Floats, about: Floats, *, example: float) -> Floats:
-    """Return how much candidates are like an example of what is excluded, and something else.
+    """Return how similar candidates are to an excluded example without being about the exclusion.
 
-    ``max(0, l) max(0, 1 - a / a_1)``: 0 for the example itself, and for what is about the
-    excluded as much as that.
+    ``max(0, l) max(0, 1 - a / a_1)``: 0 for the example itself, and for candidates that are about
+    the excluded phrase as much as the example.
 
     Args:
         likeness: Cosines to the example, ``l``, shape (n,).
@@ -56,13 +56,13 @@ def demoted(
 
     ``score - meaning max(0, x - s) - words c^2``: by how much closer a candidate is to an excluded
     phrase (``x``) than to the query (``s``), and by the share ``c`` of the phrase's words that it
-    has, weighed by how much they tell. The square is for phrases of several words: what has half
-    of them is mostly about something else.
+    has, weighted by their information. The square is for phrases of several words: a text with
+    half of them is mostly about something else.
 
     Args:
-        scores: Fused scores in [0, 1], shape (n,), as everything here.
-        cosines: To the query without its exclusions, in [0, 1].
-        excluded_cosines: To the closest excluded phrase, in [0, 1].
+        scores: Fused scores in [0, 1], shape (n,), as all arrays here.
+        cosines: Cosines to the query without its exclusions, in [0, 1].
+        excluded_cosines: Cosines to the closest excluded phrase, in [0, 1].
         excluded_coverage: BM25 of an excluded phrase divided by its information, at most 1; of
             several phrases the highest.
         meaning: Weight of the cosines.

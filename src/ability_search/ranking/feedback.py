@@ -1,4 +1,4 @@
-"""The query learns from its own first hits."""
+"""Pseudo-relevance feedback: weights, moved vectors and expansion terms."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TAU: Final = 0.1
 
 
 def feedback_weights(scores: npt.ArrayLike, *, tau: float = TAU) -> Floats:
-    """Share of each first hit in what is learned: ``exp((s_j - s_1) / tau)``, scaled to sum 1.
+    """Return the weight of each feedback hit: ``exp((s_j - s_1) / tau)``, scaled to sum 1.
 
-    A clear winner counts nearly alone, hits that are level count evenly.
+    A clear winner gets nearly all the weight; hits of equal score get equal weights.
 
     Args:
-        scores: of the first hits, best first, shape (m,), m >= 1.
-        tau: the difference in score that makes a factor of e; > 0.
+        scores: scores of the first hits, best first, shape (m,), m >= 1.
+        tau: difference in score that makes a factor of e; > 0.
     """
     found = np.asarray(scores, dtype=np.float64)
     raw = np.exp((found - found[0]) / tau)
@@ -38,19 +38,19 @@ def rocchio_cosines(
     *,
     beta: float,
 ) -> Floats:
-    """Cosines to the query vector moved towards its first hits, without that vector.
+    """Return cosines to the query vector moved towards its first hits, without computing it.
 
-    To ``q + beta sum_j w_j t_j`` (Rocchio, Relevance Feedback in Information Retrieval, 1971) a
-    chunk d has, all vectors being of unit length, the cosine::
+    For ``q + beta sum_j w_j t_j`` (Rocchio, Relevance Feedback in Information Retrieval, 1971) the
+    cosine of a chunk d is, all vectors being of unit length::
 
         (q.d + beta sum_j w_j t_j.d)
         / sqrt(1 + 2 beta sum_j w_j q.t_j + beta^2 sum_jk w_j w_k t_j.t_k)
 
     Args:
-        cosines: of n chunks to the query, shape (n,); the m chunks learned from come first.
-        likeness: of each chunk to those m, shape (n, m), m <= n.
-        weights: of those m, shape (m,), summing to 1.
-        beta: how far the vector moves; 0 leaves the cosines as they are.
+        cosines: cosines of n chunks to the query, shape (n,); the m feedback chunks come first.
+        likeness: cosines of each chunk to those m, shape (n, m), m <= n.
+        weights: weights of those m, shape (m,), summing to 1.
+        beta: how far the vector moves; 0 leaves the cosines unchanged.
 
     Returns:
         Shape (n,).
@@ -66,16 +66,16 @@ def rocchio_cosines(
 def moved_vector(
     vector: npt.ArrayLike, taught: npt.ArrayLike, weights: npt.ArrayLike, *, beta: float
 ) -> Floats:
-    """The query vector moved towards its first hits, ``q + beta sum_j w_j t_j``, at unit length.
+    """Return the query vector moved towards its first hits, ``q + beta sum_j w_j t_j``, normalized.
 
     Args:
-        vector: of the query, at unit length, shape (d,).
-        taught: vectors of the m hits learned from, at unit length, shape (m, d).
-        weights: of those m, shape (m,), summing to 1.
-        beta: how far it moves.
+        vector: query vector of unit length, shape (d,).
+        taught: vectors of the m feedback hits, of unit length, shape (m, d).
+        weights: weights of those m, shape (m,), summing to 1.
+        beta: how far the vector moves.
 
     Returns:
-        Shape (d,); the query's own where there would be no direction left.
+        Shape (d,), of unit length; the query vector itself if the sum is zero.
     """
     own, towards, share = (np.asarray(each, np.float64) for each in (vector, taught, weights))
     moved = own + beta * share @ towards
@@ -91,20 +91,20 @@ def learned_terms(
     own: Collection[int],
     count: int,
 ) -> QueryTerms:
-    """The terms that mark the first hits: those that weigh most of ``idf sum_j w_j d_j``.
+    """Return the expansion terms: those with the greatest ``idf sum_j w_j d_j``.
 
-    ``d_j`` is the term's weight in a hit. Only terms in the content count, which the query has
-    not, and which a chunk has that was not learned from: others would find nothing new.
+    ``d_j`` is the term's weight in a hit. Only content terms count that are not in the query and
+    that also occur in a chunk outside the feedback hits: others would find nothing new.
 
     Args:
         taught: ids and weights of the terms of each hit, as stored.
-        weights: of the hits, shape (m,), summing to 1.
-        statistics: of the collection that is searched.
+        weights: weights of the hits, shape (m,), summing to 1.
+        statistics: term statistics of the collection.
         own: ids of the query's terms.
-        count: most terms.
+        count: maximum number of terms.
 
     Returns:
-        The terms with these weights, their sum as information; of equal weight the lower ids.
+        The terms with these weights, their sum as information; ties go to the lower ids.
     """
     shares = np.asarray(weights, dtype=np.float64)
     every = np.array([each for found, _ in taught for each in found], np.int32)

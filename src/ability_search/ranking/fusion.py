@@ -1,10 +1,10 @@
-"""Several ranked lists -> one.
+"""Fusion of several ranked lists into one.
 
-Both methods score in [0, 1]. The convex score keeps how good a hit is, hence means the same in
-every query with the same arms; the reciprocal one only knows places.
+Both methods score in [0, 1]. The convex score preserves how good a hit is and hence means the same
+in every query with the same retrievers; the reciprocal one uses only ranks.
 
-The default is the convex combination, .7 semantic and .3 keyword. nDCG@10 with 50 candidates
-an arm (all-MiniLM-L6-v2), abstracts / short notes: semantic .395 / .662, keyword .396 / .630,
+The default is the convex combination, .7 semantic and .3 keyword. nDCG@10 with 50 candidates per
+retriever (all-MiniLM-L6-v2), abstracts / short notes: semantic .395 / .662, keyword .396 / .630,
 reciprocal rank (k 60) .428 / .653, convex .436 / .684; weights from .5 : .5 to .8 : .2 stay within
 .429-.436 / .676-.684.
 """
@@ -25,23 +25,23 @@ Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
 SIGNAL_TERMS: Final = 2 / 3
-"""How much a further signal weighs, in words that hardly any chunk has."""
+"""Information of an additional signal, in units of the rarest possible term."""
 SIGNAL_WEIGHT_LIMIT: Final = 0.5
 _FIRST: Final = 10
-"""Hits of the semantic arm that tell how peaked it is."""
+"""Number of semantic hits that :func:`peaked_share` compares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What one arm says of n candidates. An arm that failed is left out.
+    """One retriever's result for n candidates. A retriever that failed is left out.
 
     Attributes:
-        name: of the signal, for ``explain`` and for errors.
-        scores: normalized, in [0, 1], shape (n,); not a number where the arm did not return the
+        name: name of the retriever, for ``explain`` and errors.
+        scores: normalized, in [0, 1], shape (n,); NaN if the retriever did not return the
             candidate.
-        weight: >= 0; an arm of weight 0 is as good as absent.
-        unseen: normalized score supposed of a candidate that the arm did not return.
-        order: what the arm is ordered by, where that is not the scores, shape (n,).
+        weight: >= 0; a retriever of weight 0 is ignored.
+        unseen: assumed normalized score of a candidate that the retriever did not return.
+        order: values that define its order, if not the scores, shape (n,).
 
     Raises:
         InvalidInput: if the weight is negative or not a number (``fusion.weights.<name>``).
@@ -58,13 +58,13 @@ class Arm:
         if not (isfinite(self.weight) and self.weight >= 0):
             raise InvalidInput(f"fusion.weights.{self.name}", "must be a number of at least 0")
         if ((self.scores < 0) | (self.scores > 1)).any():
-            raise ValueError(f"arm {self.name}: scores must be within [0, 1]")
+            raise ValueError(f"retriever {self.name}: scores must be within [0, 1]")
 
     @property
     def ranks(self) -> Floats:
-        """Place of each candidate in the arm, from 1, equal scores in their order; shape (n,).
+        """Rank of each candidate, from 1, ties in input order; shape (n,).
 
-        Not a number where the arm did not return the candidate.
+        NaN if the retriever did not return the candidate.
         """
         by = self.scores if self.order is None else self.order
         order = np.argsort(-by, kind="stable")
@@ -80,8 +80,9 @@ class Fused:
 
     Attributes:
         scores: in [0, 1], shape (n,); the sum of the shares.
-        shares: by the name of each arm that counts, what it gave to each score, shape (n,).
-        found: whether an arm that counts returned the candidate, shape (n,).
+        shares: contribution of each retriever of positive weight to the scores, by name, shape
+            (n,).
+        found: whether such a retriever returned the candidate, shape (n,).
     """
 
     scores: Floats
@@ -90,18 +91,18 @@ class Fused:
 
 
 def normalized_cosine(cosines: npt.ArrayLike) -> Floats:
-    """Map cosines to [0, 1]: what points away (< 0) is as unrelated as what is orthogonal.
+    """Map cosines to [0, 1]: negative cosines become 0, like orthogonal vectors.
 
-    Not a number, the cosine of a zero vector, gives 0.
+    NaN, the cosine of a zero vector, becomes 0.
     """
     return np.asarray(np.minimum(np.fmax(np.asarray(cosines, dtype=np.float64), 0.0), 1.0))
 
 
 def unseen_score(scores: Floats, depth: int) -> float:
-    """Return what to suppose of a candidate that an arm asked for ``depth`` did not return.
+    """Return the assumed score of a candidate that a retriever with ``depth`` did not return.
 
-    If the list is full, its true score lies between 0 and the last one returned: the middle
-    is the guess with the least greatest error. If it is not full, the arm has no more: 0.
+    If the list is full, the true score lies between 0 and the last one returned; the middle
+    minimizes the greatest error. If the list is not full, the retriever has no more: 0.
     """
     seen = scores[~np.isnan(scores)]
     return float(seen.min()) / 2 if len(seen) and len(seen) >= depth else 0.0
@@ -110,18 +111,18 @@ def unseen_score(scores: Floats, depth: int) -> float:
 def peaked_share(
     share: float, cosines: npt.ArrayLike, *, slope: float, usual: float = 0.25, reach: float = 0.2
 ) -> float:
-    """Weigh the semantic arm by how much its first hit stands out.
+    """Adapt the weight of the semantic retriever to how much its first hit stands out.
 
     ``share + slope (gap - usual)`` with ``gap = (c_1 - mean(c_1 .. c_10)) / c_1``, at most
-    ``reach`` from the share and within [0, 1]. A flat list of cosines says little of which chunk
-    is the right one: a predictor of query performance of the family of Shtok et al., Predicting
-    Query Performance by Query-Drift Estimation (2012).
+    ``reach`` from the share and within [0, 1]. A flat list of cosines says little about which
+    chunk is the right one: a predictor of query performance of the family of Shtok et al.,
+    Predicting Query Performance by Query-Drift Estimation (2012).
 
     Args:
-        share: weight of the semantic arm of both, 0 to 1; 0 and 1 stay as they are.
-        cosines: of the candidates, in any order, shape (n,); fewer than ten, or a best one that
-            is not positive, leave the share as it is.
-        slope: how much the gap counts; 0 leaves the share as it is.
+        share: semantic share of both weights, 0 to 1; 0 and 1 are kept.
+        cosines: cosines of the candidates, in any order, shape (n,); with fewer than ten, or a
+            best one that is not positive, the share is kept.
+        slope: influence of the gap; 0 keeps the share.
         usual: the gap that changes nothing.
         reach: the greatest change.
     """
@@ -137,16 +138,16 @@ def peaked_share(
 
 
 def signal_weight(information: float, rarest: float, *, terms: float = SIGNAL_TERMS) -> float:
-    """Return the weight of a signal beside what the arms say, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
+    """Return the weight of a signal besides the fused score, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
 
-    The words of a query and the signal share by what they tell: ``terms / (terms + n)``, where
-    the words carry the information of ``n`` of the rarest ones. The score is ``(1 - w) fused +
+    Query words and signal share the score by their information: ``terms / (terms + n)``, where
+    the words carry the information of ``n`` of the rarest terms. The score is ``(1 - w) fused +
     w signal``.
 
     Args:
-        information: Of the query's topic, see :mod:`.bm25`.
+        information: Information of the query's topic, see :mod:`.bm25`.
         rarest: Inverse document frequency of a term in a single chunk, > 0.
-        terms: Of how many rarest terms the signal has the information, > 0.
+        terms: Information of the signal, as a number of rarest terms, > 0.
     """
     return min(SIGNAL_WEIGHT_LIMIT, terms / (terms + information / rarest))
 
@@ -155,9 +156,9 @@ def convex(arms: Sequence[Arm]) -> Fused:
     """Fuse by the weighted mean of normalized scores.
 
     Convex combination with fixed normalization bounds: Bruch, Gai & Ingber, An Analysis of
-    Fusion Functions for Hybrid Retrieval (2022). The weights are taken relative to their sum,
-    arms without hits included, so that the score means the same whatever the arms found. With
-    one arm it is that arm's scores.
+    Fusion Functions for Hybrid Retrieval (2022). The weights are relative to their sum, which
+    includes retrievers without hits, so that scores are comparable whatever was found. With one
+    retriever, the result is its scores.
 
     Args:
         arms: at least one, all of the same candidates.
@@ -180,10 +181,11 @@ def reciprocal_rank(arms: Sequence[Arm], *, k: float = RRF_K) -> Fused:
     """Fuse by the weighted sum of ``1 / (k + rank)``.
 
     Cormack, Clarke & Buettcher, Reciprocal Rank Fusion (2009); divided by its maximum, so that
-    1 is first in every arm. A candidate an arm did not return gets nothing from it.
+    1 is first by every retriever. A candidate that a retriever did not return gets nothing from
+    it.
 
     Args:
-        arms: at least one, all of the same candidates; equal scores rank in their order.
+        arms: at least one, all of the same candidates; ties rank in input order.
         k: rank constant, >= 0.
 
     Raises:

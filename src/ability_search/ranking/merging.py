@@ -1,4 +1,4 @@
-"""Hits that stand side by side in one text -> the best of them."""
+"""Merging of adjacent hits of one text."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Hashable, Sequence
 
 
 def merged(hits: Sequence[tuple[Hashable, int]], *, most: int, reach: int, span: int) -> list[int]:
-    """Which hit each is merged into, until there are enough that stand.
+    """Return which hit each hit is merged into, until ``most`` hits remain.
 
-    A hit joins the best one before it that it is near to, or that another near to it has joined.
-    What was decided of a hit does not depend on those after it.
+    A hit joins the best hit before it that it is near to, or that another hit near to it has
+    joined. The result for a hit does not depend on those after it.
 
     Args:
-        hits: Best first; each the text it is from and its number in the order of that text.
-        most: How many are to stand; those after the last of them are not looked at.
-        reach: How far apart the numbers of near ones may be.
-        span: How many numbers, from the least to the greatest, may come together.
+        hits: Best first; the text of each hit and its chunk number in that text.
+        most: Number of hits to keep; hits after the last of them are not examined.
+        reach: Maximum distance between the numbers of near hits.
+        span: Maximum count of numbers, from the least to the greatest, in one merged hit.
 
     Returns:
-        For each hit that was looked at the place of the one it is merged into, its own where it
-        stands.
+        For each examined hit the place of the hit it is merged into; its own if it is kept.
     """
     owner: dict[tuple[Hashable, int], int] = {}
     extents: dict[int, tuple[int, int]] = {}

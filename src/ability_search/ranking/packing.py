@@ -1,4 +1,4 @@
-"""The best hits within a budget of tokens."""
+"""Selection of hits within a token budget."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ability_search.chunking import TokenCounter
 from ability_search.chunking.boundaries import cut_before, sentences
 
 Fit = Literal["whole", "content", "start", "nothing"]
-"""How much of a hit is kept: all, all but its context, the beginning of its content, nothing."""
+"""Part of a hit that is kept: all, all but its context, the beginning of its content, nothing."""
 
 
 def fitted(sizes: Sequence[tuple[int, int]], budget: int) -> list[Fit]:
-    """How much of each hit fits into a budget.
+    """Return how much of each hit fits into a budget.
 
-    Best first, each takes what is left. One that does not fit gives up its context, and else its
-    place to those after it; but of the first hit at least the beginning is kept.
+    Hits take what is left, best first. A hit that does not fit loses its context; if it still does
+    not fit, it is skipped. Of the first hit at least the beginning is kept.
 
     Args:
         sizes: Tokens of the content and of the context of each hit, best first.
-        budget: Tokens altogether.
+        budget: Total number of tokens.
     """
     found: list[Fit] = []
     left = budget
@@ -42,10 +42,10 @@ def fitted(sizes: Sequence[tuple[int, int]], budget: int) -> list[Fit]:
 
 
 def beginning(text: str, budget: int, counter: TokenCounter) -> str:
-    """The beginning of a text that has at most so many tokens.
+    """Return the beginning of a text, at most ``budget`` tokens long.
 
-    It ends with a sentence if that keeps half of what fits, else with a word, else (one word is
-    longer than that) with a sign.
+    It ends with a sentence if that keeps half of what fits, else with a word, else (if one word is
+    longer than that) with a character.
     """
     counts = counter.cumulative(text)
     if counts[-1] <= budget:
@@ -60,7 +60,7 @@ def beginning(text: str, budget: int, counter: TokenCounter) -> str:
 
 
 def _end(text: str, limit: int) -> int:
-    """The best place to end at or before ``limit``, which is less than the whole."""
+    """Return the best place to end at or before ``limit``, which is less than the whole."""
     ends = [end for _, end in sentences(text, 0, len(text)) if end <= limit]
     if ends and 2 * ends[-1] >= limit:
         return ends[-1]

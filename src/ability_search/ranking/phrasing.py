@@ -1,8 +1,8 @@
-"""How much of a query a text has word for word.
+"""Phrase match: share of a query's word pairs that a text contains.
 
-BM25 and cosines do not see in which order words stand; who quotes does. Pairs of neighbouring
-words are the ordered windows of the sequential dependence model: Metzler & Croft, A Markov Random
-Field Model for Term Dependencies (2005). Texts written without spaces have no pairs.
+BM25 and cosines ignore word order, which matters for quotations. Pairs of adjacent words are the
+ordered windows of the sequential dependence model: Metzler & Croft, A Markov Random Field Model for
+Term Dependencies (2005). Texts written without spaces have no pairs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 WORDS_LIMIT: Final = 32
-"""A query of more words is looked for by what it says, not by how it says it."""
+"""Maximum number of query words; phrases in longer queries are ignored."""
 _WORD = re.compile(r"\w+")
 _BREAKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 @dataclass(frozen=True, slots=True)
 class Phrasing:
-    """The pairs of neighbouring words of a query.
+    """The pairs of adjacent words of a query.
 
     Attributes:
-        pairs: Each once, as it stands in a text that :func:`spaced` made, its spaces included.
-        weights: What each tells, >= 0, of sum 1.
+        pairs: Distinct pairs, spelled as in the result of :func:`spaced`, spaces included.
+        weights: Weight of each pair, >= 0, of sum 1.
     """
 
     pairs: tuple[str, ...]
     weights: tuple[float, ...]
 
     def share(self, text: str) -> float:
-        """Return the weights of the pairs that stand in ``text``, 0 to 1."""
+        """Return the summed weight of the pairs that occur in ``text``, 0 to 1."""
         plain = spaced(text)
         found = zip(self.pairs, self.weights, strict=True)
         return min(1.0, sum(weight for pair, weight in found if pair in plain))
@@ -51,20 +51,20 @@ def words_of(text: str) -> list[str]:
 
 
 def spaced(text: str) -> str:
-    """Return the words of a text with one space before, between and behind them."""
+    """Return the words of a text with one space before, between and after them."""
     return f" {' '.join(words_of(text))} "
 
 
 def phrasing(words: Sequence[str], informations: Sequence[float]) -> Phrasing | None:
-    """Return the pairs of a query, each weighed by what its two words tell.
+    """Return the word pairs of a query, weighted by the information of their words.
 
     Args:
-        words: Of the query, in order.
+        words: Words of the query, in order.
         informations: Inverse document frequency of each, >= 0.
 
     Returns:
         ``None`` for a query without a pair, for one of more than :data:`WORDS_LIMIT` words, and
-        if no word tells anything.
+        if no word has any information.
     """
     if len(words) > WORDS_LIMIT:
         return None
@@ -79,16 +79,16 @@ def phrasing(words: Sequence[str], informations: Sequence[float]) -> Phrasing | 
 
 
 def raised(scores: Floats, shares: Floats, *, weight: float) -> Floats:
-    """Raise scores by how much of a query stands in each text as it is: ``s + w p^2 (1 - s)``.
+    """Raise scores by the share of the query's phrases in each text: ``s + w p^2 (1 - s)``.
 
-    The square is for quotations: some pair of a long question stands in many texts.
+    The square favours quotations: some pair of a long question occurs in many texts.
 
     Args:
         scores: In [0, 1], shape (n,).
-        shares: Of :meth:`Phrasing.share`, ``p``, shape (n,).
-        weight: 0 (scores stay as they are) to 1.
+        shares: Values of :meth:`Phrasing.share`, ``p``, shape (n,).
+        weight: 0 (scores are unchanged) to 1.
 
     Returns:
-        In [0, 1], shape (n,); none is lower than it was.
+        In [0, 1], shape (n,); no score is lowered.
     """
     return np.asarray(scores + weight * shares**2 * (1.0 - scores))

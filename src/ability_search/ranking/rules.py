@@ -1,7 +1,7 @@
-"""Rules on fields: what the value of a field does to a score.
+"""Rules on fields: score boosts by field values.
 
-Values are what JSON knows. A list stands for its elements; null, maps and empty lists count as no
-value.
+Values are JSON values. A list is represented by its elements; null, maps and empty lists count as
+no value.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def boosts(
     priority: Scalar | None = None,
     descending: bool | None = None,
 ) -> list[float]:
-    """Return what the rules on one field multiply each score by, >= 1, in the order of ``values``.
+    """Return the factor of the rules on one field for each score, >= 1, in the order of ``values``.
 
-    Each rule that holds multiplies by ``1 + weight``, the order by ``1 + weight r`` with ``r`` as
-    :func:`places` gives it.
+    Each rule that matches multiplies by ``1 + weight``, the order by ``1 + weight r`` with ``r``
+    from :func:`places`.
 
     Args:
-        values: of the field, one for each candidate.
-        weight: >= 0; 0 gives 1 throughout.
-        contains: as for :func:`holds_text`; ``None`` is no rule, as below.
+        values: values of the field, one per candidate.
+        weight: >= 0; with 0 all factors are 1.
+        contains: as for :func:`holds_text`; ``None`` is no rule, also below.
         priority: as for :func:`equals`.
         descending: whether the greatest value comes first, or the least.
     """
@@ -44,16 +44,16 @@ def boosts(
 
 
 def holds_text(value: Any, text: str) -> bool:
-    """Tell whether a text, or one in a list, contains ``text``, in upper or lower case."""
+    """Return whether a text, or one in a list, contains ``text``, ignoring case."""
     wanted = text.casefold()
     return any(isinstance(each, str) and wanted in each.casefold() for each in _scalars(value))
 
 
 def equals(value: Any, wanted: Scalar) -> bool:
-    """Tell whether a value, or one in a list, is ``wanted``.
+    """Return whether a value, or one in a list, equals ``wanted``.
 
-    Texts are compared without their case, numbers and booleans by value; ``"1"``, ``1`` and
-    ``true`` differ.
+    Texts are compared ignoring case, numbers and booleans by value; ``"1"``, ``1`` and ``true``
+    differ.
     """
     return any(_key(each) == _key(wanted) for each in _scalars(value))
 
@@ -61,9 +61,9 @@ def equals(value: Any, wanted: Scalar) -> bool:
 def places(values: Sequence[Any], *, descending: bool) -> list[float]:
     """Return the place of each value in their order: 1 for the first, 1 / n for the last of n.
 
-    Equal values share a place. What has no value gets 0. Booleans come before numbers and numbers
-    before texts, which are ordered by their characters without their case: dates written
-    ``YYYY-MM-DD`` are in the order of time. Descending is that order reversed. Of a list the
+    Equal values share a place. Missing values get 0. Booleans come before numbers and numbers
+    before texts, which are ordered by their characters ignoring case: dates written
+    ``YYYY-MM-DD`` are in chronological order. Descending is the reverse order. Of a list the
     element that comes first counts.
     """
     first = max if descending else min
@@ -84,7 +84,7 @@ def _scalars(value: Any) -> Iterator[Scalar]:
 
 
 def _key(value: Scalar) -> _Key:
-    """What orders values of any type, and is equal where they are."""
+    """Return a sort key for values of any type; equal values have equal keys."""
     if isinstance(value, str):
         return 2, 0, value.casefold()
     return (0 if isinstance(value, bool) else 1), value, ""

@@ -1,4 +1,4 @@
-"""What BM25 has to know of a collection as a whole: how many, how long, how frequent."""
+"""Term statistics of a collection for BM25: number of chunks, lengths, document frequencies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BYTES_A_TERM = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermStatistics:
-    """Counts over a set of chunks; a value that is added up and never changed.
+    """Counts over a set of chunks; an immutable value that can be added up.
 
     Attributes:
         chunks: number of chunks, N.
-        length: number of terms in all contents together.
+        length: total number of terms in all contents.
         ids: term ids, ascending, unique, shape (n,).
         counts: number of chunks that contain each term, all > 0, shape (n,).
     """
@@ -37,14 +37,14 @@ class TermStatistics:
 
     @classmethod
     def empty(cls) -> TermStatistics:
-        """The statistics of no chunks."""
+        """Return the statistics of no chunks."""
         return cls(0, 0, np.empty(0, np.int32), np.empty(0, np.int32))
 
     @classmethod
     def of_chunks(
         cls, ids: Sequence[Sequence[int] | TermIds], lengths: Sequence[Sequence[int]]
     ) -> TermStatistics:
-        """Count chunks.
+        """Return the statistics of chunks.
 
         Args:
             ids: the distinct term ids of each chunk.
@@ -81,13 +81,13 @@ class TermStatistics:
         return np.where(self.ids[at] == ids, self.counts[at], 0).astype(np.int32)
 
     def merged(self, others: Sequence[TermStatistics]) -> TermStatistics:
-        """Return the counts of these chunks and of those of ``others`` together."""
+        """Return the counts of these chunks and those of ``others`` together."""
         return self._with(others, 1)
 
     def less(self, others: Sequence[TermStatistics]) -> TermStatistics:
         """Return the counts without the chunks of ``others``.
 
-        What was never counted is not subtracted: counts do not fall below 0.
+        Counts do not fall below 0.
         """
         return self._with(others, -1)
 
@@ -108,10 +108,10 @@ class TermStatistics:
         )
 
     def to_bytes(self) -> bytes:
-        """Encode, the same on every platform.
+        """Encode the statistics, identically on every platform.
 
         A little-endian header, then the gaps between ids and the counts as 32-bit numbers, their
-        bytes grouped by significance and deflated: about three bytes a term.
+        bytes grouped by significance and deflated: about three bytes per term.
         """
         numbers = np.concatenate((np.diff(self.ids, prepend=np.int32(0)), self.counts))
         planes = numbers.astype("<i4").view(np.uint8).reshape(-1, 4).T
@@ -120,7 +120,7 @@ class TermStatistics:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TermStatistics:
-        """Decode what :meth:`to_bytes` gave.
+        """Decode the result of :meth:`to_bytes`.
 
         Raises:
             ValueError: if ``data`` is anything else, damaged, or of another version.
@@ -128,7 +128,7 @@ class TermStatistics:
         inflater = zlib.decompressobj()
         try:
             magic, chunks, length, terms = _HEADER.unpack_from(data)
-            # One byte more than there may be, so that a longer stream is noticed, not stored.
+            # One byte more than allowed, so that a longer stream is detected, not stored.
             planes = inflater.decompress(data[_HEADER.size :], _BYTES_A_TERM * terms + 1)
         except (struct.error, zlib.error) as exc:
             raise ValueError("not term statistics, or damaged") from exc

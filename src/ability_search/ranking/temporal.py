@@ -1,4 +1,4 @@
-"""Closeness in time as one signal beside the others."""
+"""Closeness in time, and order in time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ability_search.understanding.periods import NEAR_DAYS, Period
 Floats = npt.NDArray[np.float64]
 
 LIKELY: Final = 0.5
-"""How likely the best hit is what is asked for, where a question is for the newest."""
+"""Probability that the best hit is relevant, in queries for the newest."""
 
 
 def order_gains(days: Floats, relevance: Floats) -> Floats:
-    """Return what candidates gain in a question for the newest, less what they gain on average.
+    """Return the gains of candidates in a query for the newest, relative to the mean gain.
 
-    The newest of those meant is the one that is meant while none of the newer ones is: with
-    ``r_j`` how relevant a candidate is beside the best one, ``u_i = prod (1 - r_j / 2)`` over all
-    that are newer. The gain is ``u_i`` less the mean of all ``u``, weighted by relevance: so it
-    is 0 where nothing is newer than anything else.
+    The newest relevant candidate is the one that is relevant while no newer one is: with ``r_j``
+    the relevance of a candidate relative to the best one, ``u_i = prod (1 - r_j / 2)`` over all
+    newer ones. The gain is ``u_i`` minus the mean of all ``u``, weighted by relevance: it is 0 if
+    no candidate is newer than another.
 
     Args:
-        days: When each was, in any unit, the newer the greater, shape (n,), n > 0. For the oldest
-            their negative.
+        days: Time of each, in any unit, greater is newer, shape (n,), n > 0. Negated for the
+            oldest.
         relevance: ``r``, 0 to 1, at least one > 0, shape (n,).
 
     Returns:
-        Shape (n,), within -1 and 1.
+        Shape (n,), between -1 and 1.
     """
     newest = np.argsort(-days, kind="stable")
     none_of = np.concatenate(([1.0], np.cumprod(1.0 - LIKELY * relevance[newest])))
@@ -43,12 +43,12 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
 def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_DAYS) -> float:
     """Return how close a chunk is in time to the period asked for, 0 to 1.
 
-    A day within it counts 1, one that is ``d`` days away ``exp(-d^2 / (2 sigma^2))``. A period of
-    the chunk counts the mean of its days, so that a text about a whole year says little of its
-    March; of several the closest counts.
+    A day within it counts 1, a day ``d`` days away ``exp(-d^2 / (2 sigma^2))``. A period of the
+    chunk counts the mean of its days, so that a text about a whole year counts little for its
+    March; of several periods the closest counts.
 
     Args:
-        periods: Those of the chunk; none gives 0.
+        periods: Periods of the chunk; none gives 0.
         asked: Either end may be open.
         sigma: Days; 0 counts only the days within.
     """
@@ -70,7 +70,7 @@ def _mean(period: Period, asked: Period, sigma: float) -> float:
 
 
 def _bell(nearest: int, farthest: int, sigma: float) -> float:
-    """Sum of the bell over the whole days from ``nearest`` to ``farthest``, as its integral."""
+    """Return the sum of the bell over the days ``nearest`` to ``farthest``, as its integral."""
     if sigma == 0:
         return 0.0
     scale = sigma * sqrt(2)

@@ -20,7 +20,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.metrics.table import RETRIES
 from ability_search.remote.refusals import no_answer
-from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
+from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
@@ -180,8 +181,9 @@ def refusal(text: str) -> StatementRefused:
 def _passing(exc: BaseException) -> bool:
     """Whether a read may succeed when it is tried again."""
     if isinstance(exc, StatementRefused):
-        return exc.reason == "conflict"
-    return isinstance(exc, DatabaseUnavailable)
+        return exc.reason in ("conflict", "busy")
+    # Where nobody serves the tool, the connection has waited already.
+    return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
 
 
 def _is_returned_map(script: str, result: list[Any]) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -208,8 +207,3 @@ def _ending(code: int) -> str:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"was ended by signal {-code}"
-
-
-def child_environ(changes: Mapping[str, str]) -> dict[str, str]:
-    """The environment of this process with some variables set."""
-    return {**os.environ, **changes}

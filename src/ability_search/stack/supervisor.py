@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
-from ability_search.stack.child import Child, Tell, child_environ
+from ability_search.stack.child import Child, Tell
 from ability_search.stack.directory import (
     RunningPart,
     RunningStack,
     remove_running,
     write_running,
 )
+from ability_search.stack.environ import child_environ
 from kadi_client import Connection, KadiError
 
 log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ class Stack:
 
         def environ_of(before: Mapping[str, Any]) -> Mapping[str, str]:
             own = str(before.get("metricsPort", port))
-            return child_environ({**environ, "SEARCH_METRICS_PORT": own})
+            return child_environ(name, {**environ, "SEARCH_METRICS_PORT": own})
 
         child = Child(
             name,

@@ -1,4 +1,4 @@
-"""Understanding queries and dates, without a model: exclusions, periods, intent. Pure, English."""
+"""Query understanding and dates, without a model: exclusions, periods, intent. Pure, English."""
 
 from ability_search.understanding.dated import chunk_periods, from_numbers, to_numbers
 from ability_search.understanding.events import Event

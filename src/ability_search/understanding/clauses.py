@@ -1,6 +1,6 @@
-"""What sort of sentence a query is: a request, a question, a statement, an instruction. English.
+"""Sentence type of a query: request, question, statement or instruction. English.
 
-Without a grammar, by the words that give it away. A phrase like ``notes on caching`` is none.
+Detected by characteristic words, without a grammar. A phrase like ``notes on caching`` is none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BE_OR_DO = (
 )
 _ASKED = r"(?:what|which|who|whom|whose|where|when|why|how)"
 _STATED_WORDS: Final = 6
-"""Words of a sentence with a capital and a full stop; what has fewer may be a phrase."""
+"""Minimum words of a sentence with a capital and a full stop; shorter texts may be phrases."""
 
 _REQUEST = re.compile(
     r"^\W*(?:please\s+)?(?:(?:show|give|tell|find|get|send|list|recommend|suggest)(?:\s+me)?\b"
@@ -88,32 +88,32 @@ _INSTRUCTION = re.compile(
 
 
 def is_request(plain: str) -> bool:
-    """Whether a text plainly asks for something: ``show me``, ``I'm looking for``."""
+    """Return whether a text plainly asks for something: ``show me``, ``I'm looking for``."""
     return _REQUEST.match(plain) is not None
 
 
 def asks_how(plain: str) -> bool:
-    """Whether a text asks how, why or whether, or what it takes."""
+    """Return whether a text asks how, why or whether, or what is needed."""
     return _ASKS_HOW.search(plain) is not None
 
 
 def has_verb(plain: str) -> bool:
-    """Whether the beginning of a text has a verb, so that it says how something is done."""
+    """Return whether the beginning of a text has a verb, and so says how something is done."""
     return _HAS_VERB.search(plain) is not None
 
 
 def is_instruction(plain: str) -> bool:
-    """Whether a text says what to do, as a command or the description of a function does.
+    """Return whether a text is a command, or describes what a function does.
 
-    A word may stand before: ``vim delete all lines``, ``Unix: kill all processes``.
+    A word may precede it: ``vim delete all lines``, ``Unix: kill all processes``.
     """
     return not is_request(plain) and _INSTRUCTION.match(plain) is not None
 
 
 def is_statement(plain: str) -> bool:
-    """Whether a text says something instead of asking for it: ``X is Y``, or several sentences.
+    """Return whether a text states something instead of asking: ``X is Y``, or several sentences.
 
-    A verb within a relative clause does not make one: ``papers that are about X``.
+    A verb within a relative clause does not make a statement: ``papers that are about X``.
     """
     if is_request(plain):
         return False

@@ -1,4 +1,4 @@
-"""The periods of a chunk: found once when it is indexed, kept as numbers beside it."""
+"""Periods of a chunk: extracted at indexing time, stored as numbers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ability_search.understanding.written import written_periods
 
 PERIODS_LIMIT: Final = 64
 _MAX_DATE_LENGTH = 40
-"""Characters of a metadata value that may be a date."""
+"""Maximum length of a metadata value that is tried as a date, in characters."""
 
 
 def chunk_periods(
     *texts: str, metadata: Mapping[str, Any] | None = None, limit: int = PERIODS_LIMIT
 ) -> list[Period]:
-    """Find the periods that a chunk is about.
+    """Return the periods that a chunk is about.
 
     Args:
-        texts: What is written of it, the most telling first: source, title, headings, content.
-        metadata: Strings in it, also in lists, that are a date and nothing else count as well.
-        limit: Periods kept, the first ones found.
+        texts: Its texts, most informative first: source, title, headings, content.
+        metadata: Strings in it, also in lists, that consist of a single date count as well.
+        limit: Maximum number of periods; the first ones found are returned.
 
     Returns:
         Without duplicates, each closed at both ends; empty for a chunk without dates.
@@ -36,7 +36,7 @@ def chunk_periods(
 
 
 def to_numbers(periods: Iterable[Period]) -> list[int]:
-    """Write periods as ``[first, last, first, last, ...]``; those with an open end are left out."""
+    """Encode periods as ``[first, last, first, last, ...]``; open periods are left out."""
     return [
         end
         for period in periods
@@ -46,16 +46,16 @@ def to_numbers(periods: Iterable[Period]) -> list[int]:
 
 
 def from_numbers(numbers: Sequence[int]) -> list[Period]:
-    """Read what :func:`to_numbers` wrote.
+    """Decode the result of :func:`to_numbers`.
 
     Raises:
-        ValueError: if it is not that.
+        ValueError: if ``numbers`` is anything else.
     """
     return [Period(first, last) for first, last in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def _written(texts: Sequence[str], metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Texts in order, the dates of the metadata before the last, which is the content."""
+    """Yield texts in order, metadata dates before the last text, which is the content."""
     yield from texts[:-1]
     for value in metadata.values():
         for item in value if isinstance(value, list | tuple) else (value,):

@@ -1,4 +1,4 @@
-"""Questions of time without a date: ``what was set up before the outage``, ``when was it``."""
+"""Time questions without a date: ``what was set up before the outage``, ``when was it``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ability_search.understanding.quotes import masked
 Relation = Literal["before", "after"]
 
 REACH_DAYS: Final = 180
-"""Days before or after an event that are meant by ``before`` and ``after`` it."""
+"""Number of days that ``before`` or ``after`` an event covers."""
 
 _FLAGS = re.IGNORECASE
 _HAPPENED = (
@@ -43,13 +43,13 @@ _WHEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something whose date is not in the query, and on which side of it to look.
+    """An event of unknown date in a query, and on which side of it to search.
 
     Attributes:
-        relation: Whether what is asked for lies before or after it.
-        phrase: How the query names it.
+        relation: Whether to search before or after it.
+        phrase: The event as the query names it.
         start: Offset in characters of the clause that ends with it: ``before the outage``.
-        end: Offset behind the last character of both.
+        end: Offset after the last character of both.
     """
 
     relation: Relation
@@ -58,7 +58,7 @@ class Event:
     end: int
 
     def period(self, happened: Period) -> Period:
-        """Return the days asked for, given those of the event: :data:`REACH_DAYS` at most.
+        """Return the days to search, given those of the event: at most :data:`REACH_DAYS`.
 
         Raises:
             ValueError: if ``happened`` is open at that end.
@@ -72,9 +72,9 @@ class Event:
 
 
 def find_event(text: str) -> Event | None:
-    """Return the event that a question about what happened ends with, if it names one.
+    """Return the event that ends a question about what happened; ``None`` if there is none.
 
-    A statement (``the server was restarted after the outage``) asks for nothing.
+    A statement (``the server was restarted after the outage``) names no event.
     """
     plain = masked(text)
     match = _EVENT.search(plain)
@@ -86,10 +86,10 @@ def find_event(text: str) -> Event | None:
 
 
 def asks_for_date(text: str) -> bool:
-    """Whether a text answers best that has a date: ``when was``, ``which year``, ``sunset date``.
+    """Return whether the answer is a date: ``when was``, ``which year``, ``sunset date``.
 
-    ``when does`` and ``when to`` ask for a rule, not for a date; a statement and an instruction
-    (``sort by date``) ask for none.
+    ``when does`` and ``when to`` ask for a rule, not for a date; neither do statements and
+    instructions (``sort by date``).
     """
     plain = masked(text)
     if _WHEN.search(plain) is None:

@@ -1,25 +1,26 @@
-"""What a query excludes: ``besides X``, ``but not Y``, ``without Z``, ``-term``. English.
+"""Exclusions of a query: ``besides X``, ``but not Y``, ``without Z``, ``-term``. English.
 
-A wrong exclusion hides what somebody looks for, so that doubt decides against it:
+A wrong exclusion hides relevant results, so ambiguous cases are not exclusions:
 
 * ``besides``, ``other than``, ``apart from``, ``aside from``, ``with the exception of``, ``not
   about``, ``not related to``, ``that don't mention``, ``that aren't X``, ``everything but`` exclude
-  wherever they stand.
+  in any position.
 * ``except``, ``excluding``, ``but not``, ``and not``, ``, not`` and ``NOT`` exclude unless the
   query asks how or why or whether: ``why does it work here but not there``.
-* ``without`` and ``with no`` describe (``patients without diabetes``). They exclude only from what
-  is plainly asked for, and from what is gathered: ``everything about caching without Redis``,
+* ``without`` and ``with no`` usually describe (``patients without diabetes``). They exclude only in
+  plain requests and after words for collected items: ``everything about caching without Redis``,
   ``recipes without nuts``; not with a verb (``run docker without sudo``), not before one (``without
-  losing data``), not what work commonly goes without (``without downtime``).
-* ``instead of``, ``rather than`` and ``no`` compare and describe. They exclude only from what is
-  plainly asked for: ``show me caching notes, no Redis``.
-* ``-"a phrase"`` excludes, and ``-term`` at the end of the query: a word of three letters or an
-  acronym, and only if nothing looks like a command line (``ls -la``, ``--force``, ``java -jar``).
+  losing data``), not with common complements (``without downtime``).
+* ``instead of``, ``rather than`` and ``no`` usually compare or describe. They exclude only in plain
+  requests: ``show me caching notes, no Redis``.
+* ``-"a phrase"`` excludes, and so does ``-term`` at the end of the query: a word of at least three
+  letters or an acronym, and only if nothing looks like a command line (``ls -la``, ``--force``,
+  ``java -jar``).
 
-Only what is asked for has exclusions: none are read in a statement (``all but X are Y``), in a
-text of several sentences, or in an instruction (``remove all files except X``). Nothing within
-quotation marks is a negation, and nothing that is part of a word (``non-blocking``) or stands with
-a verb (``cannot connect``, ``is not working``, ``not found``, ``no such file``).
+Statements (``all but X are Y``), texts of several sentences and instructions (``remove all files
+except X``) have no exclusions. Words in quotation marks, parts of words (``non-blocking``) and
+negated verbs (``cannot connect``, ``is not working``, ``not found``, ``no such file``) exclude
+nothing.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from ability_search.understanding.clauses import (
 from ability_search.understanding.quotes import masked
 
 TIME: Final = "\ue000"
-"""Stands in a query for each character that says when; it ends a phrase, and is content."""
+"""Mark that replaces each character of a time in a query; ends a phrase, counts as content."""
 _PHRASE_WORDS: Final = 8
-"""What is longer is no topic, but the rest of a sentence."""
+"""Maximum words of an excluded phrase; a longer one is the rest of a sentence, not a topic."""
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
 _NEGATED = r"(?:(?:is|are|was|were)(?:n't|\s+not))"
@@ -79,7 +80,7 @@ _ON_REQUEST = re.compile(
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
 _MINUS_TERMS = re.compile(r"(?<=\S)(?:\s+-(?:[^\W\d_]{3,}|[A-Z]{2,}))+\s*$")
 _MIXED = re.compile(r"-[A-Z]+[a-z]")
-"""Like ``-Wall``: an option, seldom a word that is excluded."""
+"""Like ``-Wall``: an option, rarely an excluded word."""
 _AUXILIARY = re.compile(
     r"\b(?:do|does|did|is|are|was|were|be|can|could|should|would|will|must|may|might|has|have|had"
     r"|or|if|whether|and|with|without|using|an?|the|of)\s+$",
@@ -162,7 +163,7 @@ _LOOSE = re.compile(r"\s+(?=[,.;:?!](?:\s|$))")
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A phrase that is excluded: ``text[start:end]`` without its quotation marks."""
+    """An excluded phrase: ``text[start:end]`` without its quotation marks."""
 
     phrase: str
     start: int
@@ -171,12 +172,12 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What a query leaves after its exclusions.
+    """A query split into its exclusions and the rest.
 
     Attributes:
-        remaining: The query without them; the query itself if there are none.
-        excluded: The phrases in order of position, repetitions left out.
-        spans: What was taken out, cue and phrases, in characters of the query.
+        remaining: The query without exclusions; the query itself if there are none.
+        excluded: The distinct phrases in order of position.
+        spans: Removed spans, cue and phrases, in characters of the query.
     """
 
     remaining: str
@@ -185,10 +186,10 @@ class Exclusions:
 
 
 def find_exclusions(text: str) -> Exclusions:
-    """Find what ``text`` excludes.
+    """Find the exclusions in ``text``.
 
-    A query that would be left without any word of content excludes nothing, and what a
-    query speaks of elsewhere too is not excluded.
+    A query that would have no content word left excludes nothing, and a phrase that also occurs
+    elsewhere in the query is not excluded.
     """
     plain = masked(text.replace("’", "'"))
     stretches = sorted(_stretches(plain, text))
@@ -212,7 +213,7 @@ def find_exclusions(text: str) -> Exclusions:
 
 
 def without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return ``text`` without these spans, which are in order, tidied where they were."""
+    """Return ``text`` without these ordered spans, with spaces and punctuation tidied."""
     if not spans:
         return text
     kept = []
@@ -225,12 +226,12 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def has_content(text: str) -> bool:
-    """Whether a text has a word beyond function words and ``show me all notes about``."""
+    """Return whether a text has a word besides function words and ``show me all notes about``."""
     return any(not _EMPTY.fullmatch(match[0]) for match in _WORD.finditer(text))
 
 
 def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield where each exclusion starts, where its phrases start, and where they end."""
+    """Yield the start of each exclusion, the start of its phrases, and their end."""
     for pattern, applies in _CUES:
         for match in pattern.finditer(plain):
             if applies(plain, match):
@@ -284,7 +285,7 @@ _CUES = (
 
 
 def _end_of(plain: str, start: int) -> int:
-    """Where the phrases that start here end: with the clause, or a list (``a, b and c``)."""
+    """Return where the phrases that start here end: with the clause, or a list (``a, b and c``)."""
     enumeration = _LIST.match(plain, start)
     at = (
         enumeration.end() if enumeration and not _clause(plain, start, enumeration.end()) else start
@@ -295,12 +296,12 @@ def _end_of(plain: str, start: int) -> int:
 
 
 def _clause(plain: str, start: int, end: int) -> bool:
-    """Whether there is more than commas: an end of a clause within what looks like a list."""
+    """Return whether what looks like a list contains the end of a clause, not only commas."""
     return any(found[0] != "," for found in _END.finditer(plain, start, end))
 
 
 def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
-    """The phrases between two offsets; none if it is not something that can be a topic."""
+    """Yield the phrases between two offsets; none if the text cannot be a topic."""
     if _NO_TOPIC.match(plain, start, end):
         return
     cuts = [start]

@@ -1,4 +1,4 @@
-"""What a query means: its topic, what it excludes, and the time it asks for."""
+"""Intent of a query: topic, exclusions and time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.timeframe import find_timeframe
 
 QUERY_WORDS: Final = 50
-"""Anything longer is a text to compare with, not a question, and is left as it is."""
+"""Maximum words of a query to analyze; a longer text is an example to compare with."""
 _LENGTH: Final = 2000
-"""Characters of as many words, however long they are."""
+"""Maximum characters of a query to analyze."""
 PHRASES_LIMIT: Final = 16
-"""Phrases of a query that are pushed down, the first ones; all are left out of its topic."""
+"""Maximum number of excluded phrases used, the first ones; all are removed from the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class Recognized:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A query understood.
+    """The analysis of a query.
 
     Attributes:
-        text: As it was asked.
-        topic: Without exclusions and times: what to embed and to search for by its words. Never
-            without a word of content, unless the query is.
-        excluded: Phrases to push down, those of the caller last.
+        text: The query as given.
+        topic: Text without exclusions and times, to embed and to search by words. Has a content
+            word unless the query has none.
+        excluded: Excluded phrases, those of the caller last.
         period: The days asked for, if any.
-        event: What took place before or after what is asked for, if no day says so. Where there
-            is a period besides, it is that beside the event.
+        event: The event before or after which to search, if the query names no date. If ``period``
+            is set too, it is the period before or after the event.
         asks_for_date: Whether the answer is a date.
-        order: Which end of time is asked for.
-        recognized: What was taken out of ``text``, in order; times stay if all else is empty.
+        order: Whether the query asks for the newest or the oldest.
+        recognized: The spans removed from ``text``, in order; times stay if nothing else is left.
     """
 
     text: str
@@ -63,11 +63,11 @@ class Intent:
 
     @property
     def words(self) -> str:
-        """The text with its times, but without exclusions: for a search that has words alone."""
+        """Text without exclusions but with times, for a search by words alone."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
 
     def beside(self, happened: Period) -> Intent:
-        """What is meant once the days of the event are known: its clause says when, not what.
+        """Return the intent with its event resolved: the event's clause becomes a period.
 
         Raises:
             ValueError: if there is no event, or ``happened`` is open at that end.
@@ -79,7 +79,7 @@ class Intent:
 
     @property
     def beside_topic(self) -> str:
-        """The topic that :meth:`beside` leaves."""
+        """Topic that remains after :meth:`beside`."""
         return self._beside[0]
 
     @property
@@ -103,14 +103,14 @@ def understand(
     exclusion: bool = True,
     temporal: bool = True,
 ) -> Intent:
-    """Read a query.
+    """Analyze a query.
 
     Args:
         text: The query.
-        now: Epoch milliseconds; what is said relative to now is meant in days of UTC.
-        exclude: What the caller excludes, in addition to what the query says.
-        period: What the caller asks for, instead of what the query says.
-        order: Likewise, which end of time.
+        now: Epoch milliseconds; relative times are resolved to days in UTC.
+        exclude: Phrases that the caller excludes, in addition to those of the query.
+        period: Period that the caller asks for; overrides that of the query.
+        order: Order in time that the caller asks for; overrides that of the query.
         exclusion: Whether to look for exclusions in the text.
         temporal: Whether to look for times in the text.
     """
@@ -153,7 +153,7 @@ def _outside(text: str, recognized: Sequence[Recognized]) -> str:
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Replace times by as many marks: they end what is excluded, and are content."""
+    """Replace times by marks of the same length: they end an exclusion, and are content."""
     for start, end in spans:
         text = text[:start] + TIME * (end - start) + text[end:]
     return text

@@ -1,4 +1,4 @@
-"""Periods that are only known on the day of asking: ``yesterday``, ``last March``, ``Q2``."""
+"""Periods relative to the day of the query: ``yesterday``, ``last March``, ``Q2``."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Mention:
     """A period that the text names between ``start`` and ``end``, in characters.
 
     Attributes:
-        period: What it means on the day of asking.
+        period: The period, resolved on the day of the query.
         start: Offset of its first character.
-        end: Offset behind its last.
-        in_year: What it means in a given year, if it was named without one.
+        end: Offset after its last character.
+        in_year: Resolves it in a given year, if it was named without one.
     """
 
     period: Period
@@ -64,7 +64,7 @@ class Mention:
 
 
 def mentions(text: str, *, today: int) -> list[Mention]:
-    """Find every period that ``text`` names, in order of position, none within another."""
+    """Return all periods that ``text`` names, in order of position, without overlaps."""
     found = [Mention(each.period, each.start, each.end) for each in single_periods(text)]
     for pattern, read in _FORMS:
         for match in pattern.finditer(text):
@@ -73,7 +73,7 @@ def mentions(text: str, *, today: int) -> list[Mention]:
                 continue
             try:
                 found.append(replace(read(match, today), start=start, end=end))
-            except ValueError:  # there is no such day
+            except ValueError:  # no such day
                 continue
     return sorted(found, key=lambda mention: mention.start)
 
@@ -118,7 +118,7 @@ def _to_date(match: re.Match[str], today: int) -> Mention:
 
 
 def _fraction(match: re.Match[str], today: int) -> Mention:
-    """A quarter or half, of this, last or next year or of whichever is meant."""
+    """Return a quarter or half, of this, last or next year, or without a year."""
     words = re.findall("[a-z]+", match["fraction"].lower())
     numbers = [int(digit) for digit in re.findall(r"\d", match["fraction"])]
     if match["which"]:
@@ -173,7 +173,7 @@ def _year(match: re.Match[str], today: int) -> Mention:
 
 
 def _yearless(in_year: Callable[[int], Period], today: int, which: str | None) -> Mention:
-    """The latest that has begun by today; with ``last`` ended, with ``next`` not yet begun."""
+    """Return the latest period begun by today; with ``last`` ended, with ``next`` not yet begun."""
     year = date_of(today).year
     each = [in_year(year + offset) for offset in (1, 0, -1, -2)]
     word = (which or "").lower()
@@ -189,7 +189,7 @@ def _yearless(in_year: Callable[[int], Period], today: int, which: str | None) -
 
 
 def _unit_around(unit: str, today: int, step: int) -> Period:
-    """The calendar unit of today, or the one ``step`` units later."""
+    """Return the calendar unit that contains today, or the one ``step`` units later."""
     date = date_of(today)
     if unit in {"week", "weekend"}:
         monday = today - date.weekday() + 7 * step

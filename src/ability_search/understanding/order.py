@@ -1,14 +1,14 @@
-"""Questions for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
+"""Queries for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
 
 * ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``lately``, ``oldest`` and
-  ``earliest`` say so wherever they stand, but for ``at the latest``, ``latest possible`` and names
+  ``earliest`` count in any position, except in ``at the latest``, ``latest possible`` and names
   (``image:latest``).
-* ``last`` says so in questions of what was: ``when did we last rotate the keys``, ``last time we
-  met``; not in those of what is: ``what is the last element``. ``first`` does not, as in ``what
-  was the first computer``.
+* ``last`` counts in questions about the past: ``when did we last rotate the keys``, ``last time we
+  met``; not in questions about the present: ``what is the last element``. ``first`` does not count,
+  as in ``what was the first computer``.
 
-Who asks how to do something does not ask when (``how to find the newest file``), nor does who says
-something (``the latest results are poor``). Nothing within quotation marks is read.
+Questions how to do something (``how to find the newest file``) and statements (``the latest results
+are poor``) do not count. Nothing within quotation marks is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Order = Literal["newest", "oldest"]
 
 
 def _alone(words: str) -> str:
-    """A pattern of words that are no part of a name."""
+    """Return a pattern of words that are not part of a name."""
     return rf"(?<![\w:@/.=+-])(?:{words})(?![\w:@/=+-]|\.\w)"
 
 
@@ -55,7 +55,7 @@ _HOW = re.compile(
 
 
 def find_order(text: str) -> Order | None:
-    """Return which end of time a query asks for; ``None`` if neither, or both."""
+    """Return whether a query asks for the newest or the oldest; ``None`` if for neither or both."""
     plain = masked(text)
     newest = any(pattern.search(plain) for pattern in (_NEWEST, _WAS))
     oldest = _OLDEST.search(plain) is not None

@@ -1,7 +1,7 @@
-"""Periods of days, and the keys under which an index finds the chunks that fall into them.
+"""Periods of days, and the index keys of chunks within them.
 
 A day is the number of days since 1970-01-01 in the proleptic Gregorian calendar, in UTC. Years
-from 1 to 9999 exist.
+1 to 9999 are supported.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MS = 86_400_000
 
 NEAR_DAYS: Final = 15
-"""Days beside a period that still count as near it: the standard deviation of the proximity."""
+"""Days around a period that count as near it: the standard deviation of the proximity."""
 MONTHS_LIMIT: Final = 9
-"""Months; a longer period is looked up by its years, and written about in years."""
+"""Maximum months of a period with month keys; a longer one has year keys only."""
 YEARS_LIMIT: Final = 40
 
 
@@ -37,7 +37,7 @@ class Period:
             raise ValueError("a period must not end before it begins")
 
     def to(self, other: Period) -> Period:
-        """From the beginning of this one to the end of ``other``, whichever comes first."""
+        """Return the span from this period to ``other``, in either order."""
         if self.first is not None and other.last is not None and self.first > other.last:
             return Period(other.first, self.last)
         return Period(self.first, other.last)
@@ -58,7 +58,7 @@ def date_of(day: int) -> date:
 
 
 def iso_day(day: int) -> str:
-    """Write a day as ``2026-03-12``; one outside the years 1 to 9999 as the nearest within."""
+    """Format a day as ``2026-03-12``; days outside the years 1 to 9999 are clamped."""
     return _clamped(day).isoformat()
 
 
@@ -84,11 +84,12 @@ def months(year: int, month: int, count: int = 1) -> Period:
 
 
 def buckets(periods: Iterable[Period]) -> list[str]:
-    """List the keys under which a chunk with these periods is stored: ``2026-03``, ``2026``.
+    """Return the keys under which a chunk with these periods is stored: ``2026-03``, ``2026``.
 
-    Each year that a period touches, at most :data:`YEARS_LIMIT`, and each month unless it is
-    longer than :data:`MONTHS_LIMIT` months: who writes of a whole year does not write of March.
-    Sorted, without duplicates; open periods have no place in a text and give none.
+    One key for each year that a period touches, at most :data:`YEARS_LIMIT`, and for each month
+    unless the period is longer than :data:`MONTHS_LIMIT` months: a text about a whole year is not
+    about its March. Sorted, without duplicates; open periods do not occur in texts and give no
+    keys.
     """
     keys: set[str] = set()
     for period in periods:
@@ -99,11 +100,11 @@ def buckets(periods: Iterable[Period]) -> list[str]:
 
 
 def buckets_of_query(period: Period) -> list[str]:
-    """List the keys of chunks in or near a period, any of which a chunk must have.
+    """Return the keys of chunks in or near a period; a chunk must have at least one of them.
 
-    The months of the period and of :data:`NEAR_DAYS` around it; its years where that is longer
-    than :data:`MONTHS_LIMIT` months. At most :data:`YEARS_LIMIT` keys: those next to the end that
-    is not open, else the latest.
+    The months of the period and of :data:`NEAR_DAYS` around it; its years if that is longer than
+    :data:`MONTHS_LIMIT` months. At most :data:`YEARS_LIMIT` keys: those next to the end that is
+    not open, else the latest.
     """
     first, last = period.first, period.last
     span = YEARS_LIMIT * 366
@@ -123,7 +124,7 @@ def _first_of(year: int, month: int) -> int:
 
 
 def _months(first: int, last: int) -> list[str]:
-    """The months that are touched; none if they are too many."""
+    """Return the keys of the months touched; empty if they are too many."""
     low, high = (each.year * 12 + each.month - 1 for each in (_clamped(first), _clamped(last)))
     if high - low > MONTHS_LIMIT:
         return []

@@ -1,4 +1,4 @@
-"""Quoted stretches of a query, whose words are meant as they stand."""
+"""Quotations in a query, whose words are taken literally."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ _QUOTED = re.compile(
 def masked(text: str) -> str:
     """Return ``text`` with each quotation, its marks included, as one word of the same length.
 
-    Offsets stay; apostrophes within words are no quotation marks. An unclosed one is none either.
+    Offsets are preserved. Apostrophes within words and unclosed quotation marks do not count.
     """
     return _QUOTED.sub(lambda match: "Q" * len(match[0]), text)

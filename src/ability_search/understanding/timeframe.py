@@ -1,6 +1,6 @@
-"""The period that a query asks for.
+"""Period that a query asks for.
 
-Beside the dates of :mod:`.written`, with T the day of asking:
+In addition to the dates of :mod:`.written`, with T the day of the query:
 
 * ``today``, ``yesterday``, ``tomorrow``, ``last Tuesday``, ``on Tuesday``: the latest before T;
 * ``this``, ``last``, ``next`` with ``week`` (Monday to Sunday), ``weekend``, ``month``,
@@ -12,8 +12,8 @@ Beside the dates of :mod:`.written`, with T the day of asking:
 * ``2026`` at the beginning of the query.
 
 ``since``, ``after``, ``before``, ``until``, ``by``, ``older than``, ``onwards`` open an end.
-Nothing within quotation marks is read, and no word that means something else as often (``may``,
-``march``, ``spring``) without another that makes it a time.
+Nothing within quotation marks is read. Ambiguous words (``may``, ``march``, ``spring``) need
+another word that makes them a time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LINK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Timeframe:
-    """The period that a query asks for, and the spans in characters that say so, in order."""
+    """The period that a query asks for, and the spans in characters that name it, in order."""
 
     period: Period
     spans: tuple[tuple[int, int], ...]
@@ -62,12 +62,12 @@ class Timeframe:
 def find_timeframe(text: str, *, today: int) -> Timeframe | None:
     """Return the period that a query names, ``None`` if it names none.
 
-    Several periods make one: what lies within opposite open ends, else all from the first day to
-    the last.
+    Several periods are combined: opposite open ends to what lies between them, else everything
+    from the first day to the last.
 
     Args:
         text: The query.
-        today: The day of asking, see :mod:`.periods`.
+        today: The day of the query, see :mod:`.periods`.
     """
     period: Period | None = None
     spans: list[tuple[int, int]] = []
@@ -82,7 +82,7 @@ def find_timeframe(text: str, *, today: int) -> Timeframe | None:
 
 
 def _groups(text: str, found: list[Mention]) -> list[list[Mention]]:
-    """Put together what a dash, a comma, ``to``, ``and`` or ``or`` joins."""
+    """Group mentions joined by a dash, a comma, ``to``, ``and`` or ``or``."""
     groups: list[list[Mention]] = []
     for mention in found:
         if groups and _LINK.fullmatch(text, groups[-1][-1].end, mention.start):
@@ -93,7 +93,7 @@ def _groups(text: str, found: list[Mention]) -> list[list[Mention]]:
 
 
 def _whole(group: list[Mention]) -> Period:
-    """All days of joined periods; those without a year take it from the one behind, or before."""
+    """Return all days of joined periods; a missing year is taken from the next or previous one."""
     dated = list(group)
     for at in range(len(dated) - 2, -1, -1):
         dated[at] = _near(dated[at], dated[at + 1].period.first, step=-1)
@@ -106,10 +106,10 @@ def _whole(group: list[Mention]) -> Period:
 
 
 def _near(mention: Mention, day: int | None, *, step: int) -> Mention:
-    """What was named without a year in the year of ``day``, ``step`` years on if it must be.
+    """Resolve a mention without a year in the year of ``day``, or ``step`` years later.
 
-    It must be where it would begin after that day (step -1) or before it (1). It stays as it is
-    if there is no such day.
+    The latter if it would otherwise begin after that day (step -1) or before it (step 1). It is
+    unchanged if there is no such day.
     """
     if mention.in_year is None or day is None:
         return mention
@@ -124,7 +124,7 @@ def _near(mention: Mention, day: int | None, *, step: int) -> Mention:
 
 
 def _surroundings(text: str, group: list[Mention]) -> tuple[int, int, str]:
-    """The span of a group with the words that belong to it, and what these say."""
+    """Return the span of a group with the words that belong to it, and their relation."""
     before = _BEFORE.search(text, max(0, group[0].start - 40), group[0].start)
     behind = _BEHIND.match(text, group[-1].end)
     start = before.start() if before else group[0].start

@@ -1,8 +1,8 @@
-"""Dates as they are written out in a text, each with its year: ``2026-03-12``, ``Q1 2026``.
+"""Dates in a text, each with its year: ``2026-03-12``, ``Q1 2026``.
 
 ========================================  ========================================================
-``2026-03-12``, ``2026/3/2``              also with a time behind; ``2026.03.12`` in two digits only
-``12.03.2026``                            day first, of the years from 1800 on
+``2026-03-12``, ``2026/3/2``              also with a time; ``2026.03.12`` with two digits only
+``12.03.2026``                            day first, years from 1800 on
 ``03/12/2026``, ``03-12-2026``            month first unless that month does not exist
 ``12th of March 2026``, ``3-7 Mar 2026``  also ``March 12, 2026``, ``March 3-7, 2026``
 ``2026 Mar 12``                           also ``2026-Mar-12``
@@ -10,13 +10,13 @@
 ``Q1 2026``, ``H2 2025``, ``2026-W11``    also ``second quarter of 2026``
 ``spring 2026``                           northern, whole months; winter begins in December
 ``early 2026``                            January to April; ``mid``: to August; ``late``: the rest
-``in 2026``, ``(2026)``, ``1990s``        a bare year only where a word says that it is one
+``in 2026``, ``(2026)``, ``1990s``        a bare year only if a word marks it as one
 ``2026年3月12日``                         the Chinese and Japanese form
 ========================================  ========================================================
 
-Versions, addresses, identifiers, telephone numbers, times and amounts are none of these. Two
-dates with ``to``, ``until``, ``through`` or a dash between them, or ``between`` before and
-``and``, are the period from the one to the other.
+Versions, addresses, identifiers, telephone numbers, times and amounts are not dates. Two dates
+joined by ``to``, ``until``, ``through`` or a dash, or by ``between`` and ``and``, are one period
+from the first to the second.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ FLAGS: Final = re.IGNORECASE | re.ASCII
 _SCAN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()), FLAGS)
 _ANCHOR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
 _HINT = re.compile(r"[^\W\d_]|[-/.(]")
-"""What is there besides the digits wherever a date is; columns of numbers have none of it."""
+"""Characters that occur near every date besides digits, but not in columns of numbers."""
 _BEFORE, _BEHIND = 48, 48
-"""Characters before and behind the first digit of its year within which a date is written."""
+"""Range of a date in characters, before and after the first digit of its year."""
 _LEADING = re.compile(r"(?:in|since|during|until|till|before|after|by|from)\s+", FLAGS)
 _CONNECTOR = re.compile(r"\s*(?:-|–|—|\bto\b|\buntil\b|\btill\b|\bthrough\b|\bthru\b)\s*", FLAGS)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", FLAGS)
@@ -92,7 +92,7 @@ _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A period and where it is written, in characters."""
+    """A period and its position in a text, in characters."""
 
     period: Period
     start: int
@@ -100,9 +100,9 @@ class Written:
 
 
 def written_periods(text: str, *, limit: int | None = None) -> list[Written]:
-    """Find the periods that ``text`` names, in order, at most ``limit`` of them.
+    """Return the periods that ``text`` names, in order, at most ``limit`` of them.
 
-    Linear in the text; one without any year costs a single scan for four digits.
+    Linear in the length of the text; a text without any year costs one scan for four digits.
     """
     found: list[Written] = []
     for each in single_periods(text):
@@ -117,7 +117,7 @@ def written_periods(text: str, *, limit: int | None = None) -> list[Written]:
 
 
 def single_periods(text: str) -> Iterator[Written]:
-    """Yield the periods that ``text`` names, in order, without joining two to a longer one."""
+    """Yield the periods that ``text`` names, in order, without joining two into a longer one."""
     done = 0
     for anchor in _ANCHOR.finditer(text):
         if anchor.start() < done:
@@ -136,7 +136,7 @@ def single_periods(text: str) -> Iterator[Written]:
 
 
 def month_of(name: str) -> int:
-    """Return the number of a month by its English name or a short form of it, in lower case."""
+    """Return the number of a month from its English name or abbreviation, in lower case."""
     return _MONTHS[name[:3]]
 
 
@@ -157,7 +157,7 @@ def third(period: Period, part: str) -> Period:
 
 
 def fraction(year: int, words: list[str], numbers: list[int]) -> Period:
-    """Return the quarter or half of ``year`` that tokens such as ``q``, ``3`` name.
+    """Return the quarter or half of ``year`` named by tokens such as ``q``, ``3``.
 
     Raises:
         ValueError: if the year has no such part.
@@ -181,7 +181,7 @@ def _joined(text: str, before: Written, after: Written) -> bool:
 
 
 def _read(match: re.Match[str]) -> Period | None:
-    """The period of a match; ``None`` if the calendar has no such day."""
+    """Return the period of a match; ``None`` if the calendar has no such day."""
     tokens = _TOKEN.findall(match[0].lower())
     numbers = [int(number) for number, _ in tokens if number]
     words = [word for _, word in tokens if word]

@@ -1,1 +1,1 @@
-"""What goes over the wire: the inputs and results of the eight tools, camelCase and flat."""
+"""Wire format: inputs and results of the eight tools, camelCase and flat."""

@@ -1,4 +1,4 @@
-"""What the inputs of all tools share."""
+"""Base class and types of all tool inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Input(BaseModel):
-    """Base: camelCase names, unknown fields refused by name."""
+    """Base class of inputs: camelCase names; unknown fields are errors."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

@@ -1,4 +1,4 @@
-"""The options of a query, as they come over the wire -> as the query pipeline takes them."""
+"""Conversion of query options from the wire to the query pipeline."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _METADATA = "metadata."
 
 
 def fusion(value: wire.Fusion | None) -> FusionChoice | None:
-    """How the arms are fused.
+    """Return the fusion options.
 
     Raises:
-        InvalidInput: if no arm has a weight.
+        InvalidInput: if all weights are 0.
     """
     if value is None:
         return None
@@ -44,10 +44,10 @@ def fusion(value: wire.Fusion | None) -> FusionChoice | None:
 
 
 def options(value: inputs.QueryInput) -> Options:
-    """Everything a query asks for beyond arms, filters and fusion.
+    """Return the options of a query beyond filters and fusion.
 
     Raises:
-        InvalidInput: if a rule has nothing to look for, or the time range is none.
+        InvalidInput: if a rule is empty, or the time range is invalid.
     """
     return Options(
         full_text=_full_text(value.full_text),
@@ -77,7 +77,7 @@ def options(value: inputs.QueryInput) -> Options:
 
 
 def as_of(value: str | None) -> int | None:
-    """When a query is asked, in epoch milliseconds: the last of a date; ``None`` is now.
+    """Return the time of a query in epoch milliseconds, for a date its end; ``None`` is now.
 
     Raises:
         InvalidInput: if it is neither a date nor an instant.
@@ -86,7 +86,7 @@ def as_of(value: str | None) -> int | None:
 
 
 def field_name(name: str) -> str:
-    """A field of a chunk by its full name: what is not a chunk's own is in its metadata."""
+    """Return the full name of a field: fields that are not a chunk's own are in its metadata."""
     return name if name in _OWN_FIELDS or name.startswith(_METADATA) else f"{_METADATA}{name}"
 
 
@@ -102,12 +102,12 @@ def _full_text(value: wire.FullText | None) -> FullText | None:
 
 
 def _text_field(at: str, name: str) -> str:
-    """The name of a field as its terms are known by."""
+    """Return the name of a field under which its terms are indexed."""
     full = field_name(name)
     if full in (TITLE, CONTENT):
         return full
     if full in _OWN_FIELDS:
-        raise InvalidInput(at, "holds no words", hint="Use title, content or metadata.<key>.")
+        raise InvalidInput(at, "is not a text field", hint="Use title, content or metadata.<key>.")
     return metadata_field(key_path(at, full.removeprefix(_METADATA)))
 
 

@@ -1,4 +1,4 @@
-"""Fields that the inputs of several tools share."""
+"""Fields shared by the inputs of several tools."""
 
 from __future__ import annotations
 
@@ -23,40 +23,43 @@ Model = Annotated[
     Field(
         min_length=1,
         max_length=256,
-        description="Embedding model. Left out: the collection's own; of a new collection the"
-        " default model.",
+        description="Embedding model. Default: the collection's model; for a new collection the"
+        " configured default.",
         examples=["all-MiniLM-L6-v2"],
     ),
 ]
 ChunkStrategy = Annotated[
     Strategy | None,
-    Field(description="How texts are cut. Left out: as the collection was begun, or auto."),
+    Field(description="Chunking strategy. Default: the collection's, or auto if it is new."),
 ]
 MaxTokens = Annotated[
     Count | None,
-    Field(ge=16, le=8192, description="Most tokens in a chunk.", examples=[500]),
+    Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
 ]
 Kinds = Annotated[
     list[Literal["title", "summary", "keywords", "propositions"]] | None,
     Field(
         max_length=4,
-        description="What is made of each document, to be searched by the option extended of"
-        " search-query. Left out: as the collection was begun, or nothing.",
+        description="Kinds of texts made of each document, searched by the option extended of"
+        " search-query. Default: the collection's, or none if it is new.",
         examples=[["title", "summary"]],
     ),
 ]
 KindsBy = Annotated[
     Literal["local", "chat"] | None,
     Field(
-        description="Who makes it: extraction from the text (local), or a language model (chat);"
-        " what that does not answer is extracted. Left out: as the collection was begun, or local."
+        description="How kinds are made: extracted from the text (local), or written by a language"
+        " model (chat), with extraction as fallback. Default: the collection's, or local if it is"
+        " new."
     ),
 ]
 Overlap = Annotated[
     Count | None,
-    Field(ge=0, le=4096, description="Tokens that neighbouring sliding windows share."),
+    Field(ge=0, le=4096, description="Overlap of consecutive sliding windows, in tokens."),
 ]
 JobId = Annotated[
     str | None,
-    Field(min_length=1, max_length=128, description="Your name for the job, in its events."),
+    Field(
+        min_length=1, max_length=128, description="Job id chosen by the caller, used in its events."
+    ),
 ]

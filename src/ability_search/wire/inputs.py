@@ -35,7 +35,7 @@ class Link(Input):
         "references", max_length=64, description="Kind of the edge.", examples=["derives_from"]
     )
     weight: Share = Field(
-        1.0, description="Strength of the edge: stronger ones are walked first, 0 not at all."
+        1.0, description="Strength of the edge: stronger edges are followed first, 0 never."
     )
 
 
@@ -47,21 +47,21 @@ class DocumentInput(Input):
         description="Unique name within the collection (path, URL).",
         examples=["guide/install.md"],
     )
-    title: str = Field(max_length=4096, description="Title for people.", examples=["Installation"])
+    title: str = Field(max_length=4096, description="Display title.", examples=["Installation"])
     content: str = Field(
-        description="The whole text. A form feed in it ends a page.",
+        description="The full text. A form feed ends a page.",
         examples=["# Installation\n\nRun ..."],
     )
     file_hash: str | None = Field(
         None,
         pattern=r"^[0-9a-f]{64}$",
-        description="Hash of the file that the content was read from. It tells whether the document"
-        " is unchanged, whatever its content. With an empty content the document is only compared:"
-        " one that is not stored as it is is listed in wanted.",
+        description="Hash of the file that the content was read from. If it equals the stored hash,"
+        " the document is unchanged, whatever its content. With empty content the document is only"
+        " compared; if it is missing or changed, wanted lists its source.",
     )
     metadata: dict[str, Any] = Field(
         default_factory=dict,
-        description="Anything to filter by or to get back with hits.",
+        description="JSON object to filter by; returned with hits.",
         examples=[{"lang": "en", "year": 2026}],
     )
     kind: str = Field(
@@ -73,17 +73,17 @@ class DocumentInput(Input):
         None,
         max_length=1024,
         description="Source of the document that this one is the title, summary, keywords or"
-        " propositions (kind) of. It is searched where the option extended of search-query asks"
-        " for its kind, and the other document is found in its stead; it is deleted with it.",
+        " propositions (kind) of. It is searched if the option extended of search-query lists its"
+        " kind; a hit returns the other document. It is deleted together with that document.",
         examples=["guide/install.md"],
     )
     format: Format | None = Field(
-        None, description="Format of the content. Left out: by looking at it."
+        None, description="Format of the content. Default: detected from the content."
     )
     language: str | None = Field(
         None,
         max_length=64,
-        description="Programming language of a content in format code.",
+        description="Programming language of content in format code.",
         examples=["python"],
     )
     links: list[Link] = Field(
@@ -92,7 +92,7 @@ class DocumentInput(Input):
 
 
 class IndexInput(Input):
-    """search-index."""
+    """Input of search-index."""
 
     collection: CollectionName
     documents: list[DocumentInput] = Field(min_length=1, description="Documents to index.")
@@ -101,26 +101,27 @@ class IndexInput(Input):
     overlap: Overlap = None
     model: Model = None
     language: str | None = Field(
-        None, description="Language of the keyword search (english, german, none, ...)."
+        None, description="Language for keyword search (english, german, none, ...)."
     )
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(
-        False, description="Index unchanged documents too, and embed every text anew."
+        False, description="Index unchanged documents too, and embed every text again."
     )
     dedup_threshold: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="Do not find a chunk again whose nearest neighbour in the collection has at"
-        " least this cosine; .95 is usual. The neighbour stands for it, in filters too, until it"
-        " is replaced or deleted. Unchanged documents stay as they are, unless force is set.",
+        description="Near-duplicate threshold: a chunk whose nearest neighbour in the collection"
+        " has at least this cosine is not searched; .95 is usual. The neighbour represents it, in"
+        " filters too, until it is replaced or deleted. Unchanged documents are left as they"
+        " are, unless force is set.",
     )
     job_id: JobId = None
 
 
 class IndexFileInput(Input):
-    """search-index-file."""
+    """Input of search-index-file."""
 
     collection: CollectionName
     path: NonBlank = Field(
@@ -129,27 +130,27 @@ class IndexFileInput(Input):
         examples=["docs/"],
     )
     format: FileFormat | None = Field(
-        None, description="Format of the files. Left out: by their names, else by how they begin."
+        None, description="Format of the files. Default: detected from file name, then content."
     )
     include: list[NonBlank] = Field(
         default_factory=list,
         max_length=256,
-        description="Patterns (gitignore syntax) of files to take.",
+        description="Patterns (gitignore syntax) of files to include.",
         examples=[["*.md"]],
     )
     exclude: list[NonBlank] = Field(
-        default_factory=list, max_length=256, description="Patterns of files to leave out."
+        default_factory=list, max_length=256, description="Patterns of files to exclude."
     )
-    gitignore: bool = Field(False, description="Leave out what .gitignore files name, too.")
+    gitignore: bool = Field(False, description="Also exclude files listed in .gitignore.")
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
-    force: bool = Field(False, description="Index unchanged files too, and embed every text anew.")
+    force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
     sweep: bool = Field(
-        False, description="Remove sources under this directory whose files are gone."
+        False, description="Delete sources under this directory whose files no longer exist."
     )
     job_id: JobId = None
 
@@ -158,65 +159,65 @@ Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
 class QueryInput(Input):
-    """search-query."""
+    """Input of search-query."""
 
     collection: Collections = Field(
         description="A collection, a list of collections, or * for all of them.",
         examples=["docs", ["docs", "notes"], "*"],
     )
     query: NonBlank = Field(description="What to search for.", examples=["how do I install it"])
-    limit: Count = Field(10, ge=1, description="Most results.")
-    offset: Count = Field(0, ge=0, le=10_000, description="Results to leave out at the top.")
+    limit: Count = Field(10, ge=1, description="Maximum number of results.")
+    offset: Count = Field(0, ge=0, le=10_000, description="Number of results to skip.")
     mode: Mode = Field(
         "hybrid",
-        description="semantic: by meaning; keyword: by words (exact BM25); hybrid: both.",
+        description="semantic: by embedding; keyword: by words (exact BM25); hybrid: both.",
     )
     model: Model = None
     filter: dict[str, Any] | None = Field(
         None,
-        description="Which chunks count at all: $and $or $not over conditions on source, title,"
-        " kind, createdAt, metadata.*.",
+        description="Filter on chunks: $and $or $not over conditions on source, title, kind,"
+        " createdAt, metadata.*.",
         examples=[{"metadata.lang": "en", "metadata.year": {"$gte": 2024}}],
     )
     sources: list[NonBlank] | None = Field(
         None,
         max_length=256,
-        description="Only sources that fit these globs. An empty list is refused.",
+        description="Globs: search only sources that match one. An empty list is an error.",
         examples=[["guide/**"]],
     )
     exclude_sources: list[NonBlank] = Field(
         default_factory=list,
         max_length=256,
-        description="Sources that must not be searched, as globs. They never leave the database.",
+        description="Globs: sources that match one are excluded; they never leave the database.",
         examples=[["drafts/**", "**/CHANGELOG.md"]],
     )
     min_score: float | None = Field(
         None,
         ge=-1,
         le=1,
-        description="Floor: on the cosine in semantic and hybrid mode, on the normalized BM25"
-        " score in keyword mode.",
+        description="Minimum cosine in semantic and hybrid mode; minimum normalized BM25 score in"
+        " keyword mode.",
         examples=[0.3],
     )
     hypothetical_answer: NonBlank | None = Field(
         None,
-        description="An answer as you imagine it, embedded instead of the query (HyDE).",
+        description="Hypothetical answer to embed instead of the query (HyDE).",
         examples=["The archive is copied to tape every night at two."],
     )
     fusion: options.Fusion | None = Field(
         None,
-        description="How the arms are fused. Left out: measured.",
+        description="Fusion of semantic and keyword results. Default: as configured.",
         examples=[{"method": "convex", "weights": {"semantic": 0.5, "keyword": 0.5}}],
     )
     full_text: options.FullText | None = Field(
         None,
-        description="Words in chosen fields count by a share of the score.",
+        description="Full-text search over chosen fields, blended into the score.",
         examples=[{"weight": 0.3, "fields": ["title", "metadata.tags"]}],
     )
     rerank: dict[options.FieldName, options.FieldRule] = Field(
         default_factory=dict,
         max_length=16,
-        description="Rules on fields that raise scores.",
+        description="Rules on fields that boost scores.",
         examples=[
             {
                 "metadata.category": {"weight": 0.5, "rules": {"contains": "security"}},
@@ -225,162 +226,167 @@ class QueryInput(Input):
         ],
     )
     reranker: options.Reranker | None = Field(
-        None, description="A model reads the first hits again.", examples=[{"top": 20}]
+        None, description="Rerank the first hits with a model.", examples=[{"top": 20}]
     )
     extended: list[options.Kind] = Field(
         default_factory=list,
-        description="Kinds to search: a hit on a title, summary, ... that was indexed as one of a"
-        " document returns the document, by its best kind; documents are the chunks themselves.",
+        description="Kinds to search: a hit on the title, summary, ... of a document returns the"
+        " document, scored by its best kind; documents are the chunks themselves.",
         examples=[["title", "summary", "documents"]],
     )
     prf: options.Feedback | bool | None = Field(
         None,
-        description="Pseudo-relevance feedback: true lets the query search again with the words"
-        " and vectors of its first hits, false learns nothing. Left out: a hybrid query weighs its"
-        " first hits anew by what they have in common.",
+        description="Pseudo-relevance feedback: true searches again with words and vectors of the"
+        " first hits, false turns feedback off. Default: a hybrid query rescores its first hits by"
+        " their similarity to each other, without a second search.",
         examples=[True, {"chunks": 3, "terms": 12}],
     )
     understand: bool = Field(
         True,
-        description="Understand times (last March, before the outage, latest) and exclusions"
+        description="Recognise times (last March, before the outage, latest) and exclusions"
         " (besides X) in an English query; false takes it literally.",
     )
     temporal: options.Temporal | None = Field(
         None,
-        description="How much dates count where the query, or timeRange, names a time; which end"
-        " of time comes first.",
+        description="Weight of dates if the query or timeRange names a time; order in time.",
         examples=[{"weight": 0.5, "sigmaDays": 15}, {"order": "newest"}],
     )
     time_range: options.TimeRange | None = Field(
         None,
-        description="Prefer chunks that speak of this period, whatever the query says; those"
-        " without any date count half by when they were indexed.",
+        description="Prefer chunks about this period; overrides times in the query. Chunks without"
+        " a date count half, by when they were indexed.",
         examples=[{"from": "2026-01-01", "to": "2026-03-31"}],
     )
     as_of: NonBlank | None = Field(
         None,
         max_length=64,
-        description="When the question is asked: YYYY-MM-DD, the end of that day in UTC, or an"
-        " instant (RFC 3339). Times in the query and ages of decay count from then. Documents that"
-        " were indexed later are not left out (filter by createdAt for that). Left out: now.",
+        description="Time of the query: YYYY-MM-DD, the end of that day in UTC, or an instant"
+        " (RFC 3339). Times in the query and ages in decay are relative to it. Documents indexed"
+        " later are not excluded (filter by createdAt for that). Default: now.",
         examples=["2026-03-25", "2026-03-25T09:30:00+01:00"],
     )
     exclude: list[Annotated[NonBlank, Field(max_length=1024)]] = Field(
         default_factory=list,
         max_length=16,
-        description="What the hits should not be about, besides what the query excludes; such"
-        " hits are pushed down, not left out (see excludeSources for that).",
+        description="Phrases that hits should not be about, in addition to exclusions in the query;"
+        " such hits are demoted, not removed (use excludeSources for that).",
         examples=[["pagination"]],
     )
     decay: options.Decay | None = Field(
-        None, description="Age lowers scores, use raises them.", examples=[{"halfLifeDays": 90}]
+        None,
+        description="Age lowers scores; use by an agent raises them.",
+        examples=[{"halfLifeDays": 90}],
     )
     graph: options.Graph | None = Field(
         None,
-        description="Neighbours of the first hits join, and move a little towards these.",
+        description="Graph expansion: neighbours of the first hits join the results and gain score"
+        " from them.",
         examples=[{"hops": 1}],
     )
     diversity: Share | None = Field(
         None,
-        description="Lambda of maximal marginal relevance: 1 is relevance alone, 0 variety alone.",
+        description="Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only.",
         examples=[0.7],
     )
     max_per_source: Count | None = Field(
         None,
         ge=1,
-        description="Most hits of one source of a collection; others take their places.",
+        description="Maximum hits per source of a collection; other hits take their places.",
         examples=[2],
     )
     expand: options.Expand | Literal["neighbors", "section"] | None = Field(
         None,
-        description="Text around each hit comes along; adjacent hits are merged.",
+        description="Context expansion: return the text around each hit; adjacent hits are merged.",
         examples=["neighbors", {"mode": "neighbors", "window": 2}],
     )
     max_result_tokens: Count | None = Field(
         None,
         ge=1,
         le=10_000_000,
-        description="Tokens that the texts of all hits may have; what does not fit is cut.",
+        description="Token budget for the texts of all hits; what does not fit is cut.",
         examples=[2000],
     )
     expand_query: options.ExpandQuery | bool = Field(
         False,
-        description="Ask a language model for further words.",
+        description="Query expansion: let a language model add words to the query.",
         examples=[True, {"method": "stepBack"}],
     )
-    highlights: bool = Field(False, description="Mark what matched in each hit.")
-    explain: bool = Field(False, description="Say how each score came about.")
+    highlights: bool = Field(False, description="Return the matched places of each hit.")
+    explain: bool = Field(False, description="Return how each score was computed.")
 
 
 class SimilarInput(Input):
-    """search-similar."""
+    """Input of search-similar."""
 
     collection: CollectionName
     chunk_id: NonBlank = Field(
         max_length=4200,
-        description="Chunk to find neighbours of.",
+        description="Id of the chunk to find neighbours of.",
         examples=["docs:guide/install.md:0"],
     )
-    limit: Count = Field(10, ge=1, description="Most results.")
+    limit: Count = Field(10, ge=1, description="Maximum number of results.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
-    min_score: float | None = Field(None, ge=-1, le=1, description="Floor on the cosine.")
+    min_score: float | None = Field(None, ge=-1, le=1, description="Minimum cosine.")
 
 
 class ReindexInput(Input):
-    """search-reindex."""
+    """Input of search-reindex."""
 
     collection: CollectionName
     model: Model = None
     chunk_strategy: ChunkStrategy = None
     max_tokens: MaxTokens = None
     language: str | None = Field(
-        None, description="Language of the keyword search from now on.", examples=["german"]
+        None, description="New language for keyword search.", examples=["german"]
     )
     kinds: Kinds = None
     kinds_by: KindsBy = None
     clear: bool = Field(
-        False, description="Only delete everything; the caller indexes again (the old behaviour)."
+        False,
+        description="Only delete all chunks; the caller indexes again (the old behaviour).",
     )
     background: bool = Field(
-        False, description="Answer at once; search-collection-info shows how far the job is."
+        False, description="Return at once; search-collection-info shows the job's progress."
     )
     cancel: bool = Field(
-        False, description="End the job that is rebuilding the collection, which stays as it is."
+        False, description="Cancel the job that is rebuilding the collection; it stays unchanged."
     )
     job_id: JobId = None
 
     @model_validator(mode="after")
     def _one_thing(self) -> ReindexInput:
         if self.clear + self.background + self.cancel > 1:
-            raise ValueError("clear, background and cancel exclude each other")
+            raise ValueError("clear, background and cancel are mutually exclusive")
         return self
 
 
 class DeleteInput(Input):
-    """search-delete."""
+    """Input of search-delete."""
 
     collection: CollectionName
     source: NonBlank | None = Field(
-        None, max_length=4096, description="Only this source. Left out: the whole collection."
+        None, max_length=4096, description="Source to delete. Default: the whole collection."
     )
 
 
 class CollectionsInput(Input):
-    """search-collections."""
+    """Input of search-collections."""
 
 
 class CollectionInfoInput(Input):
-    """search-collection-info."""
+    """Input of search-collection-info."""
 
     collection: CollectionName
-    limit: Count = Field(1000, ge=1, le=10_000, description="Most sources listed.")
-    cursor: str | None = Field(None, max_length=8192, description="nextCursor of the page before.")
+    limit: Count = Field(1000, ge=1, le=10_000, description="Maximum sources per page.")
+    cursor: str | None = Field(
+        None, max_length=8192, description="nextCursor of the previous page."
+    )
     include: list[Included] = Field(
         default_factory=list,
         max_length=3,
-        description="What else to tell. tokens: a histogram of chunk sizes, to judge the chunking."
-        " growth: how much was indexed when. map: a sample of the chunks as points, near each other"
-        " if they mean the same, to be drawn; it is long. Each looks at the chunks.",
+        description="Additional parts. tokens: histogram of chunk sizes, to judge the chunking."
+        " growth: how much was indexed when. map: sample of the chunks as points, close to each"
+        " other if similar, for plotting; it is long. Each part reads the chunks.",
         examples=[["tokens", "growth"]],
     )
-    map_points: Count = Field(1000, ge=1, le=5000, description="Most points of the map.")
+    map_points: Count = Field(1000, ge=1, le=5000, description="Maximum points on the map.")

@@ -1,4 +1,4 @@
-"""Options of search-query beyond arms and filters. Each is off unless said."""
+"""Options of search-query beyond filters. Each is off unless set."""
 
 from __future__ import annotations
 
@@ -12,172 +12,180 @@ FieldName = Annotated[
     NonBlank,
     Field(
         max_length=256,
-        description="source, title, content, kind, createdAt; anything else is a key of the"
-        " metadata, with or without metadata. in front.",
+        description="source, title, content, kind, createdAt; any other name is a metadata key,"
+        " with or without the prefix metadata.",
     ),
 ]
 Kind = Literal["title", "summary", "keywords", "propositions", "documents"]
 
 
 class Fusion(Input):
-    """How the lists of the arms become one."""
+    """Fusion of the results of several retrievers."""
 
-    method: Literal["convex", "rrf"] = Field(description="Convex combination, or rank fusion.")
+    method: Literal["convex", "rrf"] = Field(
+        description="Convex combination, or reciprocal rank fusion."
+    )
     k: float | None = Field(None, ge=0, le=10_000, description="Rank constant of rrf.")
     weights: dict[Literal["semantic", "keyword"], Annotated[float, Field(ge=0, le=100)]] = Field(
         default_factory=dict,
-        description="Weights of the arms.",
+        description="Weights of the retrievers.",
         examples=[{"semantic": 0.7, "keyword": 0.3}],
     )
 
 
 class FullText(Input):
-    """A keyword search over chosen fields that takes part in the order."""
+    """Full-text search over chosen fields, blended into the score."""
 
-    enabled: bool = Field(True, description="false switches it off.")
-    weight: Share = Field(0.3, description="Its share of the score; 0 changes nothing.")
+    enabled: bool = Field(True, description="false turns it off.")
+    weight: Share = Field(0.3, description="Share of the score; 0 has no effect.")
     fields: list[FieldName] = Field(
         default_factory=lambda: ["title", "content"],
         min_length=1,
         max_length=16,
-        description="title, content, metadata.<key>: where the words are looked for. Of metadata"
-        " texts and lists of texts, of each key the first 128 words.",
+        description="Fields to search: title, content, metadata.<key>. Of metadata, texts and lists"
+        " of texts, the first 128 words per key.",
         examples=[["title", "metadata.tags"]],
     )
     language: str | None = Field(
         None,
         max_length=64,
-        description="Language of the words; it must be the collection's own, as texts are"
-        " analyzed when they are indexed.",
+        description="Language of the query words; must be the collection's, because texts are"
+        " analyzed at indexing time.",
     )
 
 
 class Rules(Input):
-    """What is looked for in a field."""
+    """Conditions on the value of a field."""
 
     contains: NonBlank | None = Field(
-        None, max_length=1024, description="Text within the value, upper or lower case."
+        None, max_length=1024, description="Text that the value contains, ignoring case."
     )
     priority: StrictBool | StrictInt | StrictFloat | StrictStr | None = Field(
-        None, description="The very value, or one of a list's."
+        None, description="Value to equal; in a list, any element."
     )
     sort: Literal["asc", "desc"] | None = Field(
-        None, description="Values first in this order gain most; text, numbers and dates."
+        None, description="The first values in this order gain most; texts, numbers and dates."
     )
 
 
 class FieldRule(Input):
-    """Rules on one field; each that holds multiplies the score by (1 + weight)."""
+    """Rules on one field; each that matches multiplies the score by (1 + weight)."""
 
-    weight: float = Field(0.5, ge=0, le=100, description="0 changes nothing.")
-    rules: Rules = Field(description="At least one.", examples=[{"priority": "stable"}])
+    weight: float = Field(0.5, ge=0, le=100, description="0 has no effect.")
+    rules: Rules = Field(description="At least one rule.", examples=[{"priority": "stable"}])
 
 
 class Reranker(Input):
     """A model that reads query and chunk together, for the first hits."""
 
-    model: str | None = Field(None, min_length=1, max_length=256, description="Left out: its own.")
-    top: Count = Field(20, ge=1, le=200, description="Hits it reads, of all collections together.")
+    model: str | None = Field(
+        None, min_length=1, max_length=256, description="Default: the configured model."
+    )
+    top: Count = Field(
+        20, ge=1, le=200, description="Hits to rerank, from all collections together."
+    )
 
 
 class Feedback(Input):
     """Pseudo-relevance feedback: words and vectors of the first hits join the query."""
 
-    chunks: Count = Field(3, ge=1, le=20, description="Hits that are learned from.")
+    chunks: Count = Field(3, ge=1, le=20, description="Maximum number of feedback hits.")
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(
         0.35,
-        description="Least cosine of such a hit, in keyword mode its normalized score; without one"
-        " nothing changes.",
+        description="Minimum cosine of a feedback hit, in keyword mode its normalized score. If no"
+        " hit reaches it, the query is unchanged.",
     )
-    terms: Count = Field(12, ge=0, le=64, description="Words that join the keyword search.")
-    weight: Share = Field(0.5, description="Of what was learned, beside the query itself.")
+    terms: Count = Field(12, ge=0, le=64, description="Maximum words added to the keyword search.")
+    weight: Share = Field(0.5, description="Weight of the feedback relative to the query itself.")
 
 
 class Temporal(Input):
-    """How dates weigh where the query, timeRange or order asks for a time."""
+    """Weight of dates if the query, timeRange or order asks for a time."""
 
     weight: Share | None = Field(
         None,
-        description="Share of the score that dates have; 0 leaves times unread, in the query too."
-        " Left out: by how much the other words tell.",
+        description="Share of dates in the score; 0 ignores times, in the query too. Default:"
+        " depends on how informative the other words are.",
     )
     sigma_days: float = Field(
         15.0,
         gt=0,
         le=36_500,
-        description="How fast closeness falls off beside the period: the standard deviation.",
+        description="Standard deviation of closeness to the period, in days.",
     )
     order: Literal["newest", "oldest"] | None = Field(
         None,
-        description="Which of equally relevant hits come first, as 'latest X' and 'oldest X' in a"
-        " query do. Compared are the dates that texts name, else when they were stored.",
+        description="Which of equally relevant hits come first, like 'latest X' and 'oldest X' in a"
+        " query. Compares the dates that texts name, else when they were stored.",
     )
 
 
 class TimeRange(Input):
-    """A period that hits should speak of; at least one end."""
+    """A period that hits should be about; at least one end."""
 
     start: NonBlank | None = Field(
         None,
         alias="from",
         max_length=32,
-        description="First day: YYYY-MM-DD, or an instant on it (RFC 3339). Left out: open.",
+        description="First day: YYYY-MM-DD, or an instant on it (RFC 3339). Default: open.",
         examples=["2026-01-01"],
     )
     end: NonBlank | None = Field(
         None,
         alias="to",
         max_length=32,
-        description="Last day, likewise.",
+        description="Last day: YYYY-MM-DD, or an instant on it (RFC 3339). Default: open.",
         examples=["2026-03-31"],
     )
 
 
 class Decay(Input):
-    """Age lowers a score, use raises it."""
+    """Decay by age, and boost by use."""
 
     half_life_days: float = Field(
-        365.0, gt=0, le=36_500, description="Days since it was indexed that leave half a score."
+        365.0, gt=0, le=36_500, description="Half-life of a score, in days since indexing."
     )
-    floor: Share = Field(0.3, description="What is left of a score at any age.")
-    weight: Share = Field(1.0, description="0 changes nothing, 1 is the whole effect.")
+    floor: Share = Field(0.3, description="Minimum factor at any age.")
+    weight: Share = Field(1.0, description="0 has no effect, 1 the full effect.")
     agent_id: NonBlank | None = Field(
         None,
         max_length=128,
-        description="Agent whose use counts: what its queries were shown is recorded and counts"
-        " a little more for this agent alone.",
+        description="Agent whose use counts: hits returned to its queries are recorded and score"
+        " slightly higher for this agent only.",
     )
 
 
 class Graph(Input):
-    """Neighbours of the first hits over links and chunk order, by their own cosine."""
+    """Graph expansion: neighbours of the first hits over links and chunk order."""
 
-    hops: Count = Field(1, ge=1, le=2, description="How far to walk.")
+    hops: Count = Field(1, ge=1, le=2, description="Maximum number of hops.")
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(
-        0.55, description="Least cosine of a neighbour."
+        0.55, description="Minimum cosine of a neighbour."
     )
     kinds: list[NonBlank] | None = Field(
         None,
         min_length=1,
         max_length=64,
-        description="Kinds of links to follow. Left out: all, and the order of chunks.",
+        description="Kinds of links to follow. Default: all, and the order of chunks.",
         examples=[["derives_from", "references"]],
     )
 
 
 class Expand(Input):
-    """More text around each hit."""
+    """Context expansion: text around each hit."""
 
     mode: Literal["neighbors", "section"] = Field(
-        "neighbors", description="Chunks beside it, or its whole section (same headings)."
+        "neighbors", description="Adjacent chunks, or the whole section (same headings)."
     )
-    window: Count = Field(1, ge=1, le=10, description="Chunks on each side, of neighbors.")
+    window: Count = Field(1, ge=1, le=10, description="Chunks on each side, for neighbors.")
 
 
 class ExpandQuery(Input):
-    """Words of a language model beside the query's own, if the network has one."""
+    """Query expansion by a language model, if the network has one."""
 
     method: Literal["terms", "stepBack"] = Field(
         "terms", description="Related words, or a more general question."
     )
-    model: str | None = Field(None, min_length=1, max_length=256, description="Left out: its own.")
+    model: str | None = Field(
+        None, min_length=1, max_length=256, description="Default: the configured model."
+    )

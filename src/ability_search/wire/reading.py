@@ -1,4 +1,4 @@
-"""Inputs of the tools -> the values of the services, within the limits."""
+"""Conversion of tool inputs to service values, and checks against the limits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ability_search.wire import choosing, inputs
 
 
 def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
-    """The documents of a call.
+    """Return the documents of a call.
 
     Raises:
-        TooLarge: if they are too many, or too much text.
+        TooLarge: if there are too many, or their texts are too long.
     """
     if len(value.documents) > limits.batch_documents:
         raise TooLarge(
@@ -56,7 +56,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
 def index_options(
     value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
 ) -> IndexOptions:
-    """How a call wants its documents indexed."""
+    """Return the indexing options of a call."""
     return IndexOptions(
         chunk_strategy=value.chunk_strategy,
         max_tokens=value.max_tokens,
@@ -72,11 +72,11 @@ def index_options(
 
 
 def query(value: inputs.QueryInput, limits: Limits) -> Query:
-    """What a call asks.
+    """Return the query of a call.
 
     Raises:
-        TooLarge: if the query is too long, or too many results are wanted.
-        InvalidInput: if the filter, a glob or an option is wrong.
+        TooLarge: if the query is too long, or too many results are requested.
+        InvalidInput: if the filter, a glob or an option is invalid.
     """
     for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
         if text is not None and _bytes(text) > limits.query_bytes:
@@ -102,15 +102,15 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
 
 
 def limit(wanted: int, limits: Limits) -> int:
-    """The number of results wanted.
+    """Return the requested number of results.
 
     Raises:
-        TooLarge: if it is more than allowed.
+        TooLarge: if it exceeds the limit.
     """
     if wanted > limits.limit:
         raise TooLarge(
             f"limit: {wanted} results, at most {limits.limit} are allowed",
-            hint="Ask for pages by offset (setting max_limit).",
+            hint="Page through the results with offset (setting max_limit).",
         )
     return wanted
 
@@ -121,10 +121,10 @@ def predicate(
     exclude_sources: Sequence[str],
     limits: Limits,
 ) -> Predicate | None:
-    """The condition that a filter and globs make together; ``None`` if all chunks fit.
+    """Return the condition of a filter and globs together; ``None`` without any.
 
     Raises:
-        InvalidInput: if one of them is wrong.
+        InvalidInput: if one of them is invalid.
     """
     parts = []
     if document is not None:
@@ -139,7 +139,7 @@ def predicate(
 
 
 def overview(value: inputs.CollectionInfoInput) -> Wanted:
-    """What a call wants to know of a collection as a whole."""
+    """Return the requested parts of a collection's overview."""
     return Wanted(
         tokens="tokens" in value.include,
         growth="growth" in value.include,

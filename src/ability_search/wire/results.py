@@ -9,13 +9,13 @@ from pydantic.alias_generators import to_camel
 
 
 class Result(BaseModel):
-    """Base: camelCase names."""
+    """Base class of results: camelCase names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class FailedDocument(Result):
-    """A document that was left out."""
+    """A document that was not indexed."""
 
     source: str
     error: str
@@ -23,11 +23,11 @@ class FailedDocument(Result):
 
 
 class IndexResult(Result):
-    """Of search-index."""
+    """Result of search-index."""
 
     indexed: bool = True
     collection: str
-    documents: int = Field(description="Documents of the call.")
+    documents: int = Field(description="Documents in the call.")
     chunks: int = Field(description="Chunks stored by the call.")
     model: str
     dimensions: int
@@ -35,38 +35,38 @@ class IndexResult(Result):
     updated: int
     unchanged: int
     deduplicated: int = Field(
-        description="Of the chunks, those that another one stands for, see dedupThreshold."
+        description="Stored chunks that are near-duplicates of others, see dedupThreshold."
     )
     reused: int = Field(
         0,
-        description="Of the chunks, those whose vectors were stored before: nothing was embedded.",
+        description="Stored chunks whose vectors were reused instead of computed.",
     )
     failed: list[FailedDocument]
     warnings: list[str] | None = None
     wanted: list[str] | None = Field(
-        None, description="Sources to send with their content, see fileHash."
+        None, description="Sources to send again with content, see fileHash."
     )
     job_id: str
     took_ms: float
 
 
 class SkippedFile(Result):
-    """A file that was left out."""
+    """A file that was not indexed."""
 
     path: str
     reason: str
 
 
 class IndexFileResult(IndexResult):
-    """Of search-index-file."""
+    """Result of search-index-file."""
 
     files: int = Field(description="Files read.")
     skipped: list[SkippedFile]
-    removed: int = Field(description="Sources removed because their files are gone.")
+    removed: int = Field(description="Sources deleted because their files no longer exist.")
 
 
 class Highlight(Result):
-    """A match in a hit's content, in characters."""
+    """A match in a hit's content, offsets in characters."""
 
     start: int
     end: int
@@ -74,29 +74,29 @@ class Highlight(Result):
 
 
 class HitContext(Result):
-    """A part of a document with a hit in it."""
+    """A part of a document that contains a hit."""
 
     content: str
     start_line: int | None = None
     end_line: int | None = None
-    chunks: list[str] = Field(description="ChunkIds, in the order of the text.")
+    chunks: list[str] = Field(description="ChunkIds, in document order.")
 
 
 class Hit(Result):
-    """A chunk that was found."""
+    """A chunk returned for a query."""
 
     chunk_id: str
-    collection: str | None = Field(None, description="Where several collections were searched.")
+    collection: str | None = Field(None, description="Set if several collections were searched.")
     source: str
     title: str
     content: str
-    score: float = Field(description="What the results are ordered by, in [0, 1].")
+    score: float = Field(description="Score that orders the results, in [0, 1].")
     metadata: dict[str, Any]
     chunk_index: int
     total_chunks: int
     kind: str | None = None
     breadcrumb: str | None = None
-    page: int | None = Field(None, description="Where a text has pages: that it begins on, from 1.")
+    page: int | None = Field(None, description="Page it begins on, from 1, if the text has pages.")
     start_line: int | None = None
     end_line: int | None = None
     created_at: str | None = None
@@ -104,56 +104,56 @@ class Hit(Result):
     matched_via: list[str]
     highlights: list[Highlight] | None = None
     context: HitContext | None = Field(
-        None, description="Its content and what is around, see expand."
+        None, description="The content with the text around it, see expand."
     )
     merged: list[str] | None = Field(
-        None, description="ChunkIds of further hits, which the context holds."
+        None, description="ChunkIds of further hits that the context contains."
     )
     truncated: Literal[True] | None = Field(
-        None, description="Where only the beginning of the content is there, see maxResultTokens."
+        None, description="Set if the content is cut to its beginning, see maxResultTokens."
     )
     explain: dict[str, Any] | None = None
 
 
 class Degraded(Result):
-    """Why an answer is less than was asked for."""
+    """Why an answer is less than what was requested."""
 
     reason: str
     code: str
-    mode: str = Field(description="What was searched instead.")
+    mode: str = Field(description="The mode used instead.")
 
 
 class Understood(Result):
-    """What counted of a query besides its topic."""
+    """Exclusions and times recognised in a query, or set by its options."""
 
-    excluded: list[str] | None = Field(None, description="Hits about this are pushed down.")
+    excluded: list[str] | None = Field(None, description="Phrases; hits about them are demoted.")
     start: str | None = Field(
-        None, alias="from", description="First of the days that hits should speak of."
+        None, alias="from", description="First day that hits should be about."
     )
-    end: str | None = Field(None, alias="to", description="Last of these days.")
+    end: str | None = Field(None, alias="to", description="Last day that hits should be about.")
 
 
 class Cut(Result):
-    """What did not fit."""
+    """A hit, or a part of it, that did not fit."""
 
     chunk_id: str
-    tokens: int = Field(description="Tokens that were left out.")
+    tokens: int = Field(description="Number of tokens left out.")
     what: Literal["hit", "context", "end"] = Field(
         description="The whole hit, its context, or the end of its content."
     )
 
 
 class Budget(Result):
-    """What became of maxResultTokens."""
+    """Use of the token budget maxResultTokens."""
 
     max_tokens: int
-    tokens: int = Field(description="Tokens of the contents and contexts of the results.")
+    tokens: int = Field(description="Tokens used by the contents and contexts of the results.")
     cut: list[Cut] = Field(description="In the order of the hits.")
     truncated: bool = Field(description="Whether the first hit is cut short.")
 
 
 class QueryResult(Result):
-    """Of search-query."""
+    """Result of search-query."""
 
     results: list[Hit]
     count: int
@@ -163,19 +163,19 @@ class QueryResult(Result):
     model: str | None = None
     hyde: Literal[True] | None = None
     understood: Understood | None = Field(
-        None, description="Exclusions and times, of the query and of its options."
+        None, description="Exclusions and times from the query and its options."
     )
     degraded: Degraded | None = None
     budget: Budget | None = None
     warnings: list[str] | None = None
     timings: dict[str, float] = Field(
-        description="Milliseconds of each step, several of which may run at once; total is all."
+        description="Milliseconds per step; steps may run concurrently. total is the whole query."
     )
     explain: dict[str, Any] | None = None
 
 
 class SimilarResult(Result):
-    """Of search-similar."""
+    """Result of search-similar."""
 
     results: list[Hit]
     count: int
@@ -183,19 +183,19 @@ class SimilarResult(Result):
 
 
 class ReindexResult(Result):
-    """Of search-reindex."""
+    """Result of search-reindex."""
 
     collection: str
     deleted: int
     message: str
-    state: str | None = Field(None, description="Of the job: running, done or cancelled.")
+    state: str | None = Field(None, description="State of the job: running, done or cancelled.")
     generation: int | None = None
     chunks: int | None = None
     documents: int | None = None
     model: str | None = None
     dimensions: int | None = None
     reused: int | None = Field(
-        None, description="Of the chunks, those whose vectors were stored before."
+        None, description="Chunks whose vectors were reused instead of computed."
     )
     warnings: list[str] | None = None
     job_id: str | None = None
@@ -203,11 +203,11 @@ class ReindexResult(Result):
 
 
 class DeleteResult(Result):
-    """Of search-delete."""
+    """Result of search-delete."""
 
     deleted: int = Field(description="Chunks deleted.")
     collection: str
-    source: str | None = Field(None, description="Where one source was deleted.")
+    source: str | None = Field(None, description="Set if one source was deleted.")
 
 
 class CollectionSummary(Result):
@@ -225,7 +225,7 @@ class CollectionSummary(Result):
 
 
 class CollectionsResult(Result):
-    """Of search-collections."""
+    """Result of search-collections."""
 
     collections: list[CollectionSummary]
 
@@ -244,8 +244,8 @@ class JobStatus(Result):
     job_id: str
     kind: Literal["reindex", "index-file"]
     state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
-        description="interrupted: no worker is on it. The next one that looks goes on with a"
-        " reindex; an index-file is completed by calling it again."
+        description="interrupted: no worker runs it. A reindex is resumed by the next worker that"
+        " checks; an index-file is completed by calling it again."
     )
     stage: str
     done: int = Field(description="Sources done.")
@@ -253,11 +253,11 @@ class JobStatus(Result):
     started_at: str
     updated_at: str
     error: JobError | None = None
-    result: dict[str, Any] | None = Field(None, description="What one came to that is done.")
+    result: dict[str, Any] | None = Field(None, description="Result of the job, once done.")
 
 
 class TokenBin(Result):
-    """Chunks of about the same size."""
+    """Number of chunks in a size range."""
 
     min_tokens: int
     max_tokens: int
@@ -265,15 +265,15 @@ class TokenBin(Result):
 
 
 class TokenHistogram(Result):
-    """How large the chunks of documents are; titles, summaries, ... are left out."""
+    """Histogram of chunk sizes of documents, without titles, summaries, ..."""
 
-    bins: list[TokenBin] = Field(description="Smallest first; those in between that are empty too.")
+    bins: list[TokenBin] = Field(description="Smallest first, including empty bins in between.")
     counted: int = Field(description="Chunks in all bins.")
-    sampled: bool = Field(description="Whether a sample was counted, as there are so many.")
+    sampled: bool = Field(description="Whether only a sample of the chunks was counted.")
 
 
 class GrowthPeriod(Result):
-    """What was indexed in a period of time."""
+    """Counts of what was indexed in a period of time."""
 
     start: str
     sources: int
@@ -281,10 +281,10 @@ class GrowthPeriod(Result):
 
 
 class CollectionGrowth(Result):
-    """When the documents that are stored now were indexed; titles, summaries, ... are left out."""
+    """When the stored documents were indexed, without titles, summaries, ..."""
 
     unit: Literal["hour", "day", "week", "month", "year"]
-    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty ones.")
+    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")
 
 
 class MapPoint(Result):
@@ -293,26 +293,26 @@ class MapPoint(Result):
     chunk_id: str
     source: str
     title: str
-    excerpt: str = Field(description="How its content begins.")
+    excerpt: str = Field(description="Beginning of its content.")
     x: float
     y: float
 
 
 class CollectionMap(Result):
-    """The two directions in which the vectors of chunks differ most: principal components."""
+    """Map of the chunks' vectors along their first two principal components."""
 
     points: list[MapPoint]
     chunks: int = Field(
-        description="Those in the vector index. If there are fewer points, they are a sample,"
+        description="Chunks in the vector index. If there are fewer points, they are a sample,"
         " always the same one."
     )
     explained_variance: list[float] = Field(
-        min_length=2, max_length=2, description="Share of the variance that x and y show."
+        min_length=2, max_length=2, description="Share of the variance along x and y."
     )
 
 
 class CollectionInfoResult(Result):
-    """Of search-collection-info."""
+    """Result of search-collection-info."""
 
     collection: str
     chunks: int
@@ -328,16 +328,16 @@ class CollectionInfoResult(Result):
     language: str
     kinds: list[str] = Field(
         default_factory=list,
-        description="What is made of each document, unless a call says else.",
+        description="Kinds made of each document, unless a call sets others.",
     )
     generation: int
     state: str
     embedded_percent: float = Field(
-        description="Chunks in the vector index; near-duplicates are left out of it."
+        description="Percentage of chunks in the vector index; near-duplicates are not in it."
     )
     created_at: str
     updated_at: str
     jobs: list[JobStatus] = Field([], description="The last job of each kind.")
-    tokens: TokenHistogram | None = Field(None, description="If included.")
-    growth: CollectionGrowth | None = Field(None, description="If included.")
-    map: CollectionMap | None = Field(None, description="If included.")
+    tokens: TokenHistogram | None = Field(None, description="Set if requested by include.")
+    growth: CollectionGrowth | None = Field(None, description="Set if requested by include.")
+    map: CollectionMap | None = Field(None, description="Set if requested by include.")

@@ -1,4 +1,4 @@
-"""The eight tools as they are described everywhere: on the network, over HTTP, to assistants."""
+"""The eight tools as published: on the network, over HTTP, over MCP."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ability_search.wire import inputs, results
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
-    """A tool; what it does when called stands in :mod:`ability_search.tools`."""
+    """Description of a tool; its implementation is in :mod:`ability_search.tools`."""
 
     name: str
     title: str
-    """For people."""
+    """Display title."""
     summary: str
-    """What it does."""
+    """Short description."""
     usage: str
-    """When to take it, and when another one; for whoever chooses by the descriptions."""
+    """When to use it, and when to use another tool; for models that choose by description."""
     params: type[BaseModel]
     result: type[BaseModel]
     read_only: bool = False
-    """Whether nothing is changed by calling it."""
+    """Whether a call changes nothing."""
     destructive: bool = False
-    """Whether it can take away what was there."""
+    """Whether a call can delete or replace data."""
     idempotent: bool = True
-    """Whether calling it again with the same input changes nothing more."""
+    """Whether repeating a call with the same input has no further effect."""
 
     @property
     def description(self) -> str:
-        """What it does and when to take it."""
+        """Summary and usage."""
         return f"{self.summary} {self.usage}"
 
     @property
     def reports_progress(self) -> bool:
-        """Whether a call is a job, of which events tell."""
+        """Whether a call is a job and publishes events."""
         return "job_id" in self.params.model_fields
 
     @property
@@ -51,7 +51,7 @@ class ToolRow:
 
     @property
     def output_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the result of a call that succeeded."""
+        """JSON Schema of the result of a successful call."""
         return self.result.model_json_schema(by_alias=True, mode="serialization")
 
 
@@ -60,9 +60,9 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-index",
         title="Index documents",
         summary="Chunk, embed and store documents in a collection, which is created on first use."
-        " Unchanged documents cost nothing.",
-        usage="Use it for texts that you hold; for files on the worker's machine take"
-        " search-index-file. A document with the source of an earlier one replaces it.",
+        " Unchanged documents are skipped.",
+        usage="Use it for texts that you have; for files on the worker's machine use"
+        " search-index-file. A document replaces the stored one with the same source.",
         params=inputs.IndexInput,
         result=results.IndexResult,
         destructive=True,
@@ -72,7 +72,8 @@ TOOLS: tuple[ToolRow, ...] = (
         title="Index files",
         summary="Index a file or a directory on the worker's machine.",
         usage="Reads Markdown, text, code, HTML, JSON, CSV, PDF, Office files and notebooks below"
-        " its allowed roots. Call it again after changes; sweep removes what is gone.",
+        " its allowed roots. Call it again after changes; sweep deletes sources whose files no"
+        " longer exist.",
         params=inputs.IndexFileInput,
         result=results.IndexFileResult,
         destructive=True,
@@ -81,8 +82,8 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-query",
         title="Search",
         summary="Search a collection by meaning, by words, or both (hybrid, the default).",
-        usage="Use it first to answer a question from what was indexed; collection * searches"
-        " everything. Set maxResultTokens to what you can read, expand for text around the hits,"
+        usage="Use it first to answer a question from indexed documents; collection * searches all"
+        " collections. Set maxResultTokens to what you can read, expand for text around the hits,"
         " mode keyword for names and error messages. Hits name their source: cite it.",
         params=inputs.QueryInput,
         result=results.QueryResult,
@@ -92,8 +93,8 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-similar",
         title="Find similar chunks",
         summary="Find the chunks of a collection that are nearest to one of its chunks.",
-        usage="Use it on the chunkId of a hit to see more like it; for a question or words of your"
-        " own take search-query.",
+        usage="Use it with the chunkId of a hit to find more like it; for a question or words of"
+        " your own use search-query.",
         params=inputs.SimilarInput,
         result=results.SimilarResult,
         read_only=True,
@@ -101,10 +102,10 @@ TOOLS: tuple[ToolRow, ...] = (
     ToolRow(
         name="search-reindex",
         title="Reindex a collection",
-        summary="Chunk and embed a collection anew from what it stores, in the background if"
-        " asked; or clear it.",
-        usage="Use it to change the model, the chunking or the language of a collection. New"
-        " or changed texts need search-index only.",
+        summary="Chunk and embed a collection again from its stored texts, optionally in the"
+        " background; or clear it.",
+        usage="Use it to change the model, the chunking or the language of a collection. For new"
+        " or changed texts use search-index.",
         params=inputs.ReindexInput,
         result=results.ReindexResult,
         destructive=True,
@@ -113,7 +114,7 @@ TOOLS: tuple[ToolRow, ...] = (
         name="search-delete",
         title="Delete a collection or a source",
         summary="Delete a collection, or one source of it.",
-        usage="This cannot be undone; without source the whole collection goes.",
+        usage="This cannot be undone; without source the whole collection is deleted.",
         params=inputs.DeleteInput,
         result=results.DeleteResult,
         destructive=True,
@@ -121,8 +122,8 @@ TOOLS: tuple[ToolRow, ...] = (
     ToolRow(
         name="search-collections",
         title="List collections",
-        summary="List all collections with the number and the size of their chunks.",
-        usage="Use it to learn what can be searched.",
+        summary="List all collections with the number and size of their chunks.",
+        usage="Use it to find out what can be searched.",
         params=inputs.CollectionsInput,
         result=results.CollectionsResult,
         read_only=True,
@@ -138,6 +139,6 @@ TOOLS: tuple[ToolRow, ...] = (
         read_only=True,
     ),
 )
-"""All of them, in the order in which they are listed."""
+"""All tools, in listing order."""
 
 BY_NAME: Mapping[str, ToolRow] = {row.name: row for row in TOOLS}

@@ -1,4 +1,4 @@
-"""The values of the services -> results of the tools."""
+"""Conversion of service values to tool results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ability_search.wire import inputs, results
 
 
 def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
-    """Of search-index."""
+    """Return the result of search-index."""
     return results.IndexResult(
         collection=report.collection,
         documents=report.documents,
@@ -38,7 +38,7 @@ def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
 
 
 def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResult:
-    """Of search-index-file."""
+    """Return the result of search-index-file."""
     return results.IndexFileResult(
         **index_result(report.index, job_id).model_dump(),
         files=report.files,
@@ -50,7 +50,7 @@ def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResul
 
 
 def reindex_result(job: Job) -> results.ReindexResult:
-    """Of search-reindex, when its job is done."""
+    """Return the result of search-reindex for a finished job."""
     result = job.result or {}
     return results.ReindexResult(
         collection=job.collection,
@@ -70,29 +70,30 @@ def reindex_result(job: Job) -> results.ReindexResult:
 
 
 def started_result(job: Job) -> results.ReindexResult:
-    """Of search-reindex with ``background``."""
+    """Return the result of search-reindex with ``background``."""
     return results.ReindexResult(
         collection=job.collection,
         deleted=0,
-        message=f"job {job.id} is rebuilding {job.total} sources; search-collection-info shows it",
+        message=f"job {job.id} is rebuilding {job.total} sources;"
+        " search-collection-info shows its progress",
         state="running",
         job_id=job.id,
     )
 
 
 def cancelled_result(job: Job) -> results.ReindexResult:
-    """Of search-reindex with ``cancel``."""
+    """Return the result of search-reindex with ``cancel``."""
     return results.ReindexResult(
         collection=job.collection,
         deleted=0,
-        message=f"job {job.id} is cancelled; the collection is as it was",
+        message=f"job {job.id} is cancelled; the collection is unchanged",
         state="cancelled",
         job_id=job.id,
     )
 
 
 def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
-    """Of search-reindex with ``clear``."""
+    """Return the result of search-reindex with ``clear``."""
     return results.ReindexResult(
         collection=collection,
         deleted=deleted,
@@ -101,7 +102,7 @@ def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
 
 
 def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.QueryResult:
-    """Of search-query."""
+    """Return the result of search-query."""
     several = asked.collection == "*" or not isinstance(asked.collection, str)
     return results.QueryResult(
         results=[hit(item, named=several) for item in answer.hits],
@@ -125,7 +126,7 @@ def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.Query
 
 
 def similar_result(answer: SimilarAnswer) -> results.SimilarResult:
-    """Of search-similar."""
+    """Return the result of search-similar."""
     return results.SimilarResult(
         results=[hit(item, named=False) for item in answer.hits],
         count=len(answer.hits),
@@ -134,7 +135,7 @@ def similar_result(answer: SimilarAnswer) -> results.SimilarResult:
 
 
 def hit(item: Hit, *, named: bool) -> results.Hit:
-    """One hit; ``named`` says which collection it is from."""
+    """Return one hit; ``named`` adds its collection."""
     row = item.row
     return results.Hit(
         chunk_id=row["chunkId"],
@@ -175,7 +176,7 @@ def hit(item: Hit, *, named: bool) -> results.Hit:
 
 
 def summary(collection: Collection) -> results.CollectionSummary:
-    """A collection in the list of search-collections."""
+    """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
         name=collection.name,
         chunks=collection.chunks,
@@ -192,7 +193,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
 def collection_info(
     page: SourcePage, jobs: Sequence[Job], overview: Overview, *, scan_below: int
 ) -> results.CollectionInfoResult:
-    """Of search-collection-info; ``scan_below`` as for the search."""
+    """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
     waiting = collection.chunks >= scan_below and not collection.graph
     return results.CollectionInfoResult(

@@ -30,6 +30,9 @@ MAX_ROWS = 20_000
 DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
 """Given to every database created here; the engine appends the fraction by itself."""
 
+LANGUAGES = ("sql", "sqlscript")
+"""The languages that need no permission of an operator."""
+
 ATTEMPTS = 6
 """How often a statement that lost against a concurrent one is tried altogether."""
 
@@ -91,6 +94,8 @@ class Backend(Protocol):
 
     counts: Counts
     """What it was asked."""
+    concurrency: int
+    """Calls that it works on at a time."""
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run one statement that changes nothing."""

@@ -38,12 +38,14 @@ from kadi_localnet.database.calls import Stopped, Ticket
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.exceptions import messages, translate
 from kadi_localnet.database.repair import open_repaired
+from kadi_localnet.database.statement_guard import StatementGuard, confine
 from kadi_localnet.database.warmup import warm_vector_indexes
 
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-WORKERS = 6
+WORKERS = 12
+"""Threads; one agent alone gets half of them, see :mod:`.turns`."""
 MAX_WAITING = 256
 _CLOSE_TIMEOUT = 10.0
 
@@ -60,6 +62,7 @@ class _Open:
 class _Engine:
     """Java classes and objects, looked up once the machine runs."""
 
+    guard: StatementGuard
     parameters: Parameters
     factory: Any
     registry: Any
@@ -92,6 +95,7 @@ class EmbeddedDatabases:
         warm_up: bool = True,
     ) -> None:
         self.counts = Counts()
+        self.concurrency = workers
         self._directory = directory
         self._heap_mb = heap_mb
         self._max_rows = max_rows
@@ -108,11 +112,6 @@ class EmbeddedDatabases:
     def opened(self) -> list[str]:
         """Names of the databases that are open, sorted."""
         return sorted(self._engine.open) if self._engine else []
-
-    @property
-    def open_calls(self) -> int:
-        """Calls that run or wait."""
-        return len(self._tickets)
 
     async def start(self) -> None:
         """Start the engine, and open the databases there are in the background.
@@ -202,6 +201,7 @@ class EmbeddedDatabases:
             ) from exc
         jvm.start(heap_mb=self._heap_mb, crash_directory=self._directory)
         self._engine = _Engine(
+            guard=StatementGuard(),
             parameters=Parameters(),
             factory=jpype.JClass("com.arcadedb.database.DatabaseFactory"),
             registry=jpype.JClass("com.arcadedb.query.RunningQueryRegistry")(),
@@ -220,12 +220,12 @@ class EmbeddedDatabases:
                 log.warning("%s", exc)
 
     def _read(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
-        engine, database = self._ready(name, ticket)
+        engine, database = self._ready(name, [statement], ticket)
         with ticket.running(engine.registry, engine.no_client, name), self._translated(engine):
             return self._run(engine, database, database.java.query, statement, effect="")
 
     def _write(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
-        engine, database = self._ready(name, ticket)
+        engine, database = self._ready(name, statements, ticket)
         delays = retry_delays()
         while True:
             try:
@@ -290,9 +290,14 @@ class EmbeddedDatabases:
         except jpype.JException as exc:
             raise translate(exc, engine.need_retry) from exc
 
-    def _ready(self, name: str, ticket: Ticket) -> tuple[_Engine, _Open]:
+    def _ready(
+        self, name: str, statements: Sequence[Statement], ticket: Ticket
+    ) -> tuple[_Engine, _Open]:
         ticket.check()
         engine = self._running_engine()
+        with self._translated(engine):
+            for statement in statements:
+                engine.guard.check(statement)
         database = engine.open.get(name)
         return engine, self._open(engine, name) if database is None else database
 
@@ -339,6 +344,7 @@ class EmbeddedDatabases:
             raise DatabaseError(f"a database in {self._directory} does not open: {text}") from exc
 
     def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
+        confine(name, java)
         opened = _Open(java, ResultWriter(java))
         engine.open[name] = opened
         if warm_up:

@@ -26,7 +26,8 @@ from kadi_localnet.database.backend import (
     too_many_rows,
 )
 
-CONNECTIONS = 16
+CONNECTIONS = 32
+"""Of them, one agent alone gets half, see :mod:`.turns`."""
 CONNECT_TIMEOUT = 3.0
 _SESSION = "arcadedb-session-id"
 _ROLLBACK_TIMEOUT = 2.0
@@ -86,6 +87,7 @@ class HttpDatabases:
         if not urls:
             raise ValueError("urls: name at least one server, for example http://localhost:2480")
         self.counts = Counts()
+        self.concurrency = connections
         self._urls = [url.rstrip("/") for url in urls]
         self._preferred = 0
         self._max_rows = max_rows

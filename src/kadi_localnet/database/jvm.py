@@ -89,8 +89,24 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
             jpype.JClass("java.lang.Thread").detach()
             _separate_collectors()
             _yield_when_compiling()
+            _close_ways_out(crash_directory)
             log.info("engine %s started, heap %d MiB", _engine_version(), heap)
         check_version(_engine_version())
+
+
+def _close_ways_out(directory: Path) -> None:
+    """Switch off what of the engine reads files and addresses or runs scripts.
+
+    Statements that would are refused before they run (:mod:`.statement_guard`). This holds for what
+    the guard does not see, such as triggers that were made before there was one.
+    """
+    settings = jpype.JClass("com.arcadedb.GlobalConfiguration")
+    settings.POLYGLOT_ENGINE_ENABLED.setValue(False)
+    settings.OPENCYPHER_LOAD_CSV_ALLOW_FILE_URLS.setValue(False)
+    settings.OPENCYPHER_LOAD_CSV_ALLOW_REMOTE_URLS.setValue(False)
+    settings.SERVER_SECURITY_IMPORT_BLOCK_LOCAL_NETWORKS.setValue(True)
+    # Only from there, and there is nothing.
+    settings.SERVER_SECURITY_IMPORT_ALLOWED_LOCAL_PATHS.setValue(str(directory / "imports"))
 
 
 @contextmanager

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Annotated, Any
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from kadi_client.context import incident
 from kadi_client.tools import Call, Tool, validation_text
-from kadi_localnet.database.backend import Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.turns import Turns
+
+T = TypeVar("T")
 
 TIMEOUT = 30.0
 """Seconds for a call whose caller set no limit."""
 
+LONGEST = 120.0
+"""Seconds for a call, whatever its caller asks for."""
+
 _MARGIN = 0.02
 """Seconds kept back so that the answer still finds its caller."""
+
+_SHORTEST = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +33,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(min_length=1)]
 Params = dict[str, Any] | list[Any] | None
 
-_LANGUAGE = Field("sql", min_length=1, description="sql, sqlscript, cypher, ...")
+_LANGUAGE = Field(
+    "sql", min_length=1, description="sql or sqlscript, and what the operator allows."
+)
 _PARAMS = Field(None, description="Named (:name) as an object, or positional (?) as an array.")
 
 
@@ -71,40 +82,66 @@ class CreateInput(BaseModel):
     name: Name
 
 
-def database_tools(backend: Backend, *, timeout: float = TIMEOUT) -> list[Tool]:
-    """The tools over ``backend``; ``timeout`` (seconds) holds where a caller set no limit."""
+def database_tools(
+    backend: Backend,
+    *,
+    timeout: float = TIMEOUT,
+    longest: float = LONGEST,
+    languages: Collection[str] = LANGUAGES,
+    turns: Turns | None = None,
+) -> list[Tool]:
+    """Return the tools over ``backend``.
 
-    def within(call: Call) -> float:
-        if call.remaining is None:
-            return timeout
-        if call.remaining <= _MARGIN:
-            raise DatabaseError("the deadline has passed already")
-        return call.remaining - _MARGIN
+    Args:
+        backend: Where statements run.
+        timeout: Seconds for a call whose caller set no limit.
+        longest: Most seconds for any call, the wait for its turn included.
+        languages: Languages of statements, in lower case.
+        turns: Who shares the backend how; by default its callers share all of it.
+    """
+    shared = turns or Turns(backend.concurrency)
+
+    async def run(call: Call, work: Callable[[float], Awaitable[T]]) -> T:
+        seconds = min(_seconds(call, timeout), longest)
+        end = time.monotonic() + seconds
+        async with shared.turn(call.origin.agent_id, timeout=seconds):
+            return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
+
+    def statement(text: str, language: str, params: Params) -> Statement:
+        if language.lower() not in languages:
+            raise DatabaseError(
+                f"language {language!r} is not allowed, only {', '.join(languages)}: the operator"
+                " may allow others with the setting arcadedb_languages"
+            )
+        return Statement(text, language.lower(), params)
 
     async def query(given: QueryInput, call: Call) -> Mapping[str, Any]:
-        statement = Statement(given.query, given.language, given.params)
-        return _answer(await backend.read(given.database, statement, timeout=within(call)))
+        asked = statement(given.query, given.language, given.params)
+        return _answer(
+            await run(call, lambda left: backend.read(given.database, asked, timeout=left))
+        )
 
     async def command(given: CommandInput, call: Call) -> Mapping[str, Any]:
-        statement = Statement(given.command, given.language, given.params)
-        rows = await backend.write(given.database, [statement], timeout=within(call))
-        return _answer(rows[0])
+        asked = statement(given.command, given.language, given.params)
+        [rows] = await run(call, lambda left: backend.write(given.database, [asked], timeout=left))
+        return _answer(rows)
 
     async def batch(given: BatchInput, call: Call) -> Mapping[str, Any]:
-        statements = [
-            Statement(each)
+        asked = [
+            statement(each, LANGUAGES[0], None)
             if isinstance(each, str)
-            else Statement(each.command, each.language, each.params)
+            else statement(each.command, each.language, each.params)
             for each in given.commands
         ]
-        rows = await backend.write(given.database, statements, timeout=within(call))
+        rows = await run(call, lambda left: backend.write(given.database, asked, timeout=left))
         return {"success": True, "results": [each.json for each in rows], "committed": True}
 
     async def list_(_given: ListInput, call: Call) -> Mapping[str, Any]:
-        return {"success": True, "databases": await backend.databases(timeout=within(call))}
+        names = await run(call, lambda left: backend.databases(timeout=left))
+        return {"success": True, "databases": names}
 
     async def create(given: CreateInput, call: Call) -> Mapping[str, Any]:
-        await backend.create(given.name, timeout=within(call))
+        await run(call, lambda left: backend.create(given.name, timeout=left))
         return {"success": True, "database": given.name}
 
     return [
@@ -136,6 +173,14 @@ def database_tools(backend: Backend, *, timeout: float = TIMEOUT) -> list[Tool]:
             "arcade-db-create", "Create a database.", CreateInput, create, on_error=_failure
         ),
     ]
+
+
+def _seconds(call: Call, timeout: float) -> float:
+    if call.remaining is None:
+        return timeout
+    if call.remaining <= _MARGIN:
+        raise DatabaseError("the deadline has passed already")
+    return call.remaining - _MARGIN
 
 
 def _answer(rows: Rows) -> Mapping[str, Any]:

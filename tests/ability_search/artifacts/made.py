@@ -81,7 +81,7 @@ def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> Chunk
 
 def stored(source: str, text: str, **recipe: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A document as a database holds it."""
-    fields = {"chunk_strategy": "paragraph", "chunk_size": 16, "chunk_overlap": 0}
+    fields: dict[str, Any] = {"chunk_strategy": "paragraph", "chunk_size": 16, "chunk_overlap": 0}
     prepared = prepare(
         Document(
             source, source.upper(), text, links=({"target": "b", "kind": "k", "weight": 1.0},)

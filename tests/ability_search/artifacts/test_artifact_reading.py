@@ -22,7 +22,14 @@ from tests.ability_search.artifacts.made import (
     made,
 )
 
-from ability_search.artifacts.manifest import CHUNKS, MANIFEST, SOURCES, VECTORS, Damaged
+from ability_search.artifacts.manifest import (
+    CHUNKS,
+    MANIFEST,
+    SOURCES,
+    VECTORS,
+    ChunksManifest,
+    Damaged,
+)
 from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.indexing.preparing import restored_document
 
@@ -35,12 +42,13 @@ def directory(tmp_path: Path) -> Path:
 
 def checked(directory: Path) -> Artifact:
     manifest = read_manifest(directory)
-    artifact = Artifact(directory, manifest)  # type: ignore[arg-type]
+    assert isinstance(manifest, ChunksManifest)
+    artifact = Artifact(directory, manifest)
     artifact.check()
     return artifact
 
 
-def vectors_changed(change: Callable[[np.ndarray], None]) -> Callable[[bytes], bytes]:
+def vectors_changed(change: Callable[[np.ndarray], object]) -> Callable[[bytes], bytes]:
     def applied(data: bytes) -> bytes:
         vectors = np.frombuffer(data, dtype="<f4").reshape(-1, DIMENSIONS).copy()
         change(vectors)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ability_search.artifacts.importing import Importable
 from ability_search.artifacts.manifest import Damaged, SkillsManifest
 from ability_search.artifacts.reading import read_manifest
 from ability_search.artifacts.skills import SkillsArtifact, read_skills
@@ -25,7 +26,7 @@ MANIFEST = {
     "vector_file": "vectors.f32",
     "skills_file": "skills.jsonl",
 }
-SKILLS = [
+SKILLS: list[dict[str, Any]] = [
     {
         "id": "sql-explain",
         "path": "skills/sql-explain",
@@ -75,7 +76,8 @@ def test_each_skill_is_a_document_with_its_vector(tmp_path: Path) -> None:
     assert (artifact.counts.sources, artifact.counts.chunks) == (2, 2)
     assert artifact.manifest.revision == "3f2c1e"
     assert artifact.manifest.model_id == "openai:text-embedding-3-small"
-    assert artifact.usage() is None
+    importable: Importable = artifact
+    assert importable.usage() is None
 
 
 def test_vectors_of_other_lengths_are_made_unit_vectors_where_the_manifest_allows(

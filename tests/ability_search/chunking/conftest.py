@@ -20,4 +20,5 @@ def wordpiece(wordpiece_path: Path) -> TokenizerTokens:
 def counter(request: pytest.FixtureRequest) -> TokenCounter:
     if request.param == "estimate":
         return EstimatedTokens()
-    return request.getfixturevalue("wordpiece")
+    counted: TokenCounter = request.getfixturevalue("wordpiece")
+    return counted

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from tests.ability_search.chunking.invariants import assert_sound
@@ -7,8 +8,8 @@ from ability_search.chunking import EstimatedTokens, chunk
 from ability_search.documents import Passage
 
 
-def cut(value: object, max_tokens: int, **options: object) -> list[Passage]:
-    text = value if isinstance(value, str) else json.dumps(value, **options)  # type: ignore[arg-type]
+def cut(value: object, max_tokens: int, **options: Any) -> list[Passage]:
+    text = value if isinstance(value, str) else json.dumps(value, **options)
     passages = chunk(text, format="json", max_tokens=max_tokens)
     assert_sound(text, passages, EstimatedTokens(), max_tokens, overlapping=True)
     return passages

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def target(directory: Path, broker: str | None = None, **environ: str) -> Target
 
 
 @pytest.fixture
-def stack(tmp_path: Path):
+def stack(tmp_path: Path) -> Iterator[RunningStack]:
     with hold(tmp_path / "data"):
         write_running(tmp_path / "data", STACK)
         yield STACK

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
 from ability_search.wire.results import (
@@ -68,7 +69,7 @@ INFO = CollectionInfoResult(
 )
 
 
-def test_collections_as_a_table_and_as_json(network, run) -> None:
+def test_collections_as_a_table_and_as_json(network: Network, run: Run) -> None:
     answer = CollectionsResult(collections=[SUMMARY]).model_dump(mode="json", by_alias=True)
     network.answers["search-collections"] = lambda _: answer
     shown = run("collections", broker=network.url).stdout
@@ -77,14 +78,14 @@ def test_collections_as_a_table_and_as_json(network, run) -> None:
     assert json.loads(run("collections", "--json", broker=network.url).stdout) == answer
 
 
-def test_no_collections_yet_says_how_to_make_one(network, run) -> None:
+def test_no_collections_yet_says_how_to_make_one(network: Network, run: Run) -> None:
     network.answers["search-collections"] = lambda _: {"collections": []}
     done = run("collections", broker=network.url)
     assert (done.exit_code, done.stdout) == (0, "")
     assert "ability-search index PATH" in done.stderr
 
 
-def test_info_lists_sources_and_where_to_go_on(network, run) -> None:
+def test_info_lists_sources_and_where_to_go_on(network: Network, run: Run) -> None:
     network.answers["search-collection-info"] = lambda _: INFO.model_dump(
         mode="json", by_alias=True
     )
@@ -98,7 +99,7 @@ def test_info_lists_sources_and_where_to_go_on(network, run) -> None:
     assert network.inputs("search-collection-info") == [expected]
 
 
-def test_info_draws_what_it_is_asked_to_include(network, run) -> None:
+def test_info_draws_what_it_is_asked_to_include(network: Network, run: Run) -> None:
     bins = [TokenBin(min_tokens=low, max_tokens=low + 9, chunks=low) for low in (10, 20)]
     periods = [GrowthPeriod(start="2026-01-02T00:00:00.000Z", sources=3, chunks=4)]
     points = [
@@ -132,14 +133,14 @@ def test_info_draws_what_it_is_asked_to_include(network, run) -> None:
     assert "0 of 0 chunks" in run("info", "docs", broker=network.url).stdout
 
 
-def test_delete_wants_yes_where_nobody_can_be_asked(network, run) -> None:
+def test_delete_wants_yes_where_nobody_can_be_asked(network: Network, run: Run) -> None:
     done = run("delete", "docs", broker=network.url)
     assert done.exit_code == 2
     assert "this deletes all of docs: say --yes" in done.stderr
     assert network.asked == []
 
 
-def test_delete_says_how_many_chunks(network, run) -> None:
+def test_delete_says_how_many_chunks(network: Network, run: Run) -> None:
     result = DeleteResult(deleted=1200, collection="docs", source="a.md")
     network.answers["search-delete"] = lambda _: result.model_dump(mode="json", by_alias=True)
     done = run("delete", "docs", "--source", "a.md", "--yes", broker=network.url)
@@ -150,7 +151,9 @@ def test_delete_says_how_many_chunks(network, run) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_deleting_a_source_that_is_not_there_finds_nothing(network, run, options) -> None:
+def test_deleting_a_source_that_is_not_there_finds_nothing(
+    network: Network, run: Run, options: list[str]
+) -> None:
     network.answers["search-delete"] = lambda _: {"deleted": 0}
     done = run("delete", "docs", "--source", "nope", "--yes", *options, broker=network.url)
     assert done.exit_code == 3
@@ -158,7 +161,7 @@ def test_deleting_a_source_that_is_not_there_finds_nothing(network, run, options
     assert ("docs has no chunks of nope" in done.stderr) is not bool(options)
 
 
-def test_nothing_is_watched_where_nothing_listens(run) -> None:
+def test_nothing_is_watched_where_nothing_listens(run: Run) -> None:
     with socket.socket() as taken:  # bound, and never listening
         taken.bind(("127.0.0.1", 0))
         done = run("top", "--once", "--json", "--url", f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -174,7 +177,7 @@ def test_a_size_is_told_in_the_unit_that_fits(count: int, shown: str) -> None:
     assert output.size(count) == shown
 
 
-def test_call_takes_json_a_file_or_standard_input(network, run) -> None:
+def test_call_takes_json_a_file_or_standard_input(network: Network, run: Run) -> None:
     network.answers["search-query"] = lambda asked: {"asked": asked}
     Path("input.json").write_text('{"a": 1}')
     for source, given in (('{"a": 1}', None), ("@input.json", None), ("-", '{"a": 1}')):
@@ -182,7 +185,7 @@ def test_call_takes_json_a_file_or_standard_input(network, run) -> None:
         assert json.loads(done.stdout) == {"asked": {"a": 1}}
 
 
-def test_call_prints_a_failure_and_exits_with_1(network, run) -> None:
+def test_call_prints_a_failure_and_exits_with_1(network: Network, run: Run) -> None:
     failure = {"success": False, "error": "no"}
     network.answers["search-query"] = lambda _: failure
     done = run("call", "search-query", broker=network.url)
@@ -190,19 +193,19 @@ def test_call_prints_a_failure_and_exits_with_1(network, run) -> None:
     assert json.loads(done.stdout) == failure
 
 
-def test_call_of_an_unknown_tool_is_an_error(network, run) -> None:
+def test_call_of_an_unknown_tool_is_an_error(network: Network, run: Run) -> None:
     done = run("call", "no-such-tool", broker=network.url)
     assert done.exit_code == 1
     assert "no-such-tool" in done.stderr
     assert "ability-search doctor" in done.stderr
 
 
-def test_call_refuses_what_is_no_object(run) -> None:
+def test_call_refuses_what_is_no_object(run: Run) -> None:
     for source in ("[1]", "{", "@nowhere.json"):
         assert run("call", "search-query", source).exit_code == 2
 
 
-def test_a_secret_is_read_from_standard_input_and_shown_only_on_request(run) -> None:
+def test_a_secret_is_read_from_standard_input_and_shown_only_on_request(run: Run) -> None:
     assert run("secret", "set", "SEARCH_API_KEY", given="s3cr3t\n").exit_code == 0
     assert "s3cr3t" not in Path("secrets.toml").read_text()
     hidden = run("secret", "get", "SEARCH_API_KEY")
@@ -212,35 +215,40 @@ def test_a_secret_is_read_from_standard_input_and_shown_only_on_request(run) -> 
     assert run("secret", "list").stdout == "SEARCH_API_KEY\n"
 
 
-def test_a_missing_secret_is_exit_code_3(run) -> None:
+def test_a_missing_secret_is_exit_code_3(run: Run) -> None:
     done = run("secret", "get", "SEARCH_API_KEY", "--vault", "other")
     assert done.exit_code == 3
     assert "ability-search secret set SEARCH_API_KEY" in done.stderr
 
 
-def test_a_secret_that_is_almost_a_setting_is_warned_about(run) -> None:
+def test_a_secret_that_is_almost_a_setting_is_warned_about(run: Run) -> None:
     done = run("secret", "set", "SEARCH_APIKEY", given="s3cr3t")
     assert done.exit_code == 0
-    assert "is not used; SEARCH_API_KEY is" in done.stderr
-    assert "SEARCH_API_KEY is" in run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi").stdout
-    assert "not used" not in run("secret", "set", "SEARCH_API_KEY", given="s3cr3t").stderr
+    assert "is not a setting; did you mean SEARCH_API_KEY?" in done.stderr
+    assert (
+        "did you mean SEARCH_API_KEY?"
+        in run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi").stdout
+    )
+    assert "not a setting" not in run("secret", "set", "SEARCH_API_KEY", given="s3cr3t").stderr
 
 
-def test_models_that_others_could_reach_need_a_token(run, monkeypatch) -> None:
+def test_models_that_others_could_reach_need_a_token(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEARCH_MODEL_HTTP_HOST", "0.0.0.0")
     done = run("models", "serve", "--port", "0")
     assert done.exit_code == 1
     assert "Set SEARCH_MODEL_HTTP_TOKEN" in done.stderr
 
 
-def test_an_empty_secret_is_refused(run) -> None:
+def test_an_empty_secret_is_refused(run: Run) -> None:
     done = run("secret", "set", "SEARCH_API_KEY", given="")
     assert done.exit_code == 1
     assert "the value is empty" in done.stderr
     assert not Path("secrets.toml").exists()
 
 
-def test_wrong_settings_are_all_named(run, monkeypatch) -> None:
+def test_wrong_settings_are_all_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEARCH_CHUNK_SIZE", "many")
     Path("config.yml").write_text("search:\n  api_key: x\n")
     done = run("collections")
@@ -249,12 +257,12 @@ def test_wrong_settings_are_all_named(run, monkeypatch) -> None:
     assert "config.yml" in done.stderr
 
 
-def test_status_and_down_without_a_stack_are_exit_code_3(run) -> None:
+def test_status_and_down_without_a_stack_are_exit_code_3(run: Run) -> None:
     assert run("status").exit_code == 3
     assert run("down").exit_code == 3
 
 
-def test_doctor_names_what_fails_and_the_remedy(network, run) -> None:
+def test_doctor_names_what_fails_and_the_remedy(network: Network, run: Run) -> None:
     network.answers["search-collections"] = lambda _: {"collections": []}
     done = run("doctor", "--json", broker=network.url)
     assert done.exit_code == 1
@@ -272,7 +280,9 @@ def test_doctor_names_what_fails_and_the_remedy(network, run) -> None:
     ("scores", "state", "text"),
     [([0.9, 0.1], "ok", "the server's own model"), ([1.0, 1.0], "warn", "the same score")],
 )
-def test_doctor_tries_a_reranker_that_is_there(network, run, scores, state, text) -> None:
+def test_doctor_tries_a_reranker_that_is_there(
+    network: Network, run: Run, scores: list[float], state: str, text: str
+) -> None:
     network.answers["search-collections"] = lambda _: {"collections": []}
     network.answers["rerank"] = lambda _: {
         "results": [
@@ -285,14 +295,14 @@ def test_doctor_tries_a_reranker_that_is_there(network, run, scores, state, text
     assert text in check["text"]
 
 
-def test_importing_what_is_no_artifact_says_what_one_is(run, tmp_path) -> None:
+def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path) -> None:
     done = run("import", str(tmp_path / "nowhere"))
     assert done.exit_code == 3
     assert "no artifact named" in done.stderr
     assert "index_manifest.json, as `export`" in done.stderr
 
 
-def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:
+def test_doctor_without_a_broker_says_so_and_goes_no_further(run: Run) -> None:
     done = run("doctor", "--quiet", broker="ws://127.0.0.1:9/kadi")
     assert done.exit_code == 1
     assert "cannot reach the broker" in done.stdout
@@ -300,7 +310,9 @@ def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:
     assert "ok " not in done.stdout
 
 
-def test_doctor_tells_every_problem_of_the_settings(run, monkeypatch) -> None:
+def test_doctor_tells_every_problem_of_the_settings(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEARCH_CHUNK_SIZE", "many")
     monkeypatch.setenv("SEARCH_MAX_LIMIT", "none")
     done = run("doctor", "--quiet")
@@ -308,7 +320,7 @@ def test_doctor_tells_every_problem_of_the_settings(run, monkeypatch) -> None:
     assert done.stdout.count("fail settings") == 2
 
 
-def test_a_broker_on_a_taken_port_says_which_and_what_to_do(network, run) -> None:
+def test_a_broker_on_a_taken_port_says_which_and_what_to_do(network: Network, run: Run) -> None:
     port = network.url.rpartition(":")[2].partition("/")[0]
     done = run("broker", "--port", port)
     assert done.exit_code == 1
@@ -316,13 +328,15 @@ def test_a_broker_on_a_taken_port_says_which_and_what_to_do(network, run) -> Non
     assert "--port" in done.stderr
 
 
-def test_models_list_as_json(run) -> None:
+def test_models_list_as_json(run: Run) -> None:
     listed = json.loads(run("models", "list", "--json").stdout)
     tasks = {model["name"]: model["task"] for model in listed}
     assert tasks["all-MiniLM-L6-v2"] == "embed"
 
 
-def test_models_list_tells_rerankers_from_encoders(run, monkeypatch, tmp_path) -> None:
+def test_models_list_tells_rerankers_from_encoders(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     directory = tmp_path / "judge"
     directory.mkdir()
     settings = '{"architectures": ["BertForSequenceClassification"]}'

@@ -107,7 +107,7 @@ async def test_approved_secrets_become_settings(
         WAITING,
         "The deployer approved; secrets received:"
         " SEARCH_API_KEY, SEARCH_EMBEDDING_API_URL, SEARCH_CHUNK_SIZE",
-        "the deployer sent what is not used: OTHER; no setting has such a name",
+        "ignored from the deployer: OTHER; no setting has this name",
     ]
     assert VALUE not in caplog.text
     assert NONCE not in "\n".join(told)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.cli.conftest import Network, Run
 from tests.ability_search.evaluation.sets import CORPUS, QUERIES, mode_run, run_of, write_set
 from typer.testing import Result
 
@@ -16,7 +17,7 @@ FOUND = {"when is the archive copied": "d1", "how long does dough rest": "d3"}
 
 
 @pytest.fixture
-def tools(network: Any) -> Any:
+def tools(network: Network) -> Network:
     """The tools of a worker, with a memory of what was indexed."""
     stored: dict[str, list[str]] = {}
 
@@ -51,13 +52,13 @@ def directory() -> Path:
     return Path("small set")
 
 
-def evaluate(run: Any, tools: Any, directory: Path, *options: str) -> Result:
+def evaluate(run: Run, tools: Network, directory: Path, *options: str) -> Result:
     write_set(directory)
     result: Result = run("eval", str(directory), *options, broker=tools.url)
     return result
 
 
-def test_each_mode_is_measured_and_shown(tools, run, directory) -> None:
+def test_each_mode_is_measured_and_shown(tools: Network, run: Run, directory: Path) -> None:
     done = evaluate(run, tools, directory)
     assert done.exit_code == 0, done.stderr
     for mode in ("semantic", "keyword", "hybrid"):
@@ -67,7 +68,7 @@ def test_each_mode_is_measured_and_shown(tools, run, directory) -> None:
     assert "small-set: 2 queries over 3 documents in 3 chunks, m" in done.stdout
 
 
-def test_options_reach_every_query(tools, run, directory) -> None:
+def test_options_reach_every_query(tools: Network, run: Run, directory: Path) -> None:
     fields = '{"fusion": {"method": "rrf"}, "minScore": 0.1}'
     options = ["--options", fields, "--mode", "hybrid", "--model", "m", "-c", "mine"]
     done = evaluate(run, tools, directory, *options, "--limit", "7")
@@ -80,7 +81,9 @@ def test_options_reach_every_query(tools, run, directory) -> None:
         assert query == {**common, "fusion": {"method": "rrf"}, "minScore": 0.1}
 
 
-def test_queries_are_asked_as_of_the_option_or_of_their_own_time(tools, run, directory) -> None:
+def test_queries_are_asked_as_of_the_option_or_of_their_own_time(
+    tools: Network, run: Run, directory: Path
+) -> None:
     own = [{**QUERIES[0], "asOf": "2025-01-02T03:04:05Z"}, *QUERIES[1:]]
     write_set(directory, CORPUS, own)
     options = ["--mode", "keyword", "--as-of", "2026-03-25"]
@@ -98,7 +101,9 @@ def test_queries_are_asked_as_of_the_option_or_of_their_own_time(tools, run, dir
     assert "asOf" not in now
 
 
-def test_what_is_indexed_is_kept_and_fresh_begins_anew(tools, run, directory) -> None:
+def test_what_is_indexed_is_kept_and_fresh_begins_anew(
+    tools: Network, run: Run, directory: Path
+) -> None:
     evaluate(run, tools, directory)
     evaluate(run, tools, directory)
     (sent,) = tools.inputs("search-index")
@@ -108,7 +113,9 @@ def test_what_is_indexed_is_kept_and_fresh_begins_anew(tools, run, directory) ->
     assert tools.inputs("search-delete") == [{"collection": sent["collection"]}]
 
 
-def test_another_way_of_indexing_is_another_collection(tools, run, directory) -> None:
+def test_another_way_of_indexing_is_another_collection(
+    tools: Network, run: Run, directory: Path
+) -> None:
     evaluate(run, tools, directory)
     evaluate(run, tools, directory, "--max-tokens", "64", "--language", "none")
     first, second = tools.inputs("search-index")
@@ -117,7 +124,9 @@ def test_another_way_of_indexing_is_another_collection(tools, run, directory) ->
     assert first.keys() == {"collection", "documents", "jobId"}
 
 
-def test_a_run_is_written_with_its_configuration_and_every_ranking(tools, run, directory) -> None:
+def test_a_run_is_written_with_its_configuration_and_every_ranking(
+    tools: Network, run: Run, directory: Path
+) -> None:
     done = evaluate(run, tools, directory, "--output", "runs", "--name", "a b", "--plot", "p.svg")
     assert done.exit_code == 0, done.stderr
     assert "written: runs/a-b.json" in done.stderr
@@ -128,21 +137,23 @@ def test_a_run_is_written_with_its_configuration_and_every_ranking(tools, run, d
     assert Path("p.svg").read_text().startswith("<?xml")
 
 
-def test_a_run_that_cannot_be_written_is_shown_all_the_same(tools, run, directory) -> None:
+def test_a_run_that_cannot_be_written_is_shown_all_the_same(
+    tools: Network, run: Run, directory: Path
+) -> None:
     Path("runs").write_text("a file")
     done = evaluate(run, tools, directory, "--output", "runs")
     assert isinstance(done.exception, FileExistsError)
     assert "small-set: 2 queries over 3 documents" in done.stdout
 
 
-def test_json_is_a_summary(tools, run, directory) -> None:
+def test_json_is_a_summary(tools: Network, run: Run, directory: Path) -> None:
     told = json.loads(evaluate(run, tools, directory, "--json").stdout)
     assert told["modes"]["hybrid"]["metrics"]["Hit@1"] == 0.5
     assert told["modes"]["hybrid"]["categories"]["plain"]["queries"] == 2
     assert told["dataset"]["negatives"] == 1
 
 
-def test_documents_that_cannot_be_found_are_told(tools, run, directory) -> None:
+def test_documents_that_cannot_be_found_are_told(tools: Network, run: Run, directory: Path) -> None:
     index = tools.answers["search-index"]
     failed = [{"source": "d1", "error": "no room", "code": "internal"}]
     tools.answers["search-index"] = lambda asked: {**index(asked), "failed": failed}
@@ -152,7 +163,7 @@ def test_documents_that_cannot_be_found_are_told(tools, run, directory) -> None:
     assert "warning: 1 documents have no text" in done.stderr
 
 
-def test_warnings_of_the_tool_are_counted(tools, run, directory) -> None:
+def test_warnings_of_the_tool_are_counted(tools: Network, run: Run, directory: Path) -> None:
     hits = [{"source": "d1", "score": 0.5}]
     tools.answers["search-query"] = lambda _: {"results": hits, "warnings": ["half of it"]}
     done = evaluate(run, tools, directory, "--mode", "keyword")
@@ -174,7 +185,7 @@ def test_warnings_of_the_tool_are_counted(tools, run, directory) -> None:
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_asked(
-    tools, run, directory, options, expected
+    tools: Network, run: Run, directory: Path, options: list[str], expected: str
 ) -> None:
     done = evaluate(run, tools, directory, *options)
     assert done.exit_code == 2
@@ -182,7 +193,9 @@ def test_wrong_options_are_refused_before_anything_is_asked(
     assert tools.asked == []
 
 
-def test_a_broken_set_is_refused_before_anything_is_asked(tools, run, directory) -> None:
+def test_a_broken_set_is_refused_before_anything_is_asked(
+    tools: Network, run: Run, directory: Path
+) -> None:
     write_set(directory)
     (directory / "corpus.jsonl").write_text('{"_id": "d1", "text": "t"}\noops\n')
     done = run("eval", str(directory), broker=tools.url)
@@ -191,7 +204,7 @@ def test_a_broken_set_is_refused_before_anything_is_asked(tools, run, directory)
     assert tools.asked == []
 
 
-def test_a_named_broker_that_is_not_there_is_an_error_and_starts_nothing(run) -> None:
+def test_a_named_broker_that_is_not_there_is_an_error_and_starts_nothing(run: Run) -> None:
     write_set(Path("set"))
     done = run("eval", "set", broker="ws://127.0.0.1:9/kadi")
     assert done.exit_code == 1
@@ -200,7 +213,9 @@ def test_a_named_broker_that_is_not_there_is_an_error_and_starts_nothing(run) ->
 
 
 @pytest.mark.parametrize("arguments", [["set"], ["compare", "a.json", "b.json"]])
-def test_a_missing_extra_is_named_with_its_install_line(run, monkeypatch, arguments) -> None:
+def test_a_missing_extra_is_named_with_its_install_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
     write_set(Path("set"))
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     done = run("eval", *arguments)
@@ -209,7 +224,7 @@ def test_a_missing_extra_is_named_with_its_install_line(run, monkeypatch, argume
     assert "pip install 'ability-search[eval]'" in done.stderr
 
 
-def compared(run: Any, *options: str) -> Result:
+def compared(run: Run, *options: str) -> Result:
     before = mode_run({"q1": 0.25, "q2": 0.5}, {"q1": "x", "q2": "x"})
     after = mode_run({"q1": 0.75, "q2": 0.5}, {"q1": "x", "q2": "x"})
     write_run(run_of({"semantic": before, "hybrid": before}, name="before"), Path("a.json"))
@@ -218,7 +233,7 @@ def compared(run: Any, *options: str) -> Result:
     return result
 
 
-def test_a_comparison_shows_metrics_categories_and_queries(run) -> None:
+def test_a_comparison_shows_metrics_categories_and_queries(run: Run) -> None:
     done = compared(run, "--plot", "c.png")
     assert done.exit_code == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
@@ -230,14 +245,14 @@ def test_a_comparison_shows_metrics_categories_and_queries(run) -> None:
     assert Path("c.png").stat().st_size > 1000
 
 
-def test_a_comparison_as_json_of_two_modes(run) -> None:
+def test_a_comparison_as_json_of_two_modes(run: Run) -> None:
     done = compared(run, "--json", "--mode", "semantic:hybrid", "--metric", "Hit@1")
     told = json.loads(done.stdout)
     assert (told["a"], told["b"], told["metric"]) == ("before semantic", "after hybrid", "Hit@1")
     assert told["gained"] == []
 
 
-def test_runs_without_a_mode_in_common_ask_for_one(run) -> None:
+def test_runs_without_a_mode_in_common_ask_for_one(run: Run) -> None:
     write_run(run_of({"semantic": mode_run({"q": 1.0})}), Path("a.json"))
     write_run(run_of({"keyword": mode_run({"q": 0.0})}), Path("b.json"))
     done = run("eval", "compare", "a.json", "b.json")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli.selecting import Tree, collection_name, read_trees, sweepable, trees
 from ability_search.configuration.schema import Limits
@@ -52,7 +53,9 @@ def answered(tool_input: dict[str, Any]) -> Any:
     return result.model_dump(mode="json", by_alias=True)
 
 
-def test_files_are_sent_with_sources_relative_to_the_working_directory(network, run) -> None:
+def test_files_are_sent_with_sources_relative_to_the_working_directory(
+    network: Network, run: Run
+) -> None:
     write("notes/a.md", "notes/deep/b.txt", "other/a.md")
     Path("notes/binary").write_bytes(b"\0\1")
     network.answers["search-index"] = answered
@@ -74,7 +77,9 @@ def test_files_are_sent_with_sources_relative_to_the_working_directory(network, 
     assert told["skipped"] == [{"path": "notes/binary", "reason": "binary, not text"}]
 
 
-def test_what_is_to_be_made_of_documents_is_sent_and_what_was_not_is_told(network, run) -> None:
+def test_what_is_to_be_made_of_documents_is_sent_and_what_was_not_is_told(
+    network: Network, run: Run
+) -> None:
     write("notes/a.md")
     network.answers["search-index"] = lambda given: {**answered(given), "warnings": ["no model"]}
     done = run(
@@ -94,7 +99,7 @@ def test_what_is_to_be_made_of_documents_is_sent_and_what_was_not_is_told(networ
     assert "abstract" in refused.stderr
 
 
-def test_a_failed_document_is_told_and_is_exit_code_1(network, run) -> None:
+def test_a_failed_document_is_told_and_is_exit_code_1(network: Network, run: Run) -> None:
     write("d/bad.md", "d/good.md")
     network.answers["search-index"] = answered
     done = run("index", "d", broker=network.url)
@@ -103,20 +108,22 @@ def test_a_failed_document_is_told_and_is_exit_code_1(network, run) -> None:
     assert "d/bad.md failed: no" in done.stderr
 
 
-def test_nothing_to_index_is_exit_code_3_and_calls_nothing(network, run) -> None:
+def test_nothing_to_index_is_exit_code_3_and_calls_nothing(network: Network, run: Run) -> None:
     Path("empty").mkdir()
     done = run("index", "empty", broker=network.url)
     assert done.exit_code == 3
     assert network.asked == []
 
 
-def test_a_missing_path_is_a_usage_error(network, run) -> None:
+def test_a_missing_path_is_a_usage_error(network: Network, run: Run) -> None:
     done = run("index", "nowhere", broker=network.url)
     assert done.exit_code == 2
     assert "nowhere: no such file or directory" in done.stderr
 
 
-def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(network, run) -> None:
+def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(
+    network: Network, run: Run
+) -> None:
     write("notes/a.md")
     network.answers["search-index"] = answered
     pages = {
@@ -131,13 +138,13 @@ def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(network,
     assert network.inputs("search-delete") == [expected]
 
 
-def test_sweeping_the_root_itself_is_refused(run) -> None:
+def test_sweeping_the_root_itself_is_refused(run: Run) -> None:
     write("a.md")
     with pytest.raises(typer.BadParameter, match="below the root"):
         sweepable(trees([Path()], None))
 
 
-def test_server_side_leaves_the_reading_to_the_worker(network, run) -> None:
+def test_server_side_leaves_the_reading_to_the_worker(network: Network, run: Run) -> None:
     network.answers["search-index-file"] = lambda asked: {
         **answered(asked),
         "files": 1,
@@ -170,7 +177,7 @@ def test_a_directory_names_its_collection(tmp_path: Path, directory: str, name: 
 
 
 def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
-    run, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     write(str(outside / "a.md"))
@@ -180,12 +187,12 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
         trees([outside], Path("."))
 
 
-def test_a_file_named_twice_is_sent_once(run) -> None:
+def test_a_file_named_twice_is_sent_once(run: Run) -> None:
     write("d/a.md", "d/b.md")
     assert read(trees([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
 
 
-def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
+def test_calls_are_bounded_by_bytes_and_by_documents(run: Run) -> None:
     write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
     limits = Limits(batch_bytes=2048, document_bytes=1024)
     assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
@@ -193,7 +200,7 @@ def test_calls_are_bounded_by_bytes_and_by_documents(run) -> None:
     assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
 
 
-def test_reindex_sends_its_options(network, run) -> None:
+def test_reindex_sends_its_options(network: Network, run: Run) -> None:
     network.events.append(("search.index.progress", {"done": 1, "total": 2, "stage": "reindexing"}))
     network.answers["search-reindex"] = lambda _: {"message": "rebuilt 1"}
     done = run("reindex", "docs", "--model", "m", "--max-tokens", "64", broker=network.url)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.wire.results import (
     Degraded,
@@ -46,7 +47,7 @@ def answer(*hits: Hit, **changes: Any) -> Any:
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def test_all_options_reach_the_tool_under_their_wire_names(network, run) -> None:
+def test_all_options_reach_the_tool_under_their_wire_names(network: Network, run: Run) -> None:
     network.answers["search-query"] = lambda _: answer(hit())
     options = ["--k", "3", "--offset", "2", "--semantic", "--min-score", "0.2"]
     more = [
@@ -81,7 +82,7 @@ def test_all_options_reach_the_tool_under_their_wire_names(network, run) -> None
     ]
 
 
-def test_times_and_exclusions_can_be_said_and_left_unread(network, run) -> None:
+def test_times_and_exclusions_can_be_said_and_left_unread(network: Network, run: Run) -> None:
     network.answers["search-query"] = lambda _: answer(hit())
     options = ["--exclude", "x", "--exclude", "y", "--from", "2026-01-01", "--to", "2026-02-01"]
     assert run("search", "q", *options, "--literal", broker=network.url).exit_code == 0
@@ -97,7 +98,7 @@ def test_times_and_exclusions_can_be_said_and_left_unread(network, run) -> None:
     assert "understand" not in one
 
 
-def test_debug_says_what_was_understood(network, run) -> None:
+def test_debug_says_what_was_understood(network: Network, run: Run) -> None:
     understood = Understood(excluded=["outage"], start="2026-03-01")
     network.answers["search-query"] = lambda _: answer(hit(), understood=understood)
     shown = run("search", "q", "--debug", broker=network.url).stdout
@@ -108,13 +109,15 @@ def test_debug_says_what_was_understood(network, run) -> None:
     ("options", "collection"),
     [([], "*"), (["-c", "a"], "a"), (["-c", "a", "-c", "b"], ["a", "b"])],
 )
-def test_collections_default_to_all(network, run, options, collection) -> None:
+def test_collections_default_to_all(
+    network: Network, run: Run, options: list[str], collection: str | list[str]
+) -> None:
     network.answers["search-query"] = lambda _: answer(hit())
     assert run("search", "q", *options, broker=network.url).exit_code == 0
     assert network.inputs("search-query")[0]["collection"] == collection
 
 
-def test_json_is_the_answer_itself(network, run) -> None:
+def test_json_is_the_answer_itself(network: Network, run: Run) -> None:
     expected = answer(hit(content="été \U0001f600"))
     network.answers["search-query"] = lambda _: expected
     done = run("search", "q", "--json", broker=network.url)
@@ -122,7 +125,7 @@ def test_json_is_the_answer_itself(network, run) -> None:
     assert done.stderr == ""
 
 
-def test_a_fallback_is_told_and_debug_says_why(network, run) -> None:
+def test_a_fallback_is_told_and_debug_says_why(network: Network, run: Run) -> None:
     degraded = Degraded(reason="no embedder answered", code="embedding_unavailable", mode="keyword")
     network.answers["search-query"] = lambda _: answer(hit(), mode="keyword", degraded=degraded)
     done = run("search", "q", "--debug", broker=network.url)
@@ -132,14 +135,16 @@ def test_a_fallback_is_told_and_debug_says_why(network, run) -> None:
     assert "ms embed" in done.stdout
 
 
-def test_nothing_found_is_exit_code_3(network, run) -> None:
+def test_nothing_found_is_exit_code_3(network: Network, run: Run) -> None:
     network.answers["search-query"] = lambda _: answer()
     assert run("search", "q", broker=network.url).exit_code == 3
     done = run("search", "q", "--json", broker=network.url)
     assert (done.exit_code, json.loads(done.stdout)["count"]) == (3, 0)
 
 
-def test_text_of_others_cannot_control_the_terminal_nor_be_markup(network, run) -> None:
+def test_text_of_others_cannot_control_the_terminal_nor_be_markup(
+    network: Network, run: Run
+) -> None:
     network.answers["search-query"] = lambda _: answer(
         hit(content="\x1b[2J[bold]x[/bold] \x9b", title="[red]t", source="s\x07")
     )
@@ -149,7 +154,7 @@ def test_text_of_others_cannot_control_the_terminal_nor_be_markup(network, run) 
     assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout)
 
 
-def test_the_snippet_of_a_long_text_surrounds_the_first_match(network, run) -> None:
+def test_the_snippet_of_a_long_text_surrounds_the_first_match(network: Network, run: Run) -> None:
     text = "x" * 500 + " needle " + "y" * 500
     mark = Highlight(start=501, end=507, text="needle")
     network.answers["search-query"] = lambda _: answer(hit(content=text, highlights=[mark]))
@@ -161,7 +166,9 @@ def test_the_snippet_of_a_long_text_surrounds_the_first_match(network, run) -> N
 @pytest.mark.parametrize(
     ("code", "exit_code"), [("not_found", 3), ("invalid_input", 2), ("model_mismatch", 1)]
 )
-def test_a_tool_failure_is_an_error_with_its_hint(network, run, code, exit_code) -> None:
+def test_a_tool_failure_is_an_error_with_its_hint(
+    network: Network, run: Run, code: str, exit_code: int
+) -> None:
     failure = {"success": False, "error": "no such thing", "code": code, "hint": "Try this."}
     network.answers["search-query"] = lambda _: failure
     done = run("search", "q", broker=network.url)
@@ -180,26 +187,28 @@ def test_a_tool_failure_is_an_error_with_its_hint(network, run, code, exit_code)
         ["--min-score", "2"],
     ],
 )
-def test_wrong_options_are_refused_before_anything_is_asked(network, run, options) -> None:
+def test_wrong_options_are_refused_before_anything_is_asked(
+    network: Network, run: Run, options: list[str]
+) -> None:
     done = run("search", "q", *options, broker=network.url)
     assert done.exit_code == 2
     assert network.asked == []
 
 
-def test_without_a_broker_the_hint_names_up(run) -> None:
+def test_without_a_broker_the_hint_names_up(run: Run) -> None:
     done = run("search", "q", broker="ws://127.0.0.1:9/kadi")
     assert done.exit_code == 1
     assert "ability-search up" in done.stderr
 
 
 @pytest.mark.parametrize("command", [("search", "q"), ("doctor",), ("export", "docs", "out")])
-def test_an_address_that_is_none_is_refused(run, command) -> None:
+def test_an_address_that_is_none_is_refused(run: Run, command: tuple[str, ...]) -> None:
     done = run(*command, broker="http://localhost")
     assert done.exit_code == 2
     assert "--broker" in done.stderr
 
 
-def test_similar_takes_the_collection_from_the_chunk_id(network, run) -> None:
+def test_similar_takes_the_collection_from_the_chunk_id(network: Network, run: Run) -> None:
     result = SimilarResult(results=[hit()], count=1, source_chunk=hit())
     network.answers["search-similar"] = lambda _: result.model_dump(mode="json", by_alias=True)
     done = run("similar", "docs:a:b.md:0", "-k", "2", broker=network.url)
@@ -209,7 +218,7 @@ def test_similar_takes_the_collection_from_the_chunk_id(network, run) -> None:
 
 
 def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
-    network, run, monkeypatch: pytest.MonkeyPatch
+    network: Network, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
@@ -229,7 +238,9 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
 
 
 @pytest.mark.parametrize("options", [("--own", "own"), ("--artifact", "hub", "-c", "docs")])
-def test_options_of_artifacts_that_do_not_go_together(network, run, options: Any) -> None:
+def test_options_of_artifacts_that_do_not_go_together(
+    network: Network, run: Run, options: tuple[str, ...]
+) -> None:
     done = run("search", "q", *options, broker=network.url)
     assert done.exit_code == 2
     assert options[0] in done.stderr

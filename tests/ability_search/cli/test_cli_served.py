@@ -26,7 +26,7 @@ def model_directory(path: Path, name: str) -> None:
 
 def hide(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     for module in modules:
-        monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, module, None)
 
 
 def test_what_is_missing_is_named_with_both_commands(

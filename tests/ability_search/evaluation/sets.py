@@ -17,12 +17,12 @@ from ability_search.evaluation.runs import (
     means,
 )
 
-CORPUS = [
+CORPUS: list[dict[str, Any]] = [
     {"_id": "d1", "title": "Backup", "text": "Every night the archive is copied to a tape."},
     {"_id": "d2", "title": "Bread", "text": "The dough rests for an hour.", "metadata": {"n": 1}},
     {"_id": "d3", "title": "Soup", "text": "Onions are fried until golden."},
 ]
-QUERIES = [
+QUERIES: list[dict[str, Any]] = [
     {"_id": "q1", "text": "when is the archive copied", "category": "plain"},
     {"_id": "q2", "text": "how long does dough rest", "category": "plain"},
     {"_id": "q3", "text": "who won the race", "category": "none", "negative": True},

@@ -53,7 +53,7 @@ def test_numbers_as_ids_blank_lines_and_missing_fields_are_taken(tmp_path: Path)
     (tmp_path / "corpus.jsonl").write_text('\n{"_id": 7, "text": "t", "metadata": null}\n\n')
     (tmp_path / "queries.jsonl").write_text('{"_id": 1, "text": "q"}\r\n')
     dataset = read_dataset(tmp_path)
-    assert (dataset.sources, dataset.qrels) == ({"7"}, {"1": {"7": 1}})
+    assert (dataset.sources, dataset.qrels) == (frozenset({"7"}), {"1": {"7": 1}})
 
 
 def test_a_query_may_say_when_it_is_asked(tmp_path: Path) -> None:

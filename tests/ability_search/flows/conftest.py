@@ -26,7 +26,7 @@ from ability_search.configuration import Settings, load_settings
 from ability_search.metrics import UNMETERED, Meter
 from ability_search.statements import due_generations, orphaned_jobs
 from ability_search.worker import open_worker
-from kadi_client import Call, Connection, RemoteError, Tool, ToolError
+from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -110,7 +110,7 @@ class Network:
     restart_broker: Callable[[], Awaitable[None]]
     outputs: dict[str, Mapping[str, Any]]
     """Declared output schemas of the worker's tools."""
-    worker: Connection
+    worker: Brokers | Connection
     instead: dict[str, Handler]
     """Handlers that stand in for those of the database's and the model's tools."""
 
@@ -210,6 +210,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                     "SEARCH_DATABASE": name,
                     "SEARCH_EMBEDDING_MODEL": MODEL,
                     "SEARCH_EMBEDDING_ATTEMPTS": "2",
+                    "SEARCH_DATABASE_PATIENCE": "0.5",
                     **environ,
                 },
                 home,

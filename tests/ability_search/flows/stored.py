@@ -18,7 +18,7 @@ from ability_search.statements import aspect_type, link_type, source_type
 from ability_search.tools import Services
 from ability_search.vocabulary import EMPTY, advanced
 from ability_search.worker import build_services, open_worker
-from kadi_client import Connection
+from kadi_client import Brokers, Connection
 
 PATIENCE = 60.0
 """Seconds that anything here may take at most."""
@@ -156,7 +156,7 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
 
 
 @asynccontextmanager
-async def second_worker(network: Network, home: Path) -> AsyncIterator[Connection]:
+async def second_worker(network: Network, home: Path) -> AsyncIterator[Brokers]:
     """Another worker on the same network and database, with an identity of its own."""
     files = network.settings.files.model_copy(update={"identity_file": home / "second.pem"})
     settings = replace(network.settings, files=files)
@@ -183,7 +183,9 @@ def services_of(network: Network, base: Path) -> Services:
     return build_services(settings, store, embedder, nobody, nobody, base=base)
 
 
-async def on(network: Network, worker: Connection, tool: str, /, **tool_input: Any) -> Any:
+async def on(
+    network: Network, worker: Brokers | Connection, tool: str, /, **tool_input: Any
+) -> Any:
     """Call a tool of one of several workers."""
     return await network.client.invoke(
         tool, tool_input, timeout=PATIENCE, target_agent=worker.agent_id

@@ -162,9 +162,8 @@ async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -
     async with start(**SETTINGS) as network:
         services = services_of(network, base)
 
-        async def asked(**places: Path | None) -> tuple[str, list[str]]:
-            wanted = {"shared": base / "shared", "own": base / "own"} | places
-            return await answering(services, hidden=True, **wanted)
+        async def asked(own: Path | None = base / "own") -> tuple[str, list[str]]:
+            return await answering(services, base / "shared", own, hidden=True)
 
         await build(network, base, "shared")
         alone, said = await asked(own=None)

@@ -13,6 +13,7 @@ from tests.ability_search.flows.stored import aspects, assert_consistent, record
 
 from ability_search.artifacts.exporting import Exporting
 from ability_search.artifacts.importing import Importing
+from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.statements import source_type
 from ability_search.worker import token_counter
@@ -213,7 +214,9 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     manifest = await exporting.export("docs", tmp_path / "out", _unheard)
     assert (manifest.counts.sources, manifest.collection.kinds) == (2, tuple(ALL))
     await network.call("search-delete", collection="docs")
-    artifact = Artifact(tmp_path / "out", read_manifest(tmp_path / "out"))  # type: ignore[arg-type]
+    stated = read_manifest(tmp_path / "out")
+    assert isinstance(stated, ChunksManifest)
+    artifact = Artifact(tmp_path / "out", stated)
     importing = Importing(
         services.store,
         services.catalogue,

@@ -78,10 +78,11 @@ async def test_its_collections_answer_in_all_modes_with_their_own_embeddings(
 ) -> None:
     await write_legacy(network, [*stored("docs"), *source("notes", "n", "A single note.")])
     survey = await migrate(migration_of(network, tmp_path))
-    assert [(each.name, each.state, each.similarity) for each in survey.collections] == [
+    outcomes: list[tuple[str, State, Any]] = [
         ("docs", State.MOVED, pytest.approx(1.0, abs=1e-5)),
         ("notes", State.MOVED, pytest.approx(1.0, abs=1e-5)),
     ]
+    assert [(each.name, each.state, each.similarity) for each in survey.collections] == outcomes
     assert len(network.model.texts) == 5, "nothing but four chunks of docs and one of notes"
     moved = await assert_consistent(network, "docs")
     assert (moved.chunks, moved.sources, moved.model, moved.dimensions) == (6, 3, MODEL, DIMENSIONS)

@@ -175,7 +175,7 @@ async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network
     )
     assert answer["count"] == 5
     (warning,) = answer["warnings"]
-    assert "shown before" in warning
+    assert "previous use is ignored" in warning
 
 
 async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:

@@ -35,18 +35,22 @@ QUERY = " ".join(corpus(200)[3]["content"].split()[:4])
 def unit(hit: dict[str, Any]) -> np.ndarray:
     title, content = hit["title"], hit["content"]
     vector = word_vector(content if content.startswith(title) else f"{title} {content}")
-    return vector / np.linalg.norm(vector)
+    vector /= np.linalg.norm(vector)
+    return vector
 
 
 def marginal(plain: Hits, trade_off: float, picks: int) -> list[tuple[str, float]]:
     """The paper's greedy choice, written out: picks and lambda rel - (1 - lambda) max sim."""
-    left, chosen, scores = list(plain), [], []
+    left = list(plain)
+    chosen: Hits = []
+    scores: list[float] = []
     for pick in range(picks):
         within = [hit for hit in left if plain.index(hit) < max(30, 3 * (pick + 1))]
 
         def worth(hit: dict[str, Any], before: Sequence[dict[str, Any]] = tuple(chosen)) -> float:
             nearest = max((float(unit(hit) @ unit(each)) for each in before), default=0.0)
-            return trade_off * hit["score"] - (1 - trade_off) * nearest
+            relevance: float = hit["score"]
+            return trade_off * relevance - (1 - trade_off) * nearest
 
         best = min(within, key=lambda hit: (-worth(hit), hit["chunkId"]))
         scores.append(worth(best))
@@ -142,4 +146,4 @@ async def test_where_vectors_cannot_be_read_the_order_stands(library: Network) -
     answer = await library.call("search-query", collection="docs", query=QUERY, diversity=0.3)
     assert [hit["chunkId"] for hit in answer["results"]] == [hit["chunkId"] for hit in plain]
     (warning,) = answer["warnings"]
-    assert "diversified" in warning
+    assert "diversity was not applied" in warning

@@ -140,7 +140,7 @@ async def test_a_database_that_fails_the_second_search_leaves_the_first(library:
     answer = await search(library, prf={"minSimilarity": 0}, limit=10)
     assert sources(answer) == sources(plain)
     (warning,) = answer["warnings"]
-    assert warning.startswith("nothing was learned")
+    assert warning.startswith("pseudo-relevance feedback was not applied")
 
 
 async def test_it_goes_with_other_options(library: Network) -> None:

@@ -22,7 +22,7 @@ async def test_hits_of_several_collections_are_merged_by_score(network: Network)
     await index(network, "odd", documents[1::2])
     await index(network, "even", documents[::2])
     query = "anything " + documents[4]["content"][:20]
-    scores = {}
+    scores: dict[str, float] = {}
     for name, part in (("odd", documents[1::2]), ("even", documents[::2])):
         oracle = await Oracle.of(network, name, part)
         scores |= oracle.default(query)

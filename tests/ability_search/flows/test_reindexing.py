@@ -294,7 +294,7 @@ async def test_what_is_not_in_a_collection_has_a_hint_of_its_own(network: Networ
     job = await network.refused("search-reindex", collection="docs", cancel=True)
     assert "search-collection-info" in job["hint"]
     chunk = await network.refused("search-similar", collection="docs", chunkId="docs:x:0")
-    assert "chunkId of a hit" in chunk["hint"]
+    assert "chunkId of a search-query hit" in chunk["hint"]
     assert (job["code"], chunk["code"]) == ("not_found", "not_found")
 
 

@@ -74,7 +74,9 @@ def slides(*titles: str) -> bytes:
 
 def workbook(**sheets: Sequence[Sequence[object]]) -> bytes:
     book = openpyxl.Workbook()
-    book.remove(book.active)
+    first = book.active
+    assert first is not None
+    book.remove(first)
     for name, rows in sheets.items():
         sheet = book.create_sheet(name)
         for row in rows:

@@ -260,7 +260,7 @@ def test_every_row_stays_on_its_line(rows: list[list[str]]) -> None:
         begin = reader.line_num
 
 
-def notebook(*cells: dict[str, Any], **further: Any) -> str:
+def notebook(*cells: object, **further: Any) -> str:
     return json.dumps({"cells": cells, "nbformat": 4, **further})
 
 

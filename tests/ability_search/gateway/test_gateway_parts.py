@@ -88,7 +88,10 @@ def test_a_text_without_a_source_is_named_by_its_title() -> None:
 
 def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
     told = {"sessionId": "s", "agentId": "a", "displayName": "worker"}
-    listed = [{"name": "two", "providers": [told, "odd", {}]}, {"name": "one", "description": None}]
+    listed: list[dict[str, Any]] = [
+        {"name": "two", "providers": [told, "odd", {}]},
+        {"name": "one", "description": None},
+    ]
     assert offers_of(listed) == [
         {"name": "one", "description": "", "providers": []},
         {

@@ -23,6 +23,7 @@ from tests.ability_search.edge_network import (
 from ability_search.cli import edges
 from ability_search.cli import mcp as assistants
 from ability_search.cli.edges import open_gateway
+from ability_search.cli.served import GATEWAY_MODULES, MCP_MODULES
 from ability_search.errors import ConfigurationError
 from kadi_client import Connection, NotConnected, Raw
 
@@ -137,8 +138,8 @@ async def test_a_bearer_token_is_asked_for_where_there_is_one(stage: Stage, tmp_
     settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_TOKEN=TOKEN)
     async with opened(settings) as url, client(url) as http:
         for wrong in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "é"):
-            headers = {"authorization": wrong.encode("latin-1")} if wrong else {}
-            refused = await http.get("/collections", headers=headers)  # type: ignore[arg-type]
+            headers = {b"authorization": wrong.encode("latin-1")} if wrong else {}
+            refused = await http.get("/collections", headers=headers)
             assert code(refused) == (401, "unauthorized")
             assert refused.headers["www-authenticate"] == "Bearer"
             assert TOKEN not in refused.text
@@ -282,12 +283,12 @@ async def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_
         return lambda names: list(names) if names == wanted else []
 
     settings = settings_for(stage.url, tmp_path)
-    monkeypatch.setattr(edges, "missing_modules", lacking(edges.MCP_MODULES))
+    monkeypatch.setattr(edges, "missing_modules", lacking(MCP_MODULES))
     async with opened(settings) as url, client(url) as http:
         answer = await http.post("/mcp", json={})
         assert code(answer) == (501, "not_installed")
         assert "pip install 'ability-search[mcp]'" in answer.json()["hint"]
-    monkeypatch.setattr(edges, "missing_modules", lacking(edges.GATEWAY_MODULES))
+    monkeypatch.setattr(edges, "missing_modules", lacking(GATEWAY_MODULES))
     with pytest.raises(ConfigurationError, match="the extra 'gateway' is not installed") as refused:
         async with opened(settings):
             pass
@@ -298,6 +299,8 @@ async def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_
 
 
 async def test_events_of_strangers_are_of_no_harm(stage: Stage, tmp_path: Path) -> None:
+    own = {"jobId": "j", "text": "a\n\nevent: b"}
+    published: list[Any] = [None, [], "text", {"jobId": ["j"]}, own]
     async with (
         opened(settings_for(stage.url, tmp_path)) as url,
         client(url) as http,
@@ -306,7 +309,7 @@ async def test_events_of_strangers_are_of_no_harm(stage: Stage, tmp_path: Path) 
     ):
         lines = events.aiter_lines()
         assert await anext(lines) == ": connected"
-        for data in (None, [], "text", {"jobId": ["j"]}, {"jobId": "j", "text": "a\n\nevent: b"}):
+        for data in published:
             await stranger.publish("search.index.failed", data)
         rest = [line async for line in lines if line]
         assert rest == ["event: failed", 'data: {"jobId":"j","text":"a\\n\\nevent: b"}']

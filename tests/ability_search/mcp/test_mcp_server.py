@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
-from mcp_types import PromptReference, ResourceTemplateReference
+from mcp_types import (
+    EmbeddedResource,
+    PromptReference,
+    ResourceTemplateReference,
+    TextResourceContents,
+)
 from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_for, soon
 from tests.ability_search.flows.conftest import Network, document
+from tests.ability_search.mcp.conftest import text_of
 
 from ability_search.wire.table import TOOLS
 
@@ -61,11 +67,11 @@ async def use(client: Client) -> None:
     told: list[float] = []
     complete = asyncio.Event()
 
-    async def progress(done: float, total: float | None, stage: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         assert total == 2
-        assert stage
-        told.append(done)
-        if done == total:
+        assert message
+        told.append(progress)
+        if progress == total:
             complete.set()
 
     sentences = [f"Rule {number}: knot {number} holds rope {number}." for number in range(40)]
@@ -73,7 +79,7 @@ async def use(client: Client) -> None:
     indexed = await client.call_tool(
         "search-index",
         {"collection": "ropes", "documents": documents, "maxTokens": 16},
-        progress_callback=progress,
+        progress_callback=report,
     )
     assert not indexed.is_error
     assert indexed.structured_content["added"] == 2
@@ -83,27 +89,29 @@ async def use(client: Client) -> None:
 
     found = await client.call_tool("search-query", {"collection": "ropes", "query": "knot 7"})
     assert found.structured_content["results"][0]["source"] == "knots & splices/a?b.md"
-    assert json.loads(found.content[0].text) == found.structured_content
+    assert json.loads(text_of(found.content[0])) == found.structured_content
 
     failed = await client.call_tool("search-query", {"collection": "rope", "query": "knot"})
     assert failed.is_error
-    assert failed.content[0].text.startswith("not_found: ")
-    assert "Hint: Did you mean ropes?" in failed.content[0].text
+    assert text_of(failed.content[0]).startswith("not_found: ")
+    assert "Hint: Did you mean ropes?" in text_of(failed.content[0])
     wrong = await client.call_tool("search-query", {"collection": "ropes", "quary": "knot"})
     assert wrong.is_error
-    assert "quary" in wrong.content[0].text
+    assert "quary" in text_of(wrong.content[0])
     huge = await client.call_tool("search-query", {"collection": "ropes", "limit": 10**30})
-    assert huge.content[0].text.startswith("invalid_input: ")
+    assert text_of(huge.content[0]).startswith("invalid_input: ")
     with pytest.raises(MCPError, match="unknown tool 'arcade-command'"):
         await client.call_tool("arcade-command", {})
 
     resources = (await client.list_resources()).resources
     assert [resource.uri for resource in resources] == ["search://collection/ropes"]
     about = (await client.read_resource(resources[0].uri)).contents[0]
+    assert isinstance(about, TextResourceContents)
     assert json.loads(about.text)["sources"] == ["knots & splices/a?b.md", "n"]
     uri = "search://collection/ropes/source/knots%20%26%20splices%2Fa%3Fb.md"
-    text = (await client.read_resource(uri)).contents[0].text
-    assert text.split() == " ".join(sentences).split(), "the whole source, in order"
+    whole = (await client.read_resource(uri)).contents[0]
+    assert isinstance(whole, TextResourceContents)
+    assert whole.text.split() == " ".join(sentences).split(), "the whole source, in order"
     for missing in ("search://collection/none", f"{uri}x", "search://other", "file:///etc/passwd"):
         with pytest.raises(MCPError):
             await client.read_resource(missing)
@@ -120,9 +128,12 @@ async def use(client: Client) -> None:
     prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
     assert set(prompts) == {"answer-from-collection", "explore-collection"}
     asked = await client.get_prompt("answer-from-collection", {"question": "Which {knot}?"})
-    assert "Which {knot}?" in asked.messages[0].content.text
+    assert "Which {knot}?" in text_of(asked.messages[0].content)
     explored = await client.get_prompt("explore-collection", {"collection": "ropes"})
-    assert json.loads(explored.messages[0].content.resource.text)["collection"] == "ropes"
+    attached = explored.messages[0].content
+    assert isinstance(attached, EmbeddedResource)
+    assert isinstance(attached.resource, TextResourceContents)
+    assert json.loads(attached.resource.text)["collection"] == "ropes"
     with pytest.raises(MCPError, match="collection is missing"):
         await client.get_prompt("explore-collection", {"collection": " "})
     begun = await client.complete(
@@ -181,8 +192,8 @@ async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
         await stage.close()
         failed = await client.call_tool("search-collections", {})
         assert failed.is_error
-        assert failed.content[0].text.startswith("unavailable: ")
-        assert "Try again after" in failed.content[0].text
+        assert text_of(failed.content[0]).startswith("unavailable: ")
+        assert "Try again after" in text_of(failed.content[0])
         with pytest.raises(MCPError, match="unavailable"):
             await client.list_resources()
 

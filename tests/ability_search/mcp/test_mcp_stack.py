@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
+from tests.ability_search.mcp.conftest import text_of
 from tests.java_machine import SHORT_LIVED
 
 from ability_search.stack.directory import read_running, released
@@ -53,7 +54,7 @@ async def test_one_brings_up_a_stack_another_joins_it_and_takes_over(tmp_path: P
             assert answer.structured_content["added"] == 1, answer
             outside = {"collection": "kitchen", "path": str(tmp_path / "elsewhere.md")}
             refused = await client.call_tool("search-index-file", outside)
-            assert refused.content[0].text.startswith("forbidden_path: ")
+            assert text_of(refused.content[0]).startswith("forbidden_path: ")
             indexed.set()
             async with asyncio.timeout(SECONDS):
                 await leave.wait()

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ STUBBORN = (
 
 @asynccontextmanager
 async def child(
-    tmp_path: Path, program: str, **options: float
+    tmp_path: Path, program: str, **options: Any
 ) -> AsyncIterator[tuple[Child, asyncio.Queue[str]]]:
     """Runs ``program`` where the real one would run the command line."""
     package = tmp_path / "ability_search"
@@ -46,7 +47,7 @@ async def child(
         lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
         tell=told.put_nowait,
         changed=lambda: told.put_nowait("changed"),
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     try:
         yield started, told

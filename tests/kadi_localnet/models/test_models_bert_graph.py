@@ -65,7 +65,8 @@ def reference(weights: Any, config: Any, ids: list[int], types: list[int]) -> np
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred**2).mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt(variance + config["layer_norm_eps"])
-        return scaled * w[f"{path}.weight"] + w[f"{path}.bias"]
+        normed: np.ndarray = scaled * w[f"{path}.weight"] + w[f"{path}.bias"]
+        return normed
 
     def linear(x: np.ndarray, path: str) -> np.ndarray:
         return x @ w[f"{path}.weight"].T + w[f"{path}.bias"]
@@ -91,8 +92,9 @@ def reference(weights: Any, config: Any, ids: list[int], types: list[int]) -> np
         inner = linear(x, f"{prefix}intermediate.dense")
         inner = inner * 0.5 * (1 + erf(inner / np.sqrt(2)))
         x = norm(x + linear(inner, f"{prefix}output.dense"), f"{prefix}output.LayerNorm")
-    mean = x.mean(axis=0)
-    return mean / np.linalg.norm(mean)
+    mean: np.ndarray = x.mean(axis=0)
+    mean /= np.linalg.norm(mean)
+    return mean
 
 
 def run(session: Any, sequences: list[list[int]], types: list[list[int]]) -> np.ndarray:
@@ -105,7 +107,8 @@ def run(session: Any, sequences: list[list[int]], types: list[list[int]]) -> np.
         mask[row, : len(sequence)] = 1
         kinds[row, : len(sequence)] = types[row]
     feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
-    return session.run(["sentence_embedding"], feed)[0]
+    embedded: np.ndarray = session.run(["sentence_embedding"], feed)[0]
+    return embedded
 
 
 def session_of(model: onnx.ModelProto) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from kadi_localnet.models.encoder import Encoder, normalized, pool
 TinyModel = Callable[..., Path]
 
 
-def load(path: Path, **settings: object) -> Encoder:
-    return Encoder.load(find_files(ModelDirectory(path=path, **settings)))  # type: ignore[arg-type]
+def load(path: Path, **settings: Any) -> Encoder:
+    return Encoder.load(find_files(ModelDirectory(path=path, **settings)))
 
 
 def token_vectors(path: Path, text: str) -> np.ndarray:

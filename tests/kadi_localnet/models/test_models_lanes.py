@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -50,9 +51,8 @@ def noting(log: list[str], name: str) -> Callable[[], str]:
 
 async def test_results_come_in_the_order_of_the_units() -> None:
     async with opened(3) as lanes, asyncio.timeout(LIMIT):
-        assert await lanes.run([lambda n=n: n * n for n in range(50)]) == [  # type: ignore[misc]
-            n * n for n in range(50)
-        ]
+        units = [partial(pow, n, 2) for n in range(50)]
+        assert await lanes.run(units) == [n * n for n in range(50)]
         assert await lanes.run([]) == []
 
 
@@ -71,7 +71,8 @@ async def test_a_bulk_thread_takes_waiting_queries_first() -> None:
     log: list[str] = []
     gate, other = Gate(), Gate()
     async with opened(1) as lanes, asyncio.timeout(LIMIT):
-        bulk = asyncio.create_task(lanes.run([gate, noting(log, "bulk")]))
+        units: list[Callable[[], str]] = [gate, noting(log, "bulk")]
+        bulk = asyncio.create_task(lanes.run(units))
         await gate.reached()
         blocked = asyncio.create_task(lanes.run([other], urgent=True))
         await other.reached()
@@ -88,7 +89,8 @@ async def test_two_requests_take_turns() -> None:
     log: list[str] = []
     gate = Gate()
     async with opened(1) as lanes, asyncio.timeout(LIMIT):
-        first = asyncio.create_task(lanes.run([gate, *(noting(log, "a") for _ in range(3))]))
+        units: list[Callable[[], str]] = [gate, *(noting(log, "a") for _ in range(3))]
+        first = asyncio.create_task(lanes.run(units))
         await gate.reached()
         second = asyncio.create_task(lanes.run([noting(log, "b") for _ in range(3)]))
         await asyncio.sleep(0)
@@ -123,7 +125,8 @@ async def test_what_nobody_waits_for_is_dropped() -> None:
     log: list[str] = []
     gate = Gate()
     async with opened(1) as lanes, asyncio.timeout(LIMIT):
-        task = asyncio.create_task(lanes.run([gate, noting(log, "abandoned")]))
+        units: list[Callable[[], str]] = [gate, noting(log, "abandoned")]
+        task = asyncio.create_task(lanes.run(units))
         await gate.reached()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kadi_client.calls import PlainCall
 
 from kadi_localnet.models import (
     ModelDirectory,
@@ -43,18 +44,12 @@ SHARED = [0, 2, 1, 1]
 
 
 def logistic(logits: Sequence[float]) -> np.ndarray:
-    return 1 / (1 + np.exp(-np.array(logits, float)))
+    scores: np.ndarray = 1 / (1 + np.exp(-np.array(logits, float)))
+    return scores
 
 
 def load(path: Path, **settings: Any) -> CrossEncoder:
     return CrossEncoder.load(find_reranker_files(ModelDirectory(path=path, **settings)))
-
-
-class Caller:
-    request_id = "r1"
-    remaining: float | None = 30.0
-
-    async def publish(self, channel: str, data: Any) -> None: ...
 
 
 @pytest.fixture
@@ -74,7 +69,8 @@ async def models(tiny_reranker: TinyModel, tiny: TinyModel) -> AsyncIterator[Mod
 
 async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
     [tool] = [tool for tool in models.tools if tool.name == "rerank"]
-    return await tool.handler(tool_input, Caller())
+    answer: dict[str, Any] = await tool.handler(tool_input, PlainCall())
+    return answer
 
 
 class TestCrossEncoder:
@@ -254,6 +250,7 @@ async def test_a_wrong_field_is_named_and_its_value_kept_back(
 ) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:
         await call(models, **tool_input)
+    assert caught.value.param is not None
     assert caught.value.param in said
     assert "secret" not in str(caught.value)
 
@@ -269,8 +266,7 @@ async def test_limits_are_named(models: Models) -> None:
 
 
 async def test_the_callers_time_is_kept(models: Models) -> None:
-    caller = Caller()
-    caller.remaining = 0.0
+    caller = PlainCall(remaining=0.0)
     [_, tool] = models.tools
     with pytest.raises(DeadlinePassed):
         await tool.handler({"query": "q", "documents": ["x"]}, caller)

@@ -17,7 +17,7 @@ from kadi_localnet.models.remote_reranker import RemoteReranker, read_scores
 
 def by_length(request: Mapping[str, Any]) -> dict[str, Any]:
     """Scores of a tenth a character, best first."""
-    results = [
+    results: list[dict[str, Any]] = [
         {"index": index, "relevance_score": len(text) / 10, "document": {"text": text}}
         for index, text in enumerate(request["documents"])
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from tests.kadi_client.calls import PlainCall
 
 from kadi_localnet.models import (
     ModelDirectory,
@@ -31,13 +32,6 @@ NAME = minilm.NAME
 FULL_NAME = minilm.ALIASES[0]
 
 
-class Caller:
-    request_id = "r1"
-    remaining: float | None = 30.0
-
-    async def publish(self, channel: str, data: Any) -> None: ...
-
-
 @pytest.fixture
 async def models(tiny: Callable[..., Path]) -> AsyncIterator[Models]:
     config = ModelsConfig(
@@ -52,7 +46,8 @@ async def models(tiny: Callable[..., Path]) -> AsyncIterator[Models]:
 
 async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
     [tool] = models.tools
-    return await tool.handler(tool_input, Caller())
+    answer: dict[str, Any] = await tool.handler(tool_input, PlainCall())
+    return answer
 
 
 @dataclass
@@ -132,6 +127,7 @@ async def test_a_wrong_field_is_named_and_its_value_kept_back(
 ) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:
         await call(models, **tool_input)
+    assert caught.value.param is not None
     assert caught.value.param in said or "check" in said
     assert "secret" not in str(caught.value)
 
@@ -144,8 +140,7 @@ async def test_limits_are_named(models: Models) -> None:
 
 
 async def test_the_callers_time_is_kept(models: Models) -> None:
-    caller = Caller()
-    caller.remaining = 0.0
+    caller = PlainCall(remaining=0.0)
     [tool] = models.tools
     with pytest.raises(DeadlinePassed):
         await tool.handler({"model": "tiny", "input": "x"}, caller)
@@ -212,7 +207,7 @@ async def test_settings_that_cannot_work_are_refused(tiny: Callable[..., Path]) 
                 pass
     for wrong in ({"max_texts": 0}, {"timeout": -1.0}, {"threads": 0}):
         with pytest.raises(ModelSetupError, match=next(iter(wrong))):
-            ModelsConfig(**wrong)  # type: ignore[arg-type]
+            ModelsConfig(**wrong)
 
 
 @pytest.mark.model

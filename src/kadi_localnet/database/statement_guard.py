@@ -1,0 +1,245 @@
+"""Checks a statement before the embedded engine runs it.
+
+The engine's own parser reads the statement, and every part of its tree must be on the allowlist:
+statements nested in others, in subqueries and in the blocks of scripts as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import jpype
+
+from kadi_localnet.database.allowlist import (
+    ANALYZERS,
+    BUCKET_SELECTIONS,
+    CALLS,
+    CATALOGUES,
+    DOTTED_CALLS,
+    SETTINGS,
+    STATEMENTS,
+)
+from kadi_localnet.database.backend import LANGUAGES, DatabaseError, Statement
+
+log = logging.getLogger(__name__)
+
+_CACHED = 1024
+_LONGEST_CACHED = 16 * 1024
+
+_WHY = (
+    "a statement works on the records and types of its database, and reaches no files, addresses,"
+    " settings, code or other databases"
+)
+_WORD = re.compile(r"[A-Z][a-z]+")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_KEY = re.compile(r"\w+", re.ASCII)
+_CLASS = re.compile(re.escape(ANALYZERS) + r"[\w.]+", re.ASCII)
+_QUOTED = re.compile(r"'[^'\"\\`]*'|\"[^'\"\\`]*\"")
+_QUOTE = re.compile(r"['\"\\`]")
+_SEPARATOR = re.compile(r"[/\\\0]")
+_CONTEXT = "StmtContext"
+
+
+def confine(name: str, database: Any) -> None:
+    """Undo what a database that was just opened has kept from a time without a guard.
+
+    Its own settings do not reopen files and addresses to other languages. Its triggers and
+    functions stay, as somebody may need them, but their code is not checked: they are logged.
+    """
+    configuration = database.getConfiguration()
+    for setting in ("allowFileUrls", "allowRemoteUrls"):
+        configuration.setValue(f"arcadedb.opencypher.loadCsv.{setting}", False)
+    schema = database.getSchema()
+    triggers = [str(trigger.getName()) for trigger in schema.getTriggers()]
+    libraries = [str(library.getName()) for library in schema.getFunctionLibraries()]
+    if triggers or libraries:
+        log.warning(
+            "%s has triggers (%s) or functions (%s), whose code is not checked",
+            name,
+            ", ".join(triggers) or "none",
+            ", ".join(libraries) or "none",
+        )
+
+
+class StatementGuard:
+    """Refuses statements that reach beyond their database; the Java machine must run already.
+
+    What was allowed or refused is remembered by its text. May be used by any thread.
+    """
+
+    def __init__(self) -> None:
+        self._grammar = _Grammar()
+        self._remembered = lru_cache(_CACHED)(self._objection)
+
+    def check(self, statement: Statement) -> None:
+        """Return if the statement may run; one in a language of an operator's choice always may.
+
+        Raises:
+            DatabaseError: naming the part that is refused.
+            jpype.JException: if the statement cannot be parsed, in the words of the engine.
+        """
+        if statement.language.lower() not in LANGUAGES:
+            return
+        judge = self._remembered if len(statement.text) <= _LONGEST_CACHED else self._objection
+        objection = judge(statement.text, statement.is_script)
+        if objection is not None:
+            raise DatabaseError(f"{objection} is not allowed: {_WHY}")
+
+    def _objection(self, text: str, is_script: bool) -> str | None:
+        return next(_objections(self._grammar.parse(text, is_script)), None)
+
+
+class _Tree:
+    """A part of a parsed statement; ``rules`` are the numbers of the grammar's rules by name."""
+
+    def __init__(self, node: Any, find: Any, rules: dict[str, int]) -> None:
+        self._node = node
+        self._find = find
+        self._rules = rules
+
+    @property
+    def kind(self) -> str:
+        """Name of the alternative of its rule, of a statement without its ending."""
+        return str(self._node.getClass().getSimpleName()).removesuffix(_CONTEXT)
+
+    @property
+    def text(self) -> str:
+        """Its tokens in a row, without spaces between them."""
+        return str(self._node.getText())
+
+    def all(self, rule: str) -> Iterator[_Tree]:
+        """Yield the parts that a rule of the grammar made, itself included."""
+        for node in self._find(self._node, self._rules[rule]):
+            yield _Tree(node, self._find, self._rules)
+
+    def texts(self) -> list[str]:
+        """Return the texts of its direct parts."""
+        return [str(self._node.getChild(i).getText()) for i in range(self._node.getChildCount())]
+
+
+class _Grammar:
+    """The engine's parser."""
+
+    def __init__(self) -> None:
+        package = "com.arcadedb.query.sql"
+        antlr = "org.antlr.v4.runtime"
+        self._engine = jpype.JClass(f"{package}.antlr.SQLAntlrParser")(None)
+        self._lexer = jpype.JClass(f"{package}.grammar.SQLLexer")
+        self._parser = jpype.JClass(f"{package}.grammar.SQLParser")
+        self._characters = jpype.JClass(f"{antlr}.CharStreams").fromString
+        self._tokens = jpype.JClass(f"{antlr}.CommonTokenStream")
+        self._bail = jpype.JClass(f"{antlr}.BailErrorStrategy")
+        self._find = jpype.JClass(f"{antlr}.tree.Trees").findAllRuleNodes
+        self._rules = {str(name): i for i, name in enumerate(self._parser.ruleNames)}
+
+    def parse(self, text: str, is_script: bool) -> _Tree:
+        if is_script:
+            # First by the engine, which gives no tree: it bounds the depth and words the errors.
+            self._engine.parseScript(text)
+            lexer = self._lexer(self._characters(text))
+            lexer.removeErrorListeners()
+            parser = self._parser(self._tokens(lexer))
+            parser.removeErrorListeners()
+            parser.setErrorHandler(self._bail())
+            tree = parser.parseScript()
+        else:
+            tree = self._engine.parseWithTree(text).tree()
+        return _Tree(tree, self._find, self._rules)
+
+
+def _objections(tree: _Tree) -> Iterator[str]:
+    """Yield what in a statement is not allowed, in words."""
+    for rule in ("scriptStatement", "statement"):
+        for each in tree.all(rule):
+            if each.kind not in STATEMENTS:
+                yield " ".join(_WORD.findall(each.kind)).upper()
+    yield from _calls(tree)
+    yield from _settings(tree)
+    yield from _classes(tree)
+    yield from _names(tree)
+    yield from _defaults(tree)
+
+
+def _calls(tree: _Tree) -> Iterator[str]:
+    for call in tree.all("functionCall"):
+        name = call.texts()[0]
+        if _plain(name).lower() not in CALLS:
+            yield f"the function {name}()"
+    for rule in ("methodCall", "modifier", "nestedMatchMethod"):
+        for call in tree.all(rule):
+            parts = call.texts()
+            name = parts[parts.index("(") - 1] if "(" in parts else ""
+            if name and _plain(name).lower() not in DOTTED_CALLS:
+                yield f"the method {name}()"
+
+
+def _settings(tree: _Tree) -> Iterator[str]:
+    for item in tree.all("alterDatabaseItem"):
+        name, value = item.texts()
+        if _plain(name) not in SETTINGS or not _NUMBER.fullmatch(value):
+            yield f"ALTER DATABASE {name}"
+    for catalogue in tree.all("schemaIdentifier"):
+        name = catalogue.text.partition(":")[2].lower()
+        if name not in CATALOGUES and not name.startswith("index:"):
+            yield catalogue.text
+
+
+def _classes(tree: _Tree) -> Iterator[str]:
+    """What the engine takes for the name of a Java class."""
+    for item in tree.all("alterTypeItem"):
+        keyword, *given = item.texts()
+        if keyword.upper() == "BUCKETSELECTIONSTRATEGY":
+            name = _plain(given[0])
+            if name.partition("(")[0].lower() not in BUCKET_SELECTIONS:
+                yield f"BUCKETSELECTIONSTRATEGY {name}"
+    for index in tree.all("createIndexBody"):
+        for entry in index.all("mapEntry"):
+            key, _, value = entry.texts()
+            name = _plain(key)
+            wrong = name.endswith("analyzer") and not _CLASS.fullmatch(_plain(value))
+            if wrong or not _KEY.fullmatch(name):
+                yield f"METADATA {key}: {value}"
+
+
+def _names(tree: _Tree) -> Iterator[str]:
+    """What could be a path where the engine makes files of that name."""
+    for rule in _MAKING:
+        for part in tree.all(rule):
+            for name in part.all("identifier"):
+                if _SEPARATOR.search(name.text):
+                    yield f"the name {name.text}"
+
+
+_MAKING = (
+    "createTypeBody",
+    "createEdgeTypeBody",
+    "createBucketBody",
+    "createPropertyBody",
+    "createIndexBody",
+    "alterTypeItem",
+    "alterPropertyItem",
+    "alterBucketItem",
+)
+
+
+def _defaults(tree: _Tree) -> Iterator[str]:
+    """Defaults of properties that the engine may parse differently when it reads them again."""
+    for rule in ("propertyAttribute", "alterPropertyItem"):
+        for attribute in tree.all(rule):
+            name, *value = attribute.texts()
+            if _plain(name).lower() == "default" and not _reads_again("".join(value)):
+                yield f"DEFAULT {''.join(value)}"
+
+
+def _reads_again(value: str) -> bool:
+    """Return whether an expression has no quote within quotes, and no other use of quotes."""
+    return not _QUOTE.search(_QUOTED.sub("", value))
+
+
+def _plain(name: str) -> str:
+    """Strip the quotes of an identifier or a text."""
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "`'\"" else name

@@ -1,0 +1,89 @@
+"""The rights on an ArcadeDB server that docs/storage.md names: enough for a worker, no more."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from arcadedb_embedded import create_server
+
+from ability_search import statements
+from kadi_localnet.database import jvm
+from kadi_localnet.database.backend import DatabaseError, Statement
+from kadi_localnet.database.http import HttpDatabases
+
+pytestmark = pytest.mark.engine
+
+PASSWORD = "correct-horse-battery"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "storage.md"
+USER = {"name": "search", "password": PASSWORD, "databases": {"d": ["search"]}}
+
+
+def documented_groups() -> str:
+    [block] = re.findall(
+        r'```json title="config/server-groups.json"\n(.*?)```', DOCUMENT.read_text(), re.DOTALL
+    )
+    return str(block)
+
+
+@pytest.fixture
+async def databases(tmp_path: Path) -> AsyncIterator[HttpDatabases]:
+    """What the documented user of a server may do; the database ``d`` is there."""
+    jvm.start(heap_mb=512, crash_directory=tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "server-groups.json").write_text(documented_groups())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = create_server(str(tmp_path), PASSWORD, {"http_port": port, "host": "127.0.0.1"})
+    server.start()
+    url = f"http://127.0.0.1:{port}"
+    operator = HttpDatabases([url], user="root", password=PASSWORD)
+    backend = HttpDatabases([url], user="search", password=PASSWORD)
+    try:
+        await operator.create("d", timeout=20)
+        async with httpx.AsyncClient(auth=("root", PASSWORD)) as client:
+            command = {"command": f"create user {json.dumps(USER)}"}
+            created = await client.post(f"{url}/api/v1/server", json=command)
+            assert created.status_code == 200, created.text
+        yield backend
+    finally:
+        await operator.close()
+        await backend.close()
+        server.stop()
+
+
+async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
+    databases: HttpDatabases,
+) -> None:
+    async def run(text: str, language: str = "sql") -> None:
+        await databases.write("d", [Statement(text, language)], timeout=20)
+
+    for script, _ in (
+        statements.schema(),
+        statements.create_generation("Chunk_x", dimensions=4),
+        statements.create_links("Chunk_x"),
+        statements.create_aspects("Chunk_x", dimensions=4),
+    ):
+        await run(script, "sqlscript")
+    await run("INSERT INTO `Chunk_x` SET chunkId = 'a'")
+    await run("UPDATE `Chunk_x` SET source = 'b'")
+    await run("DELETE FROM `Chunk_x`")
+    await run("ALTER TYPE Chunk CUSTOM note = 'x'")
+    for text in (
+        "BACKUP DATABASE",
+        "EXPORT DATABASE",
+        "IMPORT DATABASE file:///etc/hostname",
+        "ALTER DATABASE `arcadedb.opencypher.loadCsv.allowFileUrls` true",
+        "DEFINE FUNCTION f.js 'return 1' LANGUAGE js",
+        "CREATE TRIGGER t BEFORE CREATE ON TYPE Job EXECUTE JAVA 'java.lang.Thread'",
+    ):
+        with pytest.raises(DatabaseError, match="not allowed to update security"):
+            await run(text)
+    with pytest.raises(DatabaseError, match="refused the user"):
+        await databases.create("other", timeout=20)
