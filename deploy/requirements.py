@@ -1,6 +1,6 @@
-"""Print the dependencies that pyproject.toml declares, and those of the extras named.
+"""Print the dependencies in pyproject.toml, including those of the extras given.
 
-The images install them in a layer of their own, which the source is not part of.
+The images install them in a separate layer, before the source.
 """
 
 import sys
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def requirements(pyproject: Path, extras: list[str]) -> list[str]:
-    """The requirements of a project and of some of its extras, in the order of the file.
+    """Return the requirements of a project and of some of its extras, in the order of the file.
 
     Raises:
-        KeyError: if there is no such extra.
+        KeyError: if an extra does not exist.
     """
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
