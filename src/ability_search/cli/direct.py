@@ -20,7 +20,10 @@ from ability_search.cli.failures import FAILED
 def call(
     tool: Annotated[str, typer.Argument(help="Name of the tool.")],
     tool_input: Annotated[
-        str, typer.Argument(metavar="[JSON]", help="Input; @FILE reads a file, - reads stdin.")
+        str,
+        typer.Argument(
+            metavar="[JSON]", help="Input of the tool; @FILE reads a file, - reads stdin."
+        ),
     ] = "{}",
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,

@@ -74,7 +74,9 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Save the run: .json or directory."),
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+        ),
     ] = None,
     plot: PlotOption = None,
     collection: Annotated[
@@ -89,7 +91,9 @@ def run(
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Index the corpus again.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
+    ] = False,
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
     up: Annotated[
         bool, typer.Option("--up", help="Start a separate stack even if one is running.")

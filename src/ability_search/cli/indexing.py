@@ -50,7 +50,8 @@ def index(
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Index and embed unchanged files again.")
+        bool,
+        typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
     ] = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Delete sources below PATH whose files no longer exist.")

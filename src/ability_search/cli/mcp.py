@@ -139,5 +139,7 @@ def _roots(settings: Settings) -> Mapping[str, str]:
     directory = Path.cwd()
     if settings.files.allowed_roots != (directory,) or directory != Path(directory.anchor):
         return {}
-    output.warn("search-index-file cannot read files: set SEARCH_ALLOWED_ROOTS to allow some")
+    output.warn(
+        "search-index-file cannot read files; set SEARCH_ALLOWED_ROOTS to allow directories"
+    )
     return {"SEARCH_ALLOWED_ROOTS": str(settings.files.data_dir)}

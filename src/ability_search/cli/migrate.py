@@ -21,7 +21,9 @@ from ability_search.cli.transfer import CollectionsOption
 def migrate(
     database: Annotated[
         str | None,
-        typer.Option("--from", help="Database that it used.  [default: the configured one]"),
+        typer.Option(
+            "--from", help="Database of the earlier ability.  [default: the configured one]"
+        ),
     ] = None,
     collection: CollectionsOption = None,
     prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",

@@ -112,7 +112,8 @@ def pull(
         typer.Option(metavar="FILE", help="ONNX file to use if there are several."),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Hub to use.  [default: the public one]")
+        str | None,
+        typer.Option(metavar="URL", help="Address of the hub.  [default: the public one]"),
     ] = None,
 ) -> None:
     """Download an ONNX model from a hub; the next pull resumes an interrupted one.

@@ -41,7 +41,9 @@ def search(
     ] = None,
     own: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Prefer this artifact if its revision and model match."),
+        typer.Option(
+            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
+        ),
     ] = None,
     k: LimitOption = 10,
     offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
@@ -53,7 +55,8 @@ def search(
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", metavar="GLOB", help="Only these sources.")
+        list[str] | None,
+        typer.Option("--source", metavar="GLOB", help="Search only these sources."),
     ] = None,
     exclude_source: Annotated[
         list[str] | None,
@@ -61,7 +64,7 @@ def search(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="TEXT", help="Topic that hits must not be about."),
+        typer.Option("--exclude", metavar="TEXT", help="Topic that hits should not be about."),
     ] = None,
     start: Annotated[
         str | None,
@@ -77,12 +80,15 @@ def search(
     ] = False,
     hyde: Annotated[
         str | None,
-        typer.Option("--hyde", metavar="TEXT", help="Hypothetical answer to embed instead."),
+        typer.Option(
+            "--hyde", metavar="TEXT", help="Hypothetical answer to embed instead of the query."
+        ),
     ] = None,
     highlights: Annotated[bool, typer.Option("--highlights", help="Mark the matches.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Explain the scores.")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Print mode, model, timings and fallback.")
+        bool,
+        typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback."),
     ] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,

@@ -37,7 +37,8 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     as_json: JsonOption = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Time between updates.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", min=0.1, help="Time between two updates."),
     ] = 1.0,
     data_dir: DataDirOption = None,
 ) -> None:

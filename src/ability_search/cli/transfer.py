@@ -69,7 +69,9 @@ def import_(
         str | None, typer.Option(help="Name of its embedding model on this network.")
     ] = None,
     replace: ReplaceOption = False,
-    check: Annotated[bool, typer.Option("--check", help="Only check the artifact.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the artifact without importing it.")
+    ] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -68,7 +68,7 @@ def up(
         ),
     ] = None,
     no_gateway: Annotated[
-        bool, typer.Option("--no-gateway", help="Run without a gateway.")
+        bool, typer.Option("--no-gateway", help="Do not start a gateway.")
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -79,7 +79,8 @@ def up(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log at the configured level.")
+        bool,
+        typer.Option("--verbose", "-v", help="Show the log of the components, not only warnings."),
     ] = False,
 ) -> None:
     """Run a stack: broker, database, model manager, workers and gateway.

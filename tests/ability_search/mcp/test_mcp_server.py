@@ -182,7 +182,7 @@ async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
         failed = await client.call_tool("search-collections", {})
         assert failed.is_error
         assert failed.content[0].text.startswith("unavailable: ")
-        assert "Try again after" in failed.content[0].text
+        assert "Retry after" in failed.content[0].text
         with pytest.raises(MCPError, match="unavailable"):
             await client.list_resources()
 
