@@ -265,7 +265,7 @@ def open_artifact(directory: Path, settings: Settings) -> Importable:
         Damaged: if the artifact is damaged.
     """
     if not os.path.lexists(directory / MANIFEST):
-        hint = f"Choose a directory with a {MANIFEST}, as written by `export` and `build`."
+        hint = f"Choose a directory with {MANIFEST}, as written by `export` and `build`."
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):

@@ -289,7 +289,7 @@ def test_importing_what_is_no_artifact_says_what_one_is(run, tmp_path) -> None:
     done = run("import", str(tmp_path / "nowhere"))
     assert done.exit_code == 3
     assert "no artifact named" in done.stderr
-    assert "index_manifest.json, as `export`" in done.stderr
+    assert "index_manifest.json, as written by `export`" in done.stderr
 
 
 def test_doctor_without_a_broker_says_so_and_goes_no_further(run) -> None:

@@ -121,7 +121,7 @@ async def test_all_is_embedded_again_if_asked_or_if_the_model_is_another(
         network.model.texts.clear()
         other, _ = await build(network, base, "search", model="words-32")
         assert len(network.model.texts) == first.manifest.counts.chunks
-        assert "was made with the model 'words-64', not 'words-32'" in capsys.readouterr().err
+        assert "its model is 'words-64', not 'words-32'" in capsys.readouterr().err
         assert (other.manifest.model_id, other.manifest.dim) == ("words-32", 32)
         assert other.manifest.revision == first.manifest.revision
 
