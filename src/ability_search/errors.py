@@ -214,7 +214,7 @@ class Cancelled(SearchError):
 
 
 class ConfigurationError(SearchError):
-    """The settings are invalid, or something they need is missing; raised at start-up.
+    """The settings cannot work; raised at start-up, before anything connects.
 
     ``problems`` lists everything found, each with its place and what was expected.
     """

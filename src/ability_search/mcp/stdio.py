@@ -25,7 +25,7 @@ async def serve_stdio(caller: Caller, *, max_bytes: int) -> None:
 
     Args:
         caller: Calls the tools.
-        max_bytes: Maximum size of a message in bytes; longer ones are refused.
+        max_bytes: Maximum size of a message in bytes; longer ones are refused unread.
     """
     server = new_server(caller)
     reader = PipeReader(sys.stdin.fileno())
