@@ -70,12 +70,12 @@ class Run:
         return found
 
     async def set_aside(self) -> None:
-        """Rename the old data where it is in the way of the new layout."""
+        """Move the old data to another type where it is in the way of the new layout."""
         with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
             await self.migration.set_aside(reporting(advance))
 
     async def move(self, survey: Survey) -> None:
-        """Migrate every collection that is not migrated yet."""
+        """Migrate every collection that is still to be moved."""
         for each in survey.collections:
             if each.state is not State.TO_MOVE:
                 continue
