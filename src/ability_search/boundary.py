@@ -1,4 +1,4 @@
-"""The one place where exceptions become what a caller is told."""
+"""The boundary that turns exceptions into error results for the caller."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 _INVALID_HINT = "Correct the named fields and call again."
 _LONGEST_TEXT = 2000
-"""Characters of an error; names of fields, which it repeats, may have any length."""
+"""Maximum length of an error in characters; it may repeat field names of any length."""
 
 
 def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[str, Any]:
-    """The result that reports a failure of ``tool``.
+    """Return the error result for a failure of ``tool``.
 
-    What is not expected is told as ``internal`` with an incident id, under which the log has it.
+    An unexpected exception becomes ``internal`` with an incident id and is logged under that id.
     """
     if isinstance(exc, ValidationError):
         exc = Invalid(validation_text(exc), hint=_INVALID_HINT)
@@ -31,7 +31,7 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
         log.error("incident %s in %s", name, tool, exc_info=exc)
         exc = SearchError(
             f"internal error, incident {name}",
-            hint="The worker's log explains the incident.",
+            hint="See the worker's log for the incident.",
         )
     report: dict[str, Any] = {
         "success": False,
@@ -53,6 +53,6 @@ def _shortened(text: str) -> str:
 
 
 class Invalid(SearchError):
-    """Several fields at once, already in words."""
+    """Several invalid fields; the message is already formatted."""
 
     code = InvalidInput.code

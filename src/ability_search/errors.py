@@ -1,4 +1,4 @@
-"""Every failure a caller can be told about, with its wire code and the hint that goes with it.
+"""The errors reported to callers, with their wire codes and hints.
 
 ::
 
@@ -8,13 +8,13 @@
     ├── ModelMismatch           model_mismatch
     ├── DimensionMismatch       dimension_mismatch
     ├── EmbeddingUnavailable    embedding_unavailable   (retryable)
-    │   └── TextsRefused        the embedder is there, but not for these texts
-    ├── RerankerUnavailable     (a warning of the answer, never on the wire)
-    ├── ChatUnavailable         (a warning of the answer, never on the wire)
+    │   └── TextsRefused        the embedder refuses these texts
+    ├── RerankerUnavailable     (a warning in the answer, never on the wire)
+    ├── ChatUnavailable         (a warning in the answer, never on the wire)
     ├── DatabaseUnavailable     database_unavailable    (retryable)
-    │   ├── StatementRefused    the database answered, with a refusal
-    │   ├── EarlierLayout       it holds an index of the earlier ability, to be migrated
-    │   └── Unverified          it holds something else than it was given
+    │   ├── StatementRefused    the database refused a statement
+    │   ├── EarlierLayout       it has an index of the earlier ability, to be migrated
+    │   └── Unverified          its content differs from what was written
     ├── TooLarge                too_large
     ├── Busy                    busy                    (retryable)
     ├── ForbiddenPath           forbidden_path
@@ -22,7 +22,8 @@
     ├── Cancelled               cancelled
     └── ConfigurationError      (start-up only, never on the wire)
 
-Anything else that reaches the boundary is ``internal``, with an incident id that the log explains.
+Any other exception that reaches the boundary becomes ``internal`` with an incident id, under which
+it is logged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import ClassVar
 
 
 class SearchError(Exception):
-    """Base: ``code`` is the wire code, ``hint`` says what the caller can do about it."""
+    """The base class: ``code`` is the wire code, ``hint`` tells the caller how to resolve it."""
 
     code: ClassVar[str] = "internal"
     retryable: bool = False
@@ -44,11 +45,11 @@ class SearchError(Exception):
         super().__init__(message)
         self.hint = self.default_hint if hint is None else hint
         self.retry_after = retry_after
-        """Seconds after which a retry makes sense, where the other side said so."""
+        """Seconds to wait before a retry, if known."""
 
 
 class InvalidInput(SearchError):
-    """A field of the input is wrong; the message has its wire name (``documents.3.title``)."""
+    """A field of the input is invalid; the message has its wire name (``documents.3.title``)."""
 
     code = "invalid_input"
 
@@ -58,7 +59,7 @@ class InvalidInput(SearchError):
 
 
 class NotFound(SearchError):
-    """There is no such thing; the hint tells which names come close, if any do."""
+    """Something does not exist; the hint suggests similar names, if any."""
 
     code = "not_found"
 
@@ -68,7 +69,7 @@ class NotFound(SearchError):
         if nearest:
             hint = f"Did you mean {', '.join(nearest)}?"
         elif hint is None:
-            hint = "Call search-collections for what exists."
+            hint = "Call search-collections to list the collections."
         super().__init__(f"no {what} named {name!r}", hint=hint)
         self.what = what
         self.name = name
@@ -76,14 +77,14 @@ class NotFound(SearchError):
 
 
 class ModelMismatch(SearchError):
-    """The collection was embedded by another model than the one asked for."""
+    """The collection was embedded with a model other than the requested one."""
 
     code = "model_mismatch"
 
     def __init__(self, collection: str, *, recorded: str, requested: str) -> None:
         super().__init__(
             f"collection {collection!r} was embedded with {recorded!r}, not {requested!r}",
-            hint=f"Leave model out to use {recorded!r}, or search-reindex with {requested!r}.",
+            hint=f"Omit model to use {recorded!r}, or search-reindex with {requested!r}.",
         )
         self.collection = collection
         self.recorded = recorded
@@ -91,15 +92,15 @@ class ModelMismatch(SearchError):
 
 
 class DimensionMismatch(SearchError):
-    """A vector has another number of dimensions than the collection."""
+    """A vector does not have the number of dimensions of the collection."""
 
     code = "dimension_mismatch"
 
     def __init__(self, collection: str, *, recorded: int, received: int) -> None:
         super().__init__(
-            f"collection {collection!r} holds vectors of {recorded} dimensions,"
-            f" the embedder sent {received}",
-            hint="The served model changed under its name: search-reindex the collection.",
+            f"collection {collection!r} has vectors of {recorded} dimensions,"
+            f" the embedder returned {received}",
+            hint="The model behind this name has changed: search-reindex the collection.",
         )
         self.collection = collection
         self.recorded = recorded
@@ -107,7 +108,7 @@ class DimensionMismatch(SearchError):
 
 
 class EmbeddingUnavailable(SearchError):
-    """No embedder answered, or what it answered cannot be used."""
+    """No embedder answered, or its answer was invalid."""
 
     code = "embedding_unavailable"
     retryable = True
@@ -115,27 +116,27 @@ class EmbeddingUnavailable(SearchError):
 
 
 class TextsRefused(EmbeddingUnavailable):
-    """The embedder answered, but refuses these very texts; others may do."""
+    """The embedder refused these texts; it may accept others."""
 
     retryable = False
 
 
 class RerankerUnavailable(SearchError):
-    """No reranker answered, or what it answered is of no use; the hits stay as they were."""
+    """No reranker answered, or its answer was invalid; the hits keep their order."""
 
     retryable = True
     default_hint = "Check that a model manager on the network serves a reranker."
 
 
 class ChatUnavailable(SearchError):
-    """No language model answered, or what it answered is of no use; the query goes on without."""
+    """No language model answered, or its answer was invalid; the query continues without it."""
 
     retryable = True
-    default_hint = "Check that a model manager on the network offers chat-completion."
+    default_hint = "Check that a model manager on the network provides chat-completion."
 
 
 class DatabaseUnavailable(SearchError):
-    """The database ability did not answer, or refused."""
+    """The database ability did not answer, or refused the operation."""
 
     code = "database_unavailable"
     retryable = True
@@ -143,32 +144,32 @@ class DatabaseUnavailable(SearchError):
 
 
 class Unverified(DatabaseUnavailable):
-    """What the database holds is not what it was given."""
+    """The content of the database differs from what was written."""
 
     retryable = False
-    default_hint = "The collection is as it was. Call again to build it anew."
+    default_hint = "The collection is unchanged. Call again to build it again."
 
 
 class StatementRefused(DatabaseUnavailable):
     """The database refused a statement.
 
-    ``reason`` says what was missing or in the way, as far as its text tells: ``missing_database``,
-    ``missing_type``, ``duplicate``, ``conflict``, ``busy``, ``timeout`` or ``other``. The text
-    itself is for the log; a caller is never shown it, it may quote statements.
+    ``reason`` classifies its message: ``missing_database``, ``missing_type``, ``duplicate``,
+    ``conflict``, ``busy``, ``timeout`` or ``other``. The message itself is only logged and never
+    sent to callers, because it may quote statements.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__("the database refused the operation")
         self.reason = reason
         self.detail = detail
-        """The database's own words."""
+        """The message of the database."""
 
 
 class EarlierLayout(DatabaseUnavailable):
-    """The database holds what the earlier TypeScript ability stored, in its layout."""
+    """The database has data of the earlier TypeScript ability, in its layout."""
 
     retryable = False
-    default_hint = "Run `ability-search migrate --dry-run`; docs/operations.md tells the steps."
+    default_hint = "Run `ability-search migrate --dry-run`; docs/operations.md lists the steps."
 
     def __init__(self) -> None:
         super().__init__("the database has the layout of the earlier TypeScript ability")
@@ -181,7 +182,7 @@ class TooLarge(SearchError):
 
 
 class Busy(SearchError):
-    """As many calls as allowed are waiting already."""
+    """The maximum number of waiting calls is reached."""
 
     code = "busy"
     retryable = True
@@ -195,27 +196,27 @@ class ForbiddenPath(SearchError):
 
 
 class DeadlineExceeded(SearchError):
-    """The work was not done within the time the caller gave."""
+    """The call was not completed before its deadline."""
 
     code = "timeout"
     retryable = True
     default_hint = (
-        "Allow more time. Of what was to be stored, all that was acknowledged is: the same call"
-        " completes the rest."
+        "Allow more time. Everything acknowledged so far is stored; the same call completes the"
+        " rest."
     )
 
 
 class Cancelled(SearchError):
-    """The work was cancelled on request."""
+    """The call was cancelled on request."""
 
     code = "cancelled"
-    default_hint = "What was acknowledged is stored: call again to complete the rest."
+    default_hint = "Everything acknowledged so far is stored; call again to complete the rest."
 
 
 class ConfigurationError(SearchError):
-    """Settings that cannot work; raised at start-up, before anything connects.
+    """The settings cannot work; raised at start-up, before anything connects.
 
-    ``problems`` holds every one that was found, each naming its place and what was expected.
+    ``problems`` lists everything found, each with its place and what was expected.
     """
 
     def __init__(self, *problems: str, hint: str | None = None) -> None:
@@ -224,7 +225,7 @@ class ConfigurationError(SearchError):
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain exception in a group of concurrent failures, however deep it is nested."""
+    """Return the first plain exception in a group of concurrent failures, at any depth."""
     failure: BaseException = group
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]

@@ -1,4 +1,4 @@
-"""Logging of a process: one handler on stderr, for people or for collectors."""
+"""Logging setup of a process: one handler on stderr, as text or JSON."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def configure(
     *,
     part: str,
 ) -> None:
-    """Send the log of this process to stderr, and nothing to stdout; replaces what was set.
+    """Send the log of this process to stderr only, replacing any earlier setup.
 
-    Libraries that log every request are kept at warning, or at info if ``level`` is debug: beyond
-    that they log what messages say, texts and keys among it.
+    Libraries that log every request are kept at warning, or at info if ``level`` is debug: below
+    that they log the content of messages, including texts and keys.
 
     Args:
-        level: Least severity.
-        format: ``pretty`` for people; ``json`` gives one object a line.
-        part: Which part of the system this process is; stands in every line.
+        level: Minimum severity.
+        format: ``pretty`` for text; ``json`` for one object per line.
+        part: Name of this component, added to every line.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if format == "json" else PrettyFormatter(part))
@@ -50,7 +50,7 @@ def configure(
 
 
 class PrettyFormatter(logging.Formatter):
-    """Local time, severity, part, message, id of the call; a traceback follows on its own lines."""
+    """Formats local time, severity, component, message and call id, then any traceback."""
 
     def __init__(self, part: str) -> None:
         super().__init__(datefmt="%H:%M:%S")
@@ -64,12 +64,12 @@ class PrettyFormatter(logging.Formatter):
         return f"{record.asctime} {severity:<5} {self._part}: {record.message}{followed}"
 
     def usesTime(self) -> bool:
-        """Always."""
+        """Return ``True``."""
         return True
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "level", "part", "logger", "message", "call"?, "exception"?}``; time in UTC."""
+    """Formats ``{"time", "level", "part", "logger", "message", "call"?, "exception"?}``, in UTC."""
 
     def __init__(self, part: str) -> None:
         super().__init__()
@@ -94,5 +94,5 @@ class JsonFormatter(logging.Formatter):
 
 
 def _call_of(record: logging.LogRecord) -> str | None:
-    """The id of the call that was being worked on; ``None`` if there was none."""
+    """Return the id of the call in which the record was logged; ``None`` outside a call."""
     return getattr(record, LOG_FIELD, None) or call_id()

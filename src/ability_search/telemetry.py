@@ -1,7 +1,7 @@
-"""Spans for an OpenTelemetry collector: the only place that knows OpenTelemetry.
+"""Export of spans to an OpenTelemetry collector; the only module that imports OpenTelemetry.
 
-Spans wait in a bounded queue and are sent in the background. While the collector is away they are
-lost, nothing waits for it, and the log says so once.
+Spans are queued, with a bound, and sent in the background. While the collector is not available,
+spans are lost without blocking anything, and the log says so once.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kadi_client.tracing import Kind, Span, Value
 log = logging.getLogger(__name__)
 
 CALL_ID = "ability_search.call.id"
-"""Attribute of every span: the id that the log has too."""
+"""Attribute of every span: the call id, as in the log."""
 
 _COMPLAINING = ("opentelemetry", "urllib3")
-"""Libraries that log every batch they lose; here the first one is told."""
+"""Libraries that log every lost batch; here only the first one is logged."""
 _PATH = "/v1/traces"
 _FLUSH_SECONDS = 3.0
-"""For what waits to be sent when a process ends."""
+"""Timeout for sending queued spans at the end of a process."""
 _KINDS: Mapping[Kind, SpanKind] = {
     "internal": SpanKind.INTERNAL,
     "server": SpanKind.SERVER,
@@ -45,17 +45,17 @@ _KINDS: Mapping[Kind, SpanKind] = {
 
 @contextmanager
 def exporting(endpoint: str | None, part: str) -> Iterator[None]:
-    """Send the spans of this process to a collector while the block runs.
+    """Send the spans of this process to a collector during the block.
 
-    Everything but the address is taken from the environment variables ``OTEL_*``.
+    The environment variables ``OTEL_*`` set everything except the address.
 
     Args:
-        endpoint: The collector's address for OTLP over HTTP, with or without ``/v1/traces``;
-            ``None`` to take that from the environment too.
-        part: Which part of the system this process is.
+        endpoint: Address of the collector for OTLP over HTTP, with or without ``/v1/traces``;
+            ``None`` to take it from the environment, too.
+        part: Name of this component.
 
     Raises:
-        ConfigurationError: if one of those variables cannot be used.
+        ConfigurationError: if one of those variables is invalid.
     """
     try:
         exporter = _Reporting(OTLPSpanExporter(endpoint=endpoint and _address(endpoint)))
@@ -73,17 +73,17 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
         yield
     finally:
         tracing.use(None)
-        # On its own it would wait ten times as long for a collector that is stuck.
+        # The default timeout for an unresponsive collector is ten times as long.
         flushing = threading.Thread(target=provider.shutdown, name="flush-spans", daemon=True)
         flushing.start()
         flushing.join(0 if exporter.away else _FLUSH_SECONDS)
 
 
 class SpanCollector:
-    """A :class:`kadi_client.tracing.Tracer` over OpenTelemetry.
+    """A :class:`kadi_client.tracing.Tracer` that uses OpenTelemetry.
 
     Args:
-        provider: Where spans go.
+        provider: Receives the spans.
     """
 
     def __init__(self, provider: trace.TracerProvider) -> None:
@@ -94,7 +94,7 @@ class SpanCollector:
     def span(
         self, name: str, kind: Kind, notes: Mapping[str, Value], parent: str | None
     ) -> Iterator[Span]:
-        """A span for the block; see :meth:`kadi_client.tracing.Tracer.span`."""
+        """Record a span of the block; see :meth:`kadi_client.tracing.Tracer.span`."""
         context = None
         if parent is not None:
             context = self._propagator.extract({TRACEPARENT: parent}, Context())
@@ -105,7 +105,7 @@ class SpanCollector:
             context,
             _KINDS[kind],
             attributes,
-            # What an error says may quote what was searched for.
+            # Error messages may quote the query.
             record_exception=False,
             set_status_on_exception=False,
         ) as started:
@@ -117,7 +117,7 @@ class SpanCollector:
                 raise
 
     def traceparent(self) -> str | None:
-        """See :meth:`kadi_client.tracing.Tracer.traceparent`."""
+        """Return the current trace context; see :meth:`kadi_client.tracing.Tracer.traceparent`."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get(TRACEPARENT)
@@ -136,20 +136,20 @@ class _Span:
 
 
 class _Reporting(SpanExporter):
-    """Says when a collector begins to refuse spans, and when it takes them again."""
+    """Logs when the collector starts to refuse spans and when it accepts them again."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self.away = False
-        """Whether it did the last time."""
+        """Whether the last export failed."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
         away = result is not SpanExportResult.SUCCESS
         if away and not self.away:
-            log.warning("the collector takes no traces: spans are lost until it does")
+            log.warning("the collector does not accept traces; spans are lost until it does")
         elif self.away and not away:
-            log.info("the collector takes traces again")
+            log.info("the collector accepts traces again")
         self.away = away
         return result
 

@@ -1,4 +1,4 @@
-"""The eight tools: each validates its input, calls one service and returns its result."""
+"""The eight tools; each validates its input, calls one service and returns its result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ability_search.wire.table import TOOLS, ToolRow
 from kadi_client.tools import Call, Tool
 
 _TO_ANSWER = 0.1
-"""Share of a caller's time that is kept back, for the answer to arrive."""
+"""Share of a caller's timeout that is reserved for sending the answer."""
 _TO_ANSWER_AT_LEAST = 0.1
 _TO_ANSWER_AT_MOST = 1.0
 """Seconds."""
@@ -47,7 +47,7 @@ Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the tools call."""
+    """The services that the tools call."""
 
     store: Store
     catalogue: Catalogue
@@ -64,7 +64,7 @@ class Services:
 
 
 def search_tools(services: Services) -> list[Tool]:
-    """The tools as they are registered."""
+    """Return the tools, ready to be registered."""
     table = _Table(services)
     handlers: Mapping[str, Handler] = {
         "search-index": table.index,
@@ -80,14 +80,14 @@ def search_tools(services: Services) -> list[Tool]:
 
 
 class _Table:
-    """The handlers."""
+    """The handlers of the tools."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._limits = services.settings.limits
 
     def tool(self, row: ToolRow, handler: Handler) -> Tool:
-        """A row of the table; every failure of it is returned, not raised."""
+        """Return the tool of a row; its failures are returned, not raised."""
 
         async def admitted(value: BaseModel, call: Call) -> BaseModel | Mapping[str, Any]:
             try:
@@ -173,7 +173,7 @@ class _Table:
         return writing.reindex_result(await self._attended(run, call))
 
     async def _attended(self, run: Run, admitted: _Admitted) -> Job:
-        """Wait for a job. A caller who gives up ends it; one who is lost does not."""
+        """Wait for a job; a cancelled or expired call cancels it, a lost caller does not."""
         run.listener = admitted.call.publish
         try:
             return await run.finished()
@@ -222,26 +222,26 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """A call that is being worked on."""
+    """A running call."""
 
     call: Call
     limit: asyncio.Timeout
 
     @property
     def reason(self) -> SearchError:
-        """Why it is cancelled, if it is."""
+        """Return why the call is cancelled."""
         when = self.limit.when()
         if when is not None and asyncio.get_running_loop().time() >= when:
-            return DeadlineExceeded("not done within the time that the caller gave")
+            return DeadlineExceeded("not completed within the caller's timeout")
         return Cancelled("cancelled")
 
 
 @asynccontextmanager
 async def _in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
-    """End the block while there still is somebody to tell.
+    """Limit the block so that an answer can still reach the caller in time.
 
     Raises:
-        DeadlineExceeded: if it was not done by then.
+        DeadlineExceeded: if the block is not completed by then.
     """
     try:
         async with asyncio.timeout(_time_left(call)) as limit:
@@ -249,7 +249,7 @@ async def _in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
     except TimeoutError as exc:
         if not limit.expired():
             raise
-        raise DeadlineExceeded("not done within the time that the caller gave") from exc
+        raise DeadlineExceeded("not completed within the caller's timeout") from exc
 
 
 def _time_left(call: Call) -> float | None:
@@ -261,7 +261,7 @@ def _time_left(call: Call) -> float | None:
 
 
 class _Job:
-    """A long call, as its events tell of it."""
+    """The events of a long call."""
 
     def __init__(self, admitted: _Admitted, job_id: str | None) -> None:
         self._admitted = admitted
@@ -269,7 +269,7 @@ class _Job:
 
     @asynccontextmanager
     async def announced(self, collection: str) -> AsyncIterator[None]:
-        """Publish how the work in the block ends."""
+        """Publish that the block completed or failed."""
         async with self.failing(collection):
             yield
         about = {"jobId": self.id, "collection": collection}
@@ -277,7 +277,7 @@ class _Job:
 
     @asynccontextmanager
     async def failing(self, collection: str) -> AsyncIterator[None]:
-        """Publish it if the block fails."""
+        """Publish a failure of the block."""
         about = {"jobId": self.id, "collection": collection}
         try:
             yield
@@ -290,11 +290,11 @@ class _Job:
 
     def _unexpected(self, exc: BaseException) -> SearchError:
         if not isinstance(exc, asyncio.CancelledError):
-            return SearchError("internal error; the answer names the incident")
+            return SearchError("internal error; the answer has the incident id")
         return self._admitted.reason
 
     async def progress(self, progress: Progress) -> None:
-        """Publish how far the work has come."""
+        """Publish the progress."""
         await self._admitted.call.publish(
             PROGRESS,
             {

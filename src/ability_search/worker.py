@@ -1,4 +1,4 @@
-"""The worker: the services over a connection, served as tools."""
+"""The worker: builds the services over a connection and serves them as tools."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ from kadi_client.serving import Observe, noted
 log = logging.getLogger(__name__)
 
 _MENDING = 600.0
-"""Seconds between looks for words that the database has lost."""
+"""Seconds between two checks for terms missing from the keyword index."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
-"""A line for each call of a tool, as servers log requests; the calls made for it are told at debug
-only, as each takes several."""
+"""Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
+several per call."""
 
 
 @asynccontextmanager
 async def open_worker(
     settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
 ) -> AsyncIterator[Brokers]:
-    """Connect to the brokers and serve the eight tools until the block is left.
+    """Connect to the brokers and serve the eight tools during the block.
 
     Args:
-        settings: All of them.
-        base: Where relative paths of search-index-file start.
-        connect_timeout: Seconds that the first broker may take to appear.
-        meter: Where its numbers go.
+        settings: The settings.
+        base: Directory that relative paths of search-index-file start from.
+        connect_timeout: Seconds to wait for the first broker.
+        meter: Meter for the metrics of the worker.
 
     Raises:
         KadiError: if no broker can be reached, or none accepts the worker.
@@ -91,7 +91,7 @@ async def open_worker(
 async def open_tools(
     settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
 ) -> AsyncIterator[tuple[Brokers, list[Tool]]]:
-    """Connect to the brokers and yield the eight tools, which are not registered yet.
+    """Connect to the brokers and yield the eight tools, not yet registered.
 
     Arguments and errors as for :func:`open_worker`.
     """
@@ -105,8 +105,8 @@ async def open_tools(
             await services.generations.drop_due()
 
         async with (
-            watching("jobs nobody is on", look, every=settings.jobs.lease / 2),
-            watching("lost words", services.mending.look, every=_MENDING),
+            watching("abandoned jobs", look, every=settings.jobs.lease / 2),
+            watching("lost terms", services.mending.look, every=_MENDING),
         ):
             yield connection, metered_tools(search_tools(services), meter)
 
@@ -115,7 +115,7 @@ async def open_tools(
 async def open_services(
     settings: Settings, connection: Connection | Brokers, *, base: Path, meter: Meter = UNMETERED
 ) -> AsyncIterator[Services]:
-    """The services over a connection, which is opened and closed here.
+    """Build the services over a connection, open it, and close it after the block.
 
     Arguments and errors as for :func:`open_worker`.
     """
@@ -146,7 +146,7 @@ async def open_services(
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
         meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.catalogue.remembered})
         await stack.enter_async_context(connection)
-        # All of them still need the connection, so they end before it.
+        # They need the connection to close, so they are closed before it.
         stack.push_async_callback(services.jobs.close)
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
@@ -166,7 +166,7 @@ def build_services(
     publish: Publish | None = None,
     meter: Meter = UNMETERED,
 ) -> Services:
-    """The services over any store and any models; ``publish`` takes events of background jobs."""
+    """Build the services over a store and models; ``publish`` sends events of background jobs."""
     catalogue = Catalogue(store)
     vocabulary = Vocabulary(store)
     generations = Generations(catalogue, grace=settings.database.grace_period)
@@ -230,7 +230,7 @@ def build_services(
 
 
 def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
-    """What counts tokens, and its name: the model's own tokenizer where the settings name it.
+    """Return the token counter and its name: the tokenizer from the settings, or an estimate.
 
     Raises:
         ConfigurationError: if the tokenizer cannot be read.
@@ -245,10 +245,10 @@ def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
 async def open_embedder(
     settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
 ) -> AsyncIterator[RemoteEmbedder]:
-    """The embedder that the settings choose: over the broker, or over HTTP.
+    """Yield the embedder chosen by the settings: over the broker, or over HTTP.
 
     Raises:
-        ConfigurationError: if the API is chosen and its address is missing.
+        ConfigurationError: if HTTP is chosen but the address is missing.
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
@@ -264,7 +264,7 @@ async def open_embedder(
 
 
 def _client(settings: Settings) -> httpx.AsyncClient:
-    """A client that tells servers which call it asks them for."""
+    """Return an HTTP client that sends the tracing headers of the current call, if enabled."""
 
     async def follow(request: httpx.Request) -> None:
         request.headers.update(headers())
@@ -292,10 +292,10 @@ def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteE
 async def open_reranker(
     settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
 ) -> AsyncIterator[RemoteReranker]:
-    """The reranker that the settings choose: over the broker, or over HTTP.
+    """Yield the reranker chosen by the settings: over the broker, or over HTTP.
 
     Raises:
-        ConfigurationError: if an API is chosen and its address is missing.
+        ConfigurationError: if HTTP is chosen but the address is missing.
     """
     reranker = settings.reranker
     if reranker.transport == "broker":
@@ -320,7 +320,7 @@ def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
 
 
 def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
-    """The language model of the network."""
+    """Return the client of the language model on the network."""
     expansion = settings.expansion
     return RemoteChat(
         over_broker(CHAT, invoke, api_key=expansion.api_key),
@@ -346,7 +346,7 @@ def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
 
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
-    """Nobody listens."""
+    """Discard an event."""
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

@@ -168,7 +168,7 @@ async def test_over_a_broker_with_and_without_the_tool() -> None:
         talking = chat(client.invoke)
         error = await failure(talking)
         assert error.retryable
-        assert "offers chat-completion" in error.hint
+        assert "provides chat-completion" in error.hint
         tool = Tool("chat-completion", "Talk.", {"type": "object"}, handle)
         async with Connection(broker.url, tools=[tool]):
             assert await talking.complete("s", "loud", model=None, timeout=5) == "LOUD"

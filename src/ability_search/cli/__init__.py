@@ -1,4 +1,4 @@
-"""The command line: one module a command group, and the composition of the parts."""
+"""The command line: one module per command group, and the assembly of the components."""
 
 from ability_search.cli.app import main
 

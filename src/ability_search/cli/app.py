@@ -1,4 +1,4 @@
-"""The application: commands are added to it, and failures end here."""
+"""The command-line application: holds the commands and reports their failures."""
 
 from __future__ import annotations
 
@@ -54,37 +54,37 @@ COMMANDS = {
     "models": "models",
     "secret": "secret",
 }
-"""Modules of the commands, by their names, as the help lists them."""
+"""Command name -> its module, in the order of the help."""
 
 
 class Root(TyperGroup):
-    """Turns the failures that are expected into two lines and an exit code."""
+    """The top-level group; reports an expected failure as two lines and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of their use."""
+        """Return the names of the commands in the order of :data:`COMMANDS`."""
         return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command; exit with the code of its failure."""
         try:
             return super().invoke(ctx)
         except (SearchError, KadiError) as exc:
             report = explain(exc)
             output.fail(report.text, report.hint)
-            logging.getLogger(__name__).debug("the failure in full", exc_info=exc)
+            logging.getLogger(__name__).debug("traceback of the failure", exc_info=exc)
             raise typer.Exit(report.exit_code) from exc
 
 
 class DefaultGroup(TyperGroup):
-    """A group that takes what is none of its commands as the arguments of its first one."""
+    """A command group whose first command is the default."""
 
     @property
     def default_command(self) -> str:
-        """Name of that command."""
+        """Return the name of the default command."""
         return next(iter(self.commands))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name in where it is left out."""
+        """Insert the default command unless the first argument names a command."""
         known = (*self.commands, *ctx.help_option_names)
         return super().parse_args(
             ctx, args if not args or args[0] in known else [self.default_command, *args]
@@ -92,7 +92,7 @@ class DefaultGroup(TyperGroup):
 
 
 def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """A group of commands."""
+    """Return a new command group."""
     return typer.Typer(
         cls=cls,
         help=help,
@@ -115,7 +115,7 @@ app = typer.Typer(
 
 
 def command(group: typer.Typer, name: str) -> Callable[[F], F]:
-    """Add a function to a group; its docstring is its help, examples as they are laid out."""
+    """Add a function to a group; its docstring is the help, the example keeps its layout."""
 
     def add(function: F) -> F:
         help = inspect.cleandoc(function.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
@@ -140,9 +140,9 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; what nobody expected ends as an error too.
+    """Run the command line; unexpected exceptions are reported as errors, too.
 
-    Only the module of the command that is named is imported, as most commands are short.
+    Only the module of the named command is imported, to keep short commands fast.
     """
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:

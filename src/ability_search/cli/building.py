@@ -1,4 +1,4 @@
-"""`build`: files of this machine as an artifact, without a collection."""
+"""`build`: make an artifact directly from local files, without a collection."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from ability_search.artifacts.building import Built
     from ability_search.tools import Services
 
-# What does the work is imported by the command: a search need not wait for it.
+# The command imports the modules that do the work, so that other commands start faster.
 
 
 @command(app, "build")
 def build(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory, or file.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the artifact goes.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory or file.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
     base: Annotated[
         Path | None,
-        typer.Option(help="Artifact whose vectors are used again.  [default: the one in DIR]"),
+        typer.Option(help="Artifact to reuse vectors from.  [default: the one in DIR]"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Embed everything anew.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Embed everything again.")] = False,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the collection it becomes.  [default: the directory's name]"),
+        typer.Option(help="Name of the collection.  [default: the directory's name]"),
     ] = None,
     root: Annotated[
-        Path | None, typer.Option(help="Sources are paths relative to it, as for `index`.")
+        Path | None, typer.Option(help="Make sources relative to this directory, as in `index`.")
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -46,10 +46,10 @@ def build(
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an artifact of files, as `export` does of a collection.
+    """Build an artifact from files, in the format that `export` writes.
 
-    Files that are as they were in the artifact before keep its vectors, if it was
-    made with the same model and settings. DIR is replaced when all is complete.
+    Unchanged files keep their vectors from the base artifact if it was built with
+    the same model and settings. DIR is replaced once the new artifact is complete.
     Exit code 1 means that a document failed.
 
     Example:

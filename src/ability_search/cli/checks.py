@@ -1,4 +1,4 @@
-"""What `doctor` looks at on this machine: the installation, the settings, the disk."""
+"""The local checks of `doctor`: the installation, the settings, the clock, the disk."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ GIB = 1024**3
 _FULL_BYTES = GIB // 10
 _TIGHT_BYTES = GIB
 _DOCUMENT_MODULES = ("docx", "lxml", "openpyxl", "pptx", "pypdfium2")
-_BUILT = 1_767_225_600  # 2026-01-01: a clock before this is wrong
+_BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
 State = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
@@ -46,7 +46,7 @@ class Check:
 
 
 def check_settings() -> tuple[Settings | None, list[Check]]:
-    """The settings, ``None`` if they cannot be used, and what is to be said of them."""
+    """Return the settings, ``None`` if they are invalid, and the checks of them."""
     cwd = Path.cwd()
     found = [
         Check("file", "ok", str(path))
@@ -65,8 +65,8 @@ def check_settings() -> tuple[Settings | None, list[Check]]:
         Check(
             "secrets",
             "warn",
-            f"{name} is not on this machine",
-            f"`ability-search secret set {name}`, unless a secret ability has it.",
+            f"{name} is not set on this machine",
+            f"Run `ability-search secret set {name}`, unless a secret ability provides it.",
         )
         for name in settings.missing_secrets
     ]
@@ -76,7 +76,7 @@ def check_settings() -> tuple[Settings | None, list[Check]]:
 
 
 def check_installation() -> Iterator[Check]:
-    """Python, the extras, the weights."""
+    """Check the Python version, the extras and the model weights."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield (
         Check("python", "ok", version)
@@ -94,7 +94,7 @@ def check_installation() -> Iterator[Check]:
             text = f"local is incomplete: {', '.join(missing)} missing; `up` needs it"
             yield Check("extra", "warn", text, f"Run: {INSTALL_LOCAL}")
         else:
-            remedy = f"Only if you want it: pip install 'ability-search[{extra}]'"
+            remedy = f"Optional: pip install 'ability-search[{extra}]'"
             yield Check("extra", "ok", f"{extra} is not installed", remedy)
     yield (
         Check("weights", "ok", "all-MiniLM-L6-v2")
@@ -104,7 +104,7 @@ def check_installation() -> Iterator[Check]:
 
 
 def check_machine(settings: Settings) -> Iterator[Check]:
-    """The clock, and the disk under the data directory."""
+    """Check the clock and the disk that holds the data directory."""
     now = time.time()
     yield (
         Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
@@ -115,9 +115,9 @@ def check_machine(settings: Settings) -> Iterator[Check]:
     place = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(place).free
     text = f"{free / GIB:.1f} GiB free for {directory}"
-    remedy = "Make room, or move it with SEARCH_DATA_DIR."
+    remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
     if not os.access(place, os.W_OK):
-        yield Check("disk", "warn", f"{place} cannot be written", remedy)
+        yield Check("disk", "warn", f"{place} is not writable", remedy)
     elif free < _FULL_BYTES:
         yield Check("disk", "fail", text, remedy)
     elif free < _TIGHT_BYTES:

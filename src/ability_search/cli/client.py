@@ -1,4 +1,4 @@
-"""Reaching the tools as a client: which broker, and one call at a time."""
+"""The client side of the commands: choosing a broker, and calling tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kadi_client import Connection
 T = TypeVar("T")
 
 LONG_SECONDS = 3600.0
-"""For work that reports its progress; brokers allow no more."""
+"""Timeout of calls that report progress, in seconds; the maximum that brokers allow."""
 
 BrokerOption = Annotated[
     str | None,
@@ -33,14 +33,16 @@ BrokerOption = Annotated[
         show_default=False,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Longest wait for an answer.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Timeout of a call.")
 ]
 
 
 def client_settings() -> Settings:
-    """The settings of a client command, whose log shows warnings only unless told otherwise.
+    """Load the settings of a client command and set up its log.
+
+    The log level is warning unless SEARCH_LOG_LEVEL is set.
 
     Raises:
         ConfigurationError: with every problem of the settings.
@@ -54,7 +56,10 @@ def client_settings() -> Settings:
 
 
 def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment of a part that joins the running stack, if that is what it would use."""
+    """Return the environment of a component, extended to join the stack that a client would use.
+
+    It is unchanged if a client would not use a running stack.
+    """
     target = find_target(settings, environ, None)
     if target.stack is None:
         return environ
@@ -64,17 +69,17 @@ def joining(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]
 
 
 def chosen_target(settings: Settings, broker: str | None) -> Target:
-    """The broker that a command uses; ``broker`` is its option.
+    """Return the broker that a command uses; ``broker`` is the value of its option.
 
     Raises:
-        InvalidInput: if that is no address.
+        InvalidInput: if ``broker`` is not an address.
     """
     return find_target(settings, os.environ, broker, given_as="--broker")
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A connection that raises what the tools report."""
+    """A connection whose calls raise the errors that tools report."""
 
     connection: Connection
     settings: Settings
@@ -86,8 +91,8 @@ class Client:
         """Call a tool.
 
         Raises:
-            ToolError: if the tool answered that it failed.
-            KadiError: if there is no answer.
+            ToolError: if the tool reports a failure.
+            KadiError: if the tool does not answer.
         """
         return await calling.call_tool(self.connection, tool, tool_input, timeout=timeout)
 
@@ -114,7 +119,7 @@ def target_connection(
 
 
 def with_client(broker: str | None, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Connect, do the work, disconnect."""
+    """Run ``work`` with a client of its own and return its result."""
 
     async def run() -> T:
         async with open_client(broker) as client:
@@ -126,12 +131,12 @@ def with_client(broker: str | None, work: Callable[[Client], Awaitable[T]]) -> T
 def call_tool(
     broker: str | None, tool: str, tool_input: Mapping[str, Any], timeout: float
 ) -> dict[str, Any]:
-    """One call on a connection of its own; raises as :meth:`Client.call`."""
+    """Call a tool over a connection of its own; raises as :meth:`Client.call`."""
     return with_client(broker, lambda client: client.call(tool, tool_input, timeout=timeout))
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """A tool's input from the options that were given: ``None``, ``False`` and ``[]`` are not."""
+    """Return a tool's input from command options, without ``None``, ``False`` and ``[]``."""
     return {
         name: value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""`collections`, `info`, `delete`, `reindex`: what is stored."""
+"""`collections`, `info`, `delete`, `reindex`: list and manage collections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CollectionArgument = Annotated[str, typer.Argument(help="Name of the collection.
 def collections(
     broker: BrokerOption = None, timeout: TimeoutOption = 30.0, as_json: JsonOption = False
 ) -> None:
-    """List all collections with the number and the size of their chunks.
+    """List all collections with the number and average size of their chunks.
 
     Example:
         ability-search collections
@@ -45,7 +45,7 @@ def collections(
         return
     found = answer["collections"]
     if not found:
-        output.stderr().print("no collections yet; `ability-search index PATH` makes one")
+        output.stderr().print("no collections yet; create one with `ability-search index PATH`")
         return
     columns = ("collection", "sources", "chunks", "avg tokens", "model", "dim", "updated (UTC)")
     keys = ("name", "sources", "chunks", "avgTokens", "model", "dimensions")
@@ -56,16 +56,16 @@ def collections(
 @command(app, "info")
 def info(
     collection: CollectionArgument,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most sources listed.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sources per page.")] = 20,
     cursor: Annotated[
-        str | None, typer.Option(help="Where to go on, as the page before said.")
+        str | None, typer.Option(help="Cursor of the next page, printed by the previous one.")
     ] = None,
     include: IncludeOption = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a collection and list its sources, page by page.
+    """Describe a collection and list its sources, one page at a time.
 
     Example:
         ability-search info docs --limit 100
@@ -91,11 +91,11 @@ def info(
     for source in answer["sources"]:
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):
-        output.stdout().print(f"more with --cursor {answer['nextCursor']}", soft_wrap=True)
+        output.stdout().print(f"next page: --cursor {answer['nextCursor']}", soft_wrap=True)
 
 
 def _told(job: dict[str, Any]) -> str:
-    """A job in a line."""
+    """Return the description of a job, on one line."""
     told = f"{job['state']}, {job['done']:,} of {output.counted(job['total'], 'source')}"
     if job["stage"] not in ("", job["state"]):
         told += f", {job['stage']}"
@@ -108,16 +108,17 @@ def _told(job: dict[str, Any]) -> str:
 def delete(
     collection: CollectionArgument,
     source: Annotated[
-        str | None, typer.Option("--source", "-s", help="Only this source of it.")
+        str | None, typer.Option("--source", "-s", help="Delete only this source.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
 ) -> None:
     """Delete a collection, or one source of it.
 
-    Exit code 3 means that there was no such collection, or no chunk of the source.
+    Exit code 3 means that the collection does not exist or has no chunks of the
+    source.
 
     Example:
         ability-search delete docs --source guide/old.md
@@ -126,7 +127,7 @@ def delete(
     if not yes:
         what = f"source {source} of collection {collection}" if source else f"all of {collection}"
         if not sys.stdin.isatty():
-            raise typer.BadParameter(f"this deletes {what}: say --yes", param_hint="--yes")
+            raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
     answer = call_tool(
         broker, "search-delete", given(collection=collection, source=source), timeout
@@ -145,28 +146,26 @@ def delete(
 @command(app, "reindex")
 def reindex(
     collection: CollectionArgument,
-    model: Annotated[str | None, typer.Option(help="Embed with this model from now on.")] = None,
-    chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
+    model: Annotated[str | None, typer.Option(help="Change the embedding model.")] = None,
+    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Only delete everything; you index again.")
+        bool, typer.Option("--clear", help="Delete all chunks instead; index again afterwards.")
     ] = False,
     background: Annotated[
-        bool, typer.Option("--background", help="Do not wait; `info` shows how far it is.")
+        bool, typer.Option("--background", help="Do not wait; `info` shows the progress.")
     ] = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="End the job that is rebuilding it.")
-    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the running rebuild.")] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Chunk and embed a collection anew from what it stores.
+    """Chunk and embed a collection again from its stored texts.
 
-    Searches see the old chunks until the new ones are complete. Ctrl-C ends the
-    job; if this command or the worker is killed, it goes on.
+    Searches use the old chunks until the new ones are complete. Ctrl-C cancels the
+    job; if this command or the worker is killed, the job continues.
 
     Example:
         ability-search reindex docs --model all-MiniLM-L6-v2

@@ -1,4 +1,4 @@
-"""All commands at once: for the help, and for what looks at every one of them."""
+"""Imports every command, for the top-level help and for tools that list all commands."""
 
 from importlib import import_module
 

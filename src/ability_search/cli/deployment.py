@@ -1,4 +1,4 @@
-"""The secrets that `kadi deploy` hands over to a worker when it starts."""
+"""Secrets that `kadi deploy` sends to a worker at its start."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 
 
 async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
-    """Return the settings with the secrets of the deployer; unchanged if it has none to hand over.
+    """Return the settings with the secrets of the deployer; unchanged if there are none to receive.
 
     Args:
-        settings: Those of this process.
-        wait: Seconds that the broker may take to appear.
+        settings: Settings of this process.
+        wait: Seconds to wait for the broker.
 
     Raises:
-        ConfigurationError: if the secrets are not received, or cannot be used.
+        ConfigurationError: if the secrets are not received, or are invalid.
     """
     if not settings.deployment.awaited:
         return settings
@@ -90,9 +90,9 @@ async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str,
 def _hint(exc: KadiError, broker: Broker) -> str:
     if isinstance(exc, SecretsTimeout):
         return (
-            f"`kadi deploy` must still run, connected to {broker.url} in network"
-            f" {broker.networks[0]}; SEARCH_DEPLOY_SECRETS_TIMEOUT gives it more time."
+            f"Keep `kadi deploy` running, connected to {broker.url} in network"
+            f" {broker.networks[0]}; SEARCH_DEPLOY_SECRETS_TIMEOUT sets how long to wait."
         )
     if isinstance(exc, SecretsError):
-        return "Deploy again: a worker asks once, with the nonce of its deployment."
-    return f"Check the broker {broker.url}: KADI_RENDEZVOUS_BROKER or else BROKER_URL names it."
+        return "Deploy again: the nonce of a deployment can be used only once."
+    return f"Check the broker {broker.url}, set by KADI_RENDEZVOUS_BROKER or BROKER_URL."

@@ -1,4 +1,4 @@
-"""`call`: any tool of the network."""
+"""`call`: call any tool on the network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from ability_search.cli.failures import FAILED
 def call(
     tool: Annotated[str, typer.Argument(help="Name of the tool.")],
     tool_input: Annotated[
-        str, typer.Argument(metavar="[JSON]", help="Its input; @FILE reads a file, - stdin.")
+        str,
+        typer.Argument(
+            metavar="[JSON]", help="Input of the tool; @FILE reads a file, - reads stdin."
+        ),
     ] = "{}",
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
 ) -> None:
     """Call any tool on the network and print its answer as JSON.
 
-    An answer that says "success": false gives exit code 1.
+    Exit code 1 means that the answer has "success": false.
 
     Example:
         ability-search call search-collections

@@ -1,4 +1,4 @@
-"""`doctor`: every part looked at, and what to do."""
+"""`doctor`: check every component and suggest remedies."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @command(app, "doctor")
 def doctor(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is not well.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the problems.")] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every part and say what to do; exit code 1 if one of them fails.
+    """Check every component and suggest remedies; exit code 1 if a check fails.
 
-    Looked at are the installation, the settings, the clock, the disk, the
-    broker, the tools on the network, a query of the database, an embedding and
-    the worker.
+    The checks cover the installation, the settings, the clock, the disk, the
+    broker, the tools on the network, a database query, an embedding and the
+    worker.
 
     Example:
         ability-search doctor
-        ability-search doctor --quiet || echo "not well"
+        ability-search doctor --quiet || echo "unhealthy"
     """
     logs.configure("error", "pretty", part="doctor")
     settings, checks = check_settings()

@@ -1,4 +1,4 @@
-"""The gateway as a part: its application, served over a connection to the broker."""
+"""The gateway component: its HTTP application and its connection to the broker."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ability_search.mcp.http import McpEndpoint
 
 _WORKER_SECONDS = 10.0
-"""How long a request waits for a worker that is being restarted."""
+"""Seconds that a request waits for a restarting worker."""
 _PATIENCE = 1.0
-"""Seconds that a request waits for a broker that is away."""
+"""Seconds that a request waits for a disconnected broker."""
 
 _TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
 _PORT = (
     "Choose another port with --port (`up`: --gateway-port) or SEARCH_GATEWAY_PORT, 0 for a free"
-    " one; `up --no-gateway` goes without."
+    " one, or run `up --no-gateway`."
 )
 
 
@@ -43,10 +43,10 @@ _PORT = (
 async def open_gateway(
     settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
-    """The gateway: the tools over HTTP, and over MCP if that is installed.
+    """Run the gateway: the tools over HTTP, and over MCP if that extra is installed.
 
     Raises:
-        ConfigurationError: if the extra is missing, or the address cannot be listened on.
+        ConfigurationError: if the extra is missing, or the address cannot be bound.
         KadiError: if the broker cannot be reached.
     """
     missing = missing_modules(GATEWAY_MODULES)
@@ -63,7 +63,7 @@ async def open_gateway(
 
     own = settings.gateway
     line = Line(patience=_PATIENCE)
-    # Its own /metrics wants the numbers even if no port of their own does.
+    # The gateway serves /metrics itself, also where no metrics port is configured.
     numbers = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
@@ -75,7 +75,7 @@ async def open_gateway(
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
     async with AsyncExitStack() as stack:
-        # Closed last: what is in progress needs it.
+        # Closed last: requests in progress need it.
         stack.push_async_callback(connection.close)
         mcp = None if missing_modules(MCP_MODULES) else _mcp(caller, settings)
         app = application(routes, streams, host=host, mcp=mcp or _no_mcp)

@@ -1,4 +1,4 @@
-"""What people and programs see of a measurement and of a comparison."""
+"""Output of `eval`: a run and a comparison, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _UNUSABLE = re.compile(r"[^\w.-]+")
 _LONGEST_TEXT = 60
 _SMALLEST = 0.0005
-"""Probability below which three decimals would show none."""
+"""Probability below which three decimals would show zero."""
 _WORDS = ("mode", "category", "metric", "query", "text")
-"""Columns that are not of numbers."""
+"""Columns of text."""
 
 
 def run_file(path: Path, name: str) -> Path:
-    """Where a run goes: to the file that is named, or into the directory under its own name."""
+    """Return the file of a run: ``path`` if it ends in .json, else a file in that directory."""
     if path.suffix == ".json" and not path.is_dir():
         return path
     return path / f"{_UNUSABLE.sub('-', name)}.json"
 
 
 def show_run(run: Run, *, as_json: bool) -> None:
-    """Print the metrics of each mode, by category where there are any."""
+    """Print the metrics of each mode, and by category if there are categories."""
     _warn(run)
     if as_json:
         output.print_json(summary(run))
@@ -65,7 +65,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
 
 
 def show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None:
-    """Print the differences, and the queries that changed most."""
+    """Print the differences and the queries that changed most."""
     if as_json:
         output.print_json(comparison.as_json(most=most))
         return
@@ -84,9 +84,9 @@ def show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None
 def _warn(run: Run) -> None:
     described = run.dataset
     if described.blank:
-        output.warn(f"{described.blank} documents have no text, and cannot be found")
+        output.warn(f"{described.blank} documents have no text and cannot be found")
     if described.unjudged:
-        output.warn(f"{described.unjudged} queries have no relevant document, and were not asked")
+        output.warn(f"{described.unjudged} queries have no relevant document and were skipped")
     for failure in run.indexing.failed:
         output.warn(f"document {failure['source']} could not be indexed: {failure['error']}")
     for mode, found in run.modes.items():
@@ -96,10 +96,10 @@ def _warn(run: Run) -> None:
 
 
 def _moments(run: Run) -> str:
-    """When the queries were asked, where that is said."""
+    """Return the reference dates of the queries as text; empty if there are none."""
     told = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
     if run.dataset.dated:
-        told.append(f"{run.dataset.dated:,} queries as of times of their own")
+        told.append(f"{run.dataset.dated:,} queries with their own date")
     return f"; {', '.join(told)}" if told else ""
 
 
@@ -135,7 +135,7 @@ def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None
 def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
     if not changes or not most:
         return
-    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, most first")
+    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
     rows = [
         (
             output.plain(change.query),
@@ -150,14 +150,14 @@ def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
 
 
 def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without rules between its columns, so that it fits a terminal of 80."""
+    """Print a table without column rules, so that it fits 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for column in columns:
         words = column in _WORDS
         table.add_column(
             column.replace("@", "\n@"),
             justify="left" if words else "right",
-            no_wrap=not words,  # where room is short, no number is cut
+            no_wrap=not words,  # a narrow terminal must not cut numbers
             overflow="fold",
         )
     for row in rows:
@@ -170,7 +170,7 @@ def _values(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _short(value: float, sign: str = "") -> str:
-    """Three decimals, without the zero before them."""
+    """Return a number with three decimals and without the leading zero."""
     return f"{value:{sign}.3f}".replace("0.", ".", 1)
 
 

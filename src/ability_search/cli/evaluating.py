@@ -1,4 +1,4 @@
-"""One measurement over a connection: index what is missing, ask every query, judge."""
+"""One evaluation over a connection: index missing documents, run the queries, score the hits."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
     from ability_search.evaluation.measuring import Asking
 
 _DESCRIBED = ("model", "dimensions", "chunks", "sourceCount", "language", "generation", "state")
-"""What a run tells of its collection."""
+"""Fields of the collection that a run records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How a set is to be measured."""
+    """The parameters of an evaluation."""
 
     name: str
     modes: Sequence[str]
     limit: int
     """Documents ranked for each query."""
     options: Mapping[str, Any]
-    """Further fields of the queries."""
+    """Additional fields of the queries."""
     collection: str | None
-    """Where to index; ``None`` for a collection named by its content."""
+    """Collection to index into; ``None`` for one named by a hash of its content."""
     recipe: Mapping[str, Any]
-    """How to index, as fields of ``search-index``."""
+    """Indexing options, as fields of ``search-index``."""
     fresh: bool
     """Whether to delete the collection first."""
     concurrency: int
-    """Queries under way at a time."""
+    """Concurrent queries."""
     timeout: float
-    """Longest wait for an answer, in seconds."""
+    """Timeout of a call, in seconds."""
     hidden: bool
-    """Whether to show no progress."""
+    """Whether to hide the progress bar."""
 
 
 async def measured(client: Client, dataset: Dataset, wanted: Wanted) -> Run:
-    """Measure a set in every mode that is wanted.
+    """Evaluate a set in every requested mode.
 
     Raises:
-        SearchError, KadiError: if the corpus cannot be indexed, or a query not be answered.
+        SearchError, KadiError: if indexing or a query fails.
     """
     from ability_search.evaluation.measuring import Asking, chunks_for
 
@@ -93,10 +93,10 @@ async def measured(client: Client, dataset: Dataset, wanted: Wanted) -> Run:
 
 
 def _recipe(client: Client, wanted: Wanted) -> dict[str, Any]:
-    """Everything that decides what is stored of a corpus, as far as it is known here.
+    """Return the settings that determine how a corpus is indexed, as far as they are known here.
 
-    The worker may have other settings than this machine; those of a stack that was started for
-    the measurement are the same.
+    A worker elsewhere may have other settings than this machine; a stack that was started for
+    the evaluation has the same.
     """
     settings, stack = client.settings, client.target.stack
     return {

@@ -1,4 +1,4 @@
-"""`eval`: what the search is worth on a judged set, and whether a change made it better."""
+"""`eval`: evaluate the search on a judged set, and compare two evaluations."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ METRIC_MODULES = ("ir_measures", "pytrec_eval", "scipy")
 PLOT_MODULES = ("matplotlib",)
 
 _OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
-"""Fields of a query that `eval` sets itself."""
+"""Query fields that `eval` sets itself."""
 
 
 class Mode(StrEnum):
-    """What `--mode` takes."""
+    """The values of `--mode`."""
 
     SEMANTIC = "semantic"
     KEYWORD = "keyword"
@@ -44,76 +44,74 @@ class Mode(StrEnum):
 
 
 group = new_group(
-    "Measure the ranking on a judged set (`eval DIR`), compare two measurements.",
+    "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.",
     cls=DefaultGroup,
 )
 app.add_typer(group, name="eval")
 
 PlotOption = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf."),
+    typer.Option("--plot", metavar="FILE", help="Write a plot: .png, .svg or .pdf."),
 ]
 
 
 @command(group, "run")
 def run(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Set in BEIR layout.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Judged set in BEIR layout.")],
     mode: Annotated[
-        list[Mode] | None, typer.Option(help="Only this mode; may be repeated.")
+        list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, max=1000, help="Documents ranked for each query.")
-    ] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100,
     options: Annotated[
-        str, typer.Option(metavar="JSON", help="Further fields of search-query.")
+        str, typer.Option(metavar="JSON", help="Additional fields of search-query.")
     ] = "{}",
     as_of: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATE", help="When queries are asked that do not say so.  [default: now]"
-        ),
+        typer.Option(metavar="DATE", help="Reference date of queries without one.  [default: now]"),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="What to call the run.  [default: the directory's name]")
+        str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Write the run: a .json, a directory."),
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
+        ),
     ] = None,
     plot: PlotOption = None,
     collection: Annotated[
         str | None,
         typer.Option(
-            "--collection", "-c", help="Collection to index into.  [default: named by its content]"
+            "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
-    chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
+    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None,
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete and index everything.")] = False,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=16, help="Queries under way at a time.")
-    ] = 2,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2,
     up: Annotated[
-        bool, typer.Option("--up", help="Start a stack of its own, even if one runs.")
+        bool, typer.Option("--up", help="Start a separate stack even if one is running.")
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Data of such a stack.  [default: eval in cache_dir]"),
+        typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
     ] = None,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the ranking on a judged set: nDCG, recall, MRR, hits, latency.
+    """Evaluate the ranking on a judged set: nDCG, recall, MRR, hits, latency.
 
-    DIR holds corpus.jsonl, queries.jsonl and qrels.tsv (or qrels/test.tsv). The
-    corpus is indexed and searched through the tools of the network; if no stack
-    runs, one is started for as long as it takes. What was indexed is kept and
-    used again while the texts and the way they are indexed stay the same.
+    DIR contains corpus.jsonl, queries.jsonl and qrels.tsv (or qrels/test.tsv). The
+    corpus is indexed and searched through the tools on the network; if no stack is
+    running, a temporary one is started. The index is kept and reused as long as
+    the texts and the indexing settings stay the same.
 
     Example:
         ability-search eval data/cranfield --output runs --plot cranfield.png
@@ -124,7 +122,7 @@ def run(
     _require(plot)
     if fresh and collection:
         raise typer.BadParameter(
-            "with --collection it would delete what others may have put there", param_hint="--fresh"
+            "not allowed with --collection, which may hold other documents", param_hint="--fresh"
         )
     wanted = Wanted(
         name=name or collection_name(directory),
@@ -162,26 +160,27 @@ def run(
 
 @command(group, "compare")
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Run to compare with.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Run that should be better.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Baseline run.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Run to compare with the baseline.")],
     mode: Annotated[
         str | None,
         typer.Option(
-            metavar="MODE", help="Mode, or MODE:MODE of A and B.  [default: hybrid if in both]"
+            metavar="MODE", help="Mode, or MODE:MODE for A and B.  [default: hybrid if in both]"
         ),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric of categories and queries.")] = "nDCG@10",
+    metric: Annotated[str, typer.Option(help="Metric for categories and queries.")] = "nDCG@10",
     queries: Annotated[
-        int, typer.Option(min=0, help="Most queries listed that gained, and that lost.")
+        int, typer.Option(min=0, help="Number of most improved and most worsened queries to list.")
     ] = 5,
     plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two runs of one set, query by query.
+    """Compare two runs of the same set, query by query.
 
-    For each metric: the difference of the means, its 95 % bootstrap interval, and
-    the p-value of a permutation test. Categories are many and small: expect one
-    of twenty to look significant by chance.
+    Prints for each metric the difference of the means, its 95 % bootstrap interval
+    and the p-value of a permutation test. The p-values are not corrected for
+    multiple comparisons: of twenty categories, expect one to look significant by
+    chance.
 
     Example:
         ability-search eval compare runs/before.json runs/after.json
@@ -202,7 +201,7 @@ def compare(
 
 
 def _require(plot: Path | None) -> None:
-    """Check that what is needed is installed, and that the picture has a known format."""
+    """Check that the required extras are installed and that the plot format is supported."""
     missing = missing_modules(METRIC_MODULES + (PLOT_MODULES if plot else ()))
     if missing:
         raise ConfigurationError(
@@ -220,14 +219,14 @@ def _tell(file: Path) -> None:
 
 
 def _moment(text: str | None) -> str | None:
-    """A date or an instant, refused here rather than after the indexing."""
+    """Return a date or an instant, validated now rather than after indexing."""
     if text is not None:
         instants("--as-of", text)
     return text
 
 
 def _query_fields(text: str) -> dict[str, Any]:
-    """The further fields of the queries, refused here rather than after the indexing."""
+    """Return the additional query fields, validated now rather than after indexing."""
     try:
         fields = json.loads(text)
     except ValueError as exc:
@@ -235,7 +234,7 @@ def _query_fields(text: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise typer.BadParameter("expected a JSON object", param_hint="--options")
     if ours := sorted(fields.keys() & set(_OURS)):
-        raise typer.BadParameter(f"{', '.join(ours)}: not to be set", param_hint="--options")
+        raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
     try:
         QueryInput.model_validate({"collection": "any", "query": "any", **fields})
     except ValidationError as exc:
@@ -250,7 +249,7 @@ def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
     shared = [mode.value for mode in reversed(Mode) if mode in a.modes and mode in b.modes]
     if not shared:
         raise typer.BadParameter(
-            f"A has {', '.join(a.modes)}, B has {', '.join(b.modes)}: name one of each",
+            f"A has {', '.join(a.modes)}, B has {', '.join(b.modes)}: choose one of each",
             param_hint="--mode",
         )
     return shared[0], shared[0]

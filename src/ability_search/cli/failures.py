@@ -1,12 +1,12 @@
-"""What a failure looks like on the command line, and which exit code it has.
+"""Error messages and exit codes of the command line.
 
 ====  =====================================================================
 code  meaning
 ====  =====================================================================
 0     done
-1     the operation failed, or a part of it
-2     the command line, or an input that it gave, is wrong
-3     there is no such thing, or nothing was found
+1     the operation failed, entirely or in part
+2     wrong usage or invalid input
+3     not found, or nothing found
 130   interrupted
 ====  =====================================================================
 """
@@ -24,43 +24,43 @@ NOT_FOUND = 3
 
 _CODES = {"invalid_input": USAGE, "too_large": USAGE, "not_found": NOT_FOUND}
 _START = (
-    "Start the stack with `ability-search up`, or name a broker with --broker or BROKER_URL;"
-    " `ability-search doctor` checks every part."
+    "Start the stack with `ability-search up`, or set a broker with --broker or BROKER_URL;"
+    " `ability-search doctor` checks every component."
 )
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (kadi.NotConnected, _START),
-    (kadi.CallTimeout, "Allow more time with --timeout, or check with `ability-search doctor`."),
-    (kadi.RemoteError, "Correct the input, or see with `ability-search doctor` what is connected."),
-    (kadi.AuthenticationError, "The broker refuses this identity: check its address."),
-    (kadi.FrameTooLarge, "Raise SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
+    (kadi.CallTimeout, "Increase --timeout, or run `ability-search doctor`."),
+    (kadi.RemoteError, "Correct the input, or check the network with `ability-search doctor`."),
+    (kadi.AuthenticationError, "The broker refused this identity; check its address."),
+    (kadi.FrameTooLarge, "Increase SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A failure in words."""
+    """The message, the hint and the exit code of a failure."""
 
     text: str
     hint: str
     exit_code: int = FAILED
     unexpected: bool = False
-    """Whether it is a defect of the program, of which a traceback tells more."""
+    """Whether it is a defect of the program, to be logged with its traceback."""
 
 
 def explain(exc: Exception) -> Explanation:
-    """The words and the exit code for a failure."""
+    """Return the message, the hint and the exit code for an exception."""
     if isinstance(exc, SearchError | kadi.ToolError):
         return Explanation(str(exc), exc.hint, _CODES.get(exc.code, FAILED))
     for kind, hint in _HINTS:
         if isinstance(exc, kind):
             return Explanation(str(exc), hint)
     if isinstance(exc, kadi.KadiError):
-        return Explanation(str(exc), "Check with `ability-search doctor`.")
+        return Explanation(str(exc), "Run `ability-search doctor`.")
     if isinstance(exc, OSError) and exc.strerror:
         where = f"{exc.filename}: " if exc.filename else ""
         return Explanation(f"{where}{exc.strerror}", "")
     return Explanation(
         f"internal error: {type(exc).__name__}: {exc}",
-        "This is a defect; with SEARCH_LOG_LEVEL=debug its traceback is shown.",
+        "This is a bug; set SEARCH_LOG_LEVEL=debug to see the traceback.",
         unexpected=True,
     )

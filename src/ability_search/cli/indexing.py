@@ -1,4 +1,4 @@
-"""`index`: files of this machine into a collection."""
+"""`index`: index local files into a collection."""
 
 from __future__ import annotations
 
@@ -30,44 +30,45 @@ from ability_search.client.following import following
 
 @command(app, "index")
 def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, directories.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or directories.")],
     collection: CollectionOption = None,
     root: Annotated[
         Path | None,
         typer.Option(
-            help="Sources are paths relative to it.  [default: the working directory, or the"
-            " parent of a PATH outside of it]"
+            help="Make sources relative to this directory.  [default: the working directory, or"
+            " the parent of a PATH outside it]"
         ),
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
-    chunk_strategy: Annotated[str | None, typer.Option(help="How texts are cut.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens in a chunk.")] = None,
+    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
     gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="Leave out what .gitignore files name.")
+        bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Unchanged files too; every text is embedded anew.")
+        bool,
+        typer.Option("--force", help="Index unchanged files, too, and embed every text again."),
     ] = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Remove sources under a PATH whose files are gone.")
+        bool, typer.Option("--sweep", help="Delete sources below PATH whose files no longer exist.")
     ] = False,
     server_side: Annotated[
-        bool, typer.Option("--server-side", help="Let the worker read the files.")
+        bool, typer.Option("--server-side", help="Have the worker read the files.")
     ] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Index files and directories; what has not changed costs nothing.
+    """Index files and directories; unchanged files are skipped.
 
-    The files are read here and sent; with --server-side the worker reads them,
-    on its machine and inside its allowed_roots. Files that are binary, empty or
-    too large are skipped. --timeout holds for each call of bounded size. Exit
-    code 1 means that a document failed.
+    The files are read here and sent to the worker; with --server-side the worker
+    reads them on its own machine, within its allowed_roots. Binary, empty and too
+    large files are skipped. The documents are sent in several calls; --timeout
+    applies to each. Exit code 1 means that a document failed.
 
     Example:
         ability-search index docs
@@ -101,11 +102,11 @@ def index(
     try:
         with_client(broker, work)
     finally:
-        # Of several calls some may have succeeded before one failed.
+        # Earlier calls may have succeeded before one failed.
         if outcome.model is not None or outcome.skipped:
             show(name, outcome, as_json=as_json)
     if outcome.model is None:
-        output.fail("nothing to index", "No file was found that is text and fits the patterns.")
+        output.fail("nothing to index", "No text file matches the patterns.")
         raise typer.Exit(NOT_FOUND)
     if outcome.failed:
         raise typer.Exit(FAILED)

@@ -1,4 +1,4 @@
-"""The options that say what is made of each document."""
+"""The options that choose the kinds of chunks made of each document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONE = "none"
 
 
 class By(StrEnum):
-    """What `--kinds-by` takes."""
+    """The values of `--kinds-by`."""
 
     LOCAL = "local"
     CHAT = "chat"
@@ -24,20 +24,20 @@ KindsOption = Annotated[
     typer.Option(
         "--kinds",
         metavar="KIND,...",
-        help="Make these of each document: title, summary, keywords, propositions; or none.",
+        help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
     ),
 ]
 KindsByOption = Annotated[
     By | None,
-    typer.Option("--kinds-by", help="Extract them from the text, or ask a language model."),
+    typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
 ]
 
 
 def kinds_fields(kinds: str | None, by: By | None) -> dict[str, Any]:
-    """The fields of a tool's input that say what is made of each document.
+    """Return the tool input fields that choose the kinds.
 
     Raises:
-        typer.BadParameter: if a kind is none.
+        typer.BadParameter: if a kind is unknown.
     """
     fields: dict[str, Any] = {} if by is None else {"kindsBy": by.value}
     if kinds is None:
@@ -45,7 +45,7 @@ def kinds_fields(kinds: str | None, by: By | None) -> dict[str, Any]:
     wanted = [] if kinds.strip() == _NONE else [kind.strip() for kind in kinds.split(",")]
     if unknown := [kind for kind in wanted if kind not in ASPECTS]:
         raise typer.BadParameter(
-            f"{', '.join(map(repr, unknown))}: none of {', '.join(ASPECTS)}, {_NONE}",
+            f"{', '.join(map(repr, unknown))}: expected {', '.join(ASPECTS)} or {_NONE}",
             param_hint="--kinds",
         )
     return {**fields, "kinds": list(dict.fromkeys(wanted))}

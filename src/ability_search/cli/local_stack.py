@@ -1,4 +1,4 @@
-"""A stack on this machine: what it is made of, and one that lasts as long as a command."""
+"""Stacks on this machine: planning one, and temporary ones for a single command."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def make_plan(
     models: bool = True,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
-    """What a stack is made of, by the settings; ports as in :class:`Plan`.
+    """Return the plan of a stack from the settings; ports as in :class:`Plan`.
 
     Raises:
-        ConfigurationError: if what the parts need is not installed.
+        ConfigurationError: if an extra or the weights that its components need are missing.
     """
     models = models and settings.embedding.transport == "broker"
     require_installed(settings, database=database, models=models)
@@ -60,7 +60,7 @@ def make_plan(
 
 
 def _chosen_model(settings: Settings) -> str | None:
-    """The model that the environment names; of config.yml only one that the stack serves."""
+    """Return the model set in the environment, or that of config.yml if the stack serves it."""
     if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
         return settings.embedding.model
     model = settings.embedding.model
@@ -68,19 +68,19 @@ def _chosen_model(settings: Settings) -> str | None:
 
 
 def _is_own(value: object, variable: str, model: str | None) -> bool:
-    """Whether a setting about the model was made for the model that is going to be used."""
+    """Return whether a model setting applies to the model that the stack uses."""
     return value is not None and (model is not None or variable in os.environ)
 
 
 @asynccontextmanager
 async def new_stack(plan: Plan) -> AsyncIterator[Stack]:
-    """A stack that is yet to be started, over a data directory that is held meanwhile.
+    """Yield a stack, not yet started, and lock its data directory meanwhile.
 
     Raises:
-        ConfigurationError: if another process holds the directory.
+        ConfigurationError: if another process has locked the directory.
     """
     if is_abandoned(plan.data_dir):
-        output.stderr().print("waiting for the parts of a killed stack to end")
+        output.stderr().print("waiting for the components of a killed stack to exit")
         await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
     with hold(plan.data_dir) as lock:
         yield Stack(plan, lock=lock, tell=output.warn)
@@ -90,17 +90,17 @@ async def new_stack(plan: Plan) -> AsyncIterator[Stack]:
 async def any_client(
     broker: str | None, *, data_dir: Path | None, temporary: bool
 ) -> AsyncIterator[Client]:
-    """Connect as every command does, or else to a stack that lasts as long as the block.
+    """Yield a client of the usual target, or else of a temporary stack.
 
     Args:
         broker: As for :func:`find_target`.
-        data_dir: Where a stack that is started keeps its data; below ``cache_dir`` if ``None``.
-        temporary: Start one in any case; otherwise only if nothing names a broker, no stack runs
-            and nobody listens where the local broker is expected.
+        data_dir: Data directory of a temporary stack; ``None`` for one below ``cache_dir``.
+        temporary: Always start a temporary stack; otherwise only if no broker is configured, no
+            stack is running and nothing listens at the address of the local broker.
 
     Raises:
-        ConfigurationError: if the settings cannot be used, or the stack cannot be started.
-        KadiError: if the broker that is named cannot be reached.
+        ConfigurationError: if the settings are invalid, or the stack cannot be started.
+        KadiError: if the configured broker cannot be reached.
     """
     async with AsyncExitStack() as stack:
         client = None if temporary else await _present(stack, broker)
@@ -114,7 +114,7 @@ async def any_client(
 
 
 async def _present(stack: AsyncExitStack, broker: str | None) -> Client | None:
-    """A client of what is there already; ``None`` if nothing is, nor said to be."""
+    """Return a client of the usual target; ``None`` if it is only assumed and not reachable."""
     assumed = chosen_target(client_settings(), broker).assumed
     try:
         return await stack.enter_async_context(open_client(broker))
@@ -128,15 +128,15 @@ async def _present(stack: AsyncExitStack, broker: str | None) -> Client | None:
 async def temporary_stack(
     settings: Settings, data_dir: Path, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[RunningStack]:
-    """A stack on free ports that lasts as long as the block.
+    """Start a stack on free ports and stop it at the end of the block.
 
     Args:
-        settings: What it is made of.
-        data_dir: Where it keeps its data.
-        environ: Further settings of its parts.
+        settings: Settings to plan the stack from.
+        data_dir: Its data directory.
+        environ: Additional environment of its components.
 
     Raises:
-        ConfigurationError: if it cannot be started.
+        ConfigurationError: if the stack cannot be started.
     """
     told = "SEARCH_LOG_LEVEL" in os.environ
     plan = make_plan(
@@ -148,9 +148,7 @@ async def temporary_stack(
         environ=environ,
     )
     async with new_stack(plan) as stack:
-        output.stderr().print(
-            f"starting a stack over {output.plain(plan.data_dir)}", soft_wrap=True
-        )
+        output.stderr().print(f"starting a stack in {output.plain(plan.data_dir)}", soft_wrap=True)
         try:
             yield await stack.start()
         finally:

@@ -1,4 +1,4 @@
-"""Looking at the numbers that the parts serve."""
+"""Reads the metrics of the components, for `top` and `doctor`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ability_search.stack.directory import read_running
 
 _ANSWER_SECONDS = 3.0
 _WINDOW_SECONDS = 10.0
-"""What rates and latencies are over, once that has been watched."""
+"""Time window of rates and latencies, in seconds; shorter until that much time has passed."""
 _UNAUTHORIZED = (401, 403)
 
 
 def metrics_client(token: str | None) -> httpx.AsyncClient:
-    """What numbers are asked for with; ``token`` is what the parts may want to be shown."""
+    """Return an HTTP client for metrics; ``token`` is the bearer token, if one is needed."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx.AsyncClient(headers=headers, timeout=_ANSWER_SECONDS, trust_env=False)
 
 
 async def look(client: httpx.AsyncClient, url: str, name: str = "") -> Look:
-    """The numbers of a part; without a name it is called what it says it is, and its address."""
+    """Read the metrics of a component; the default name is its own kind and its address."""
     at = time.time()
     shown = name or urlsplit(url).netloc.rpartition("@")[2]
     try:
@@ -45,12 +45,12 @@ async def look(client: httpx.AsyncClient, url: str, name: str = "") -> Look:
 
 
 class Watcher:
-    """Looks at the parts again and again.
+    """Reads the metrics of several components repeatedly.
 
     Args:
-        urls: Where metrics are; those of the stack over ``data_dir`` if there are none.
-        data_dir: Of the stack.
-        token: That the parts may ask for.
+        urls: Addresses of metrics; if empty, those of the stack in ``data_dir``.
+        data_dir: Data directory of the stack.
+        token: Bearer token for the metrics.
     """
 
     def __init__(self, urls: Sequence[str], data_dir: Path, *, token: str | None) -> None:
@@ -61,7 +61,7 @@ class Watcher:
         self._past: deque[Sequence[Look]] = deque()
 
     def addresses(self) -> Mapping[str, str]:
-        """Names by address; the last ones known if the stack is gone."""
+        """Return address -> component name; the last known ones if the stack is gone."""
         if self._urls:
             return self._urls
         running = read_running(self.data_dir)
@@ -70,11 +70,11 @@ class Watcher:
         return self._last
 
     def client(self) -> httpx.AsyncClient:
-        """What to look with; to be closed."""
+        """Return an HTTP client; the caller closes it."""
         return metrics_client(self._token)
 
     async def look(self, client: httpx.AsyncClient) -> Picture:
-        """Ask every part at once."""
+        """Read all components concurrently."""
         asked = self.addresses().items()
         looks = await asyncio.gather(*(look(client, url, name) for url, name in asked))
         now = time.time()

@@ -1,4 +1,4 @@
-"""`mcp`: the tools for an assistant, over standard input and output."""
+"""`mcp`: serve the tools to an assistant over standard input and output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ability_search.stack.directory import RunningStack, read_running, released
 from kadi_client import NotConnected
 
 _START_SECONDS = 150.0
-"""How long a call waits for the stack; the first start of the model builds its graph."""
+"""Seconds that a call waits for the stack; the first start of the model builds its graph."""
 _POLL_SECONDS = 1.0
 
 
@@ -36,11 +36,11 @@ _POLL_SECONDS = 1.0
 def mcp(broker: BrokerOption = None) -> None:
     """Serve the tools to an assistant over standard input and output (MCP).
 
-    An assistant starts this by itself, see the README for its configuration. If
-    no broker is named and no stack runs, one is started over the data directory
-    and stopped at the end; further assistants join it, and the next of them
-    takes over. search-index-file reads below allowed_roots. All that is told,
-    is told on standard error.
+    The assistant starts this command; the README shows its configuration. If no
+    broker is configured and no stack is running, the command starts a stack in the
+    data directory and stops it at the end. Other assistants share that stack; when
+    it stops, one of them starts a new one. search-index-file reads files within
+    allowed_roots. Messages go to standard error.
 
     Example:
         ability-search mcp
@@ -76,7 +76,7 @@ async def _serve(settings: Settings, broker: str | None) -> None:
 
 
 async def _keep(line: Line, settings: Settings, broker: str | None) -> None:
-    """Keep the line connected; where a stack that was joined goes, another one takes its place."""
+    """Keep the line connected; when a joined stack stops, join or start another one."""
     while True:
         async with AsyncExitStack() as stack:
             joined = await _join(stack, line, settings, broker)
@@ -89,11 +89,11 @@ async def _keep(line: Line, settings: Settings, broker: str | None) -> None:
 async def _join(
     stack: AsyncExitStack, line: Line, settings: Settings, broker: str | None
 ) -> RunningStack | None:
-    """Connect to what is there, or to a stack that is started; tells of one that is not ours.
+    """Connect to the usual target, or start a stack; return the stack if another process runs it.
 
     Raises:
         ConfigurationError: if a stack cannot be started.
-        KadiError: if a broker that is named cannot be reached.
+        KadiError: if the configured broker cannot be reached.
     """
     while True:
         target = chosen_target(settings, broker)
@@ -111,7 +111,7 @@ async def _join(
         except ConfigurationError:
             if await released(directory, timeout=0):
                 raise
-            await asyncio.sleep(_POLL_SECONDS)  # another one starts it at this moment
+            await asyncio.sleep(_POLL_SECONDS)  # another process is starting one
             continue
         target = chosen_target(settings, running.url)
         connection = await stack.enter_async_context(target_connection(settings, target))
@@ -121,8 +121,8 @@ async def _join(
 
 
 async def _end(joined: RunningStack | None, directory: Path) -> None:
-    """Wait until the stack that was joined has gone; for ever if none was."""
-    while joined is None or _still(joined, directory):  # noqa: ASYNC110 - nobody tells
+    """Wait until the joined stack has stopped; wait forever if ``None``."""
+    while joined is None or _still(joined, directory):  # noqa: ASYNC110 - no event to wait for
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -132,12 +132,14 @@ def _still(joined: RunningStack, directory: Path) -> bool:
 
 
 def _roots(settings: Settings) -> Mapping[str, str]:
-    """Keeps the files of the whole machine out of reach where nobody chose the working directory.
+    """Return the setting that blocks file reads if the working directory is the filesystem root.
 
-    An assistant may start this in the root of the file system.
+    An assistant may start the command there, which would expose every file of the machine.
     """
     directory = Path.cwd()
     if settings.files.allowed_roots != (directory,) or directory != Path(directory.anchor):
         return {}
-    output.warn("search-index-file reads no files: set SEARCH_ALLOWED_ROOTS to say which it may")
+    output.warn(
+        "search-index-file cannot read files; set SEARCH_ALLOWED_ROOTS to allow directories"
+    )
     return {"SEARCH_ALLOWED_ROOTS": str(settings.files.data_dir)}

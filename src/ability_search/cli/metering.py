@@ -1,4 +1,4 @@
-"""The numbers of a part: where they are taken down, and what is read of the parts beside it."""
+"""Metrics of a component: the meter of the process, and the gauges of its broker or engine."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """A part's meter, and where its numbers are served."""
+    """The meter of a component and the address of its metrics."""
 
     meter: Meter = UNMETERED
     details: Mapping[str, Any] = field(default_factory=dict)
-    """For a supervising parent: ``metrics``, the address, and ``metricsPort``."""
+    """Details for a supervising parent: ``metrics``, the address, and ``metricsPort``."""
 
 
 @asynccontextmanager
 async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Metering]:
-    """Take the numbers of this process down and serve them, if the settings name a port.
+    """Record the metrics of this process and serve them, if the settings name a port.
 
     Raises:
-        ConfigurationError: if the port cannot be listened on, or must not be.
+        ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
     """
     own = settings.metrics
     if own.port is None:
@@ -60,13 +60,13 @@ async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Meterin
 
 
 def watch_calls(meter: Meter, part: table.Part, connection: Connection | Brokers) -> None:
-    """The calls of a part's own tools that wait for their turn, if it offers any."""
+    """Measure the calls queued for a component's own tools, if it has any."""
     if part in table.CALLS_WAITING.parts:
         meter.watch(table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
 
 
 def watch_broker(meter: Meter, broker: Broker) -> None:
-    """What the broker counts."""
+    """Measure the counters of the broker."""
     gauges = {
         table.BROKER_SESSIONS: "sessions",
         table.BROKER_TOOLS: "tools",
@@ -101,7 +101,7 @@ def _named(broker: Broker, names: Mapping[str, str]) -> dict[tuple[str, ...], fl
 
 
 def watch_database(meter: Meter, counts: Counts) -> None:
-    """What either backend counts."""
+    """Measure the counters of a database backend."""
     meter.watch(
         table.DATABASE_STATEMENTS, lambda: {("read",): counts.reads, ("write",): counts.writes}
     )
@@ -109,7 +109,7 @@ def watch_database(meter: Meter, counts: Counts) -> None:
 
 
 def watch_engine(meter: Meter, turns: Turns) -> None:
-    """What is known of an embedded engine that has started, and of the calls it takes in turn."""
+    """Measure the engine of a started ``EmbeddedDatabases`` and the calls that use it."""
     from kadi_localnet.database.jvm import heap_bytes
 
     meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
@@ -118,23 +118,23 @@ def watch_engine(meter: Meter, turns: Turns) -> None:
 
 
 class ModelObserver:
-    """Takes down what the models do."""
+    """Records the metrics of models."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
     def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        """Count a request."""
+        """Record a request."""
         self._meter.add(table.MODEL_REQUESTS, 1, model, code)
         self._meter.observe(table.MODEL_REQUEST_SECONDS, seconds, model)
         if code == OK:
             self._meter.add(table.MODEL_TEXTS, texts, model)
 
     def ran(self, model: str, *, texts: int) -> None:
-        """Note the size of a batch."""
+        """Record the size of a batch."""
         self._meter.observe(table.MODEL_BATCH_TEXTS, texts, model)
 
 
 def watch_models(meter: Meter, models: Models) -> None:
-    """The queues of local models."""
+    """Measure the queues of local models."""
     meter.watch(table.MODEL_QUEUED_TEXTS, lambda: {(name,): n for name, n in models.queued.items()})

@@ -1,4 +1,4 @@
-"""`migrate`: what the earlier TypeScript ability stored, into the layout of today."""
+"""`migrate`: convert the data of the earlier TypeScript ability."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from ability_search.cli.client import BrokerOption, JsonOption
 from ability_search.cli.failures import FAILED
 from ability_search.cli.transfer import CollectionsOption
 
-# What does the work is imported by the command: a search need not wait for it.
+# The command imports the modules that do the work, so that other commands start faster.
 
 
 @command(app, "migrate")
 def migrate(
     database: Annotated[
         str | None,
-        typer.Option("--from", help="Database that it wrote to.  [default: the configured one]"),
+        typer.Option(
+            "--from", help="Database of the earlier ability.  [default: the configured one]"
+        ),
     ] = None,
     collection: CollectionsOption = None,
-    prefix: Annotated[str, typer.Option("--into", help="What new names begin with.")] = "",
+    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",
     model: Annotated[
         str | None,
         typer.Option(help="Model that made the embeddings.  [default: the configured one]"),
     ] = None,
     embed: Annotated[
-        bool, typer.Option("--embed", help="Embed chunks whose embedding is of no use.")
+        bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Show the plan without changing anything.")
     ] = False,
     drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Drop what it stored, if all of it was moved.")
+        bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move what the earlier TypeScript ability stored into the layout of today.
+    """Migrate the data of the earlier TypeScript ability to the current layout.
 
-    Embeddings are kept. Stop the earlier ability first. Run the command again if
-    it was interrupted. What the ability stored stays until --drop-old, which takes
-    the same --from and --into. Exit code 1 means that a collection cannot be moved.
+    Stop the earlier ability first. Embeddings are kept. If the command is
+    interrupted, run it again. The old data stays until --drop-old, which needs the
+    same --from and --into. Exit code 1 means that a collection cannot be migrated.
 
     Example:
         ability-search migrate --dry-run
@@ -56,9 +58,9 @@ def migrate(
     from ability_search.cli import migrating
 
     if drop_old and collection:
-        raise typer.BadParameter("drops all collections, not only some", param_hint="--drop-old")
+        raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise typer.BadParameter("say --yes to do it, or --dry-run", param_hint="--yes")
+        raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
     wishes = migrating.Wishes(database, collection or (), prefix, model, embed, drop_old)
     if dry_run or not yes:
         run, survey = asyncio.run(migrating.planned(broker, wishes, quiet=as_json))

@@ -1,4 +1,4 @@
-"""Migrating from the command line, with the services of a worker in this process."""
+"""Migration from the command line, with the services of a worker in this process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
 from ability_search.worker import open_embedder, token_counter
 
 _ALIKE = 0.9
-"""Cosine below which the same model did not make two embeddings of a text."""
+"""Cosine below which two embeddings of the same text come from different models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user wants to be migrated, and how."""
+    """The options of a migration."""
 
     database: str | None
     collections: Sequence[str]
@@ -36,7 +36,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A migration and what it was asked for."""
+    """A migration with its options."""
 
     migration: Migration
     wishes: Wishes
@@ -45,10 +45,10 @@ class Run:
     hidden: bool
 
     async def survey(self) -> Survey:
-        """What there is.
+        """Survey the old data.
 
         Raises:
-            NotFound: if there is nothing of the earlier ability, or not a collection named.
+            NotFound: if there is no data of the earlier ability, or a named collection is missing.
         """
         with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
             found = await self.migration.survey(
@@ -61,7 +61,7 @@ class Run:
             raise NotFound(
                 "index of the earlier ability in a database",
                 self.database,
-                hint="Name the database that it wrote to with --from.",
+                hint="Set the database of the earlier ability with --from.",
             )
         known = {each.name for each in found.collections}
         for name in self.wishes.collections:
@@ -70,12 +70,12 @@ class Run:
         return found
 
     async def set_aside(self) -> None:
-        """Make room, where it is needed."""
+        """Move the old data to another type where it is in the way of the new layout."""
         with progress_bar(self.database, total=None, hidden=self.hidden) as advance:
             await self.migration.set_aside(reporting(advance))
 
     async def move(self, survey: Survey) -> None:
-        """Move what is to be moved."""
+        """Migrate every collection that is still to be moved."""
         for each in survey.collections:
             if each.state is not State.TO_MOVE:
                 continue
@@ -91,11 +91,11 @@ class Run:
 
 
 async def planned(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple[Run, Survey]:
-    """What would be done; it is shown unless ``quiet``.
+    """Return a migration and its plan; print the plan unless ``quiet``.
 
     Raises:
-        NotFound: if there is nothing of the earlier ability, or not a collection named.
-        InvalidInput: if its data is to be dropped and not all of it was moved.
+        NotFound: if there is no data of the earlier ability, or a named collection is missing.
+        InvalidInput: if the old data is to be deleted but not all of it was migrated.
         ConfigurationError, KadiError: as :func:`services_here`.
     """
     async with opened(broker, wishes, hidden=quiet) as run:
@@ -108,7 +108,7 @@ async def planned(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple[R
 
 
 async def performed(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple[Run, Survey]:
-    """Do what the user wants; raises as :func:`planned`."""
+    """Migrate, or delete the old data; raises as :func:`planned`."""
     async with opened(broker, wishes, hidden=quiet) as run:
         if not wishes.drop_old:
             await run.set_aside()
@@ -127,7 +127,7 @@ async def performed(broker: str | None, wishes: Wishes, *, quiet: bool) -> tuple
 
 @asynccontextmanager
 async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIterator[Run]:
-    """A migration over the broker that a client uses; raises as :func:`services_here`."""
+    """Yield a migration over the broker that a client uses; raises as :func:`services_here`."""
     async with services_and_connection(broker) as (services, connection):
         settings = services.settings
         into = settings.database.name
@@ -155,7 +155,7 @@ async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIt
 
 
 def told(run: Run, survey: Survey) -> dict[str, Any]:
-    """The plan, for programs."""
+    """Return the plan as a JSON object."""
     return {
         "database": run.database,
         "type": survey.chunk_type,
@@ -183,11 +183,11 @@ def told(run: Run, survey: Survey) -> dict[str, Any]:
 
 
 def warnings(survey: Survey) -> list[str]:
-    """What the user should know before anything is done."""
+    """Return the warnings to show before the migration."""
     found = [survey.warning] if survey.warning else []
     found += [
-        f"{each.name!r} does not seem to be embedded with {survey.model!r}: its embeddings and"
-        f" those of that model have a cosine of {each.similarity:.2f}"
+        f"{each.name!r} does not seem to be embedded with {survey.model!r}: the cosine between"
+        f" its embeddings and those of that model is {each.similarity:.2f}"
         for each in survey.collections
         if each.similarity is not None and each.similarity < _ALIKE
     ]
@@ -199,8 +199,8 @@ def show(run: Run, survey: Survey) -> None:
     where = "in place" if run.database == run.into else f"into {run.into}"
     output.stdout().print(
         f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
-        f" {output.plain(run.database)}, to be moved {output.plain(where)};"
-        f" their embeddings are taken for those of {output.plain(survey.model)}",
+        f" {output.plain(run.database)}, to be migrated {output.plain(where)};"
+        f" assumed embedding model: {output.plain(survey.model)}",
         soft_wrap=True,
     )
     if survey.collections:
@@ -231,43 +231,43 @@ def _check_moved(survey: Survey) -> None:
     if left:
         raise InvalidInput(
             "--drop-old",
-            f"not all was moved: {', '.join(left)}",
+            f"not migrated: {', '.join(left)}",
             hint="Run `ability-search migrate` first.",
         )
 
 
 def question(run: Run, survey: Survey) -> str:
-    """What the user is asked before anything is done."""
+    """Return the confirmation question."""
     if not run.wishes.drop_old:
-        return "Move what is to be moved? The earlier ability must not be running."
+        return "Migrate these collections? The earlier ability must not be running."
     lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
-    also = f", {lost:,} of which were not moved" if lost else ""
+    also = f", {lost:,} of which were not migrated" if lost else ""
     chunks = output.counted(survey.rows, "chunk")
-    return f"Drop the {chunks} in {survey.chunk_type} of {run.database}{also}?"
+    return f"Delete the {chunks} in {survey.chunk_type} of {run.database}{also}?"
 
 
 def _ending(run: Run) -> str:
     if run.wishes.drop_old:
-        return "dropped what the earlier ability stored"
+        return "deleted the data of the earlier ability"
     kind = ASIDE_TYPE if run.database == run.into else LEGACY_TYPE
-    return f"what the earlier ability stored is kept as {kind} in {run.database}, until --drop-old"
+    return f"the old data is kept as {kind} in {run.database} until --drop-old"
 
 
 def remarks(survey: Survey) -> list[str]:
-    """What there is to say of collections."""
+    """Return one line for each remark about a collection."""
     found = []
     for each in survey.collections:
         if each.reason:
             found.append(f"{each.name}: {each.reason}")
         if each.mended:
-            found.append(f"{each.name}: chunks that get a new embedding: {each.mended:,}")
+            found.append(f"{each.name}: chunks to embed again: {each.mended:,}")
         if each.incomplete:
             found.append(
-                f"{each.name}: sources that lack chunks, to be indexed again: {each.incomplete:,}"
+                f"{each.name}: incomplete sources, to be indexed again: {each.incomplete:,}"
             )
         found += _left_out(each.name, each.left_out)
-    return found + _left_out("in no collection", survey.unassigned)
+    return found + _left_out("without a collection", survey.unassigned)
 
 
 def _left_out(name: str, reasons: dict[str, int]) -> list[str]:
-    return [f"{name}: chunks left out, {reason}: {count:,}" for reason, count in reasons.items()]
+    return [f"{name}: skipped chunks, {reason}: {count:,}" for reason, count in reasons.items()]

@@ -1,4 +1,4 @@
-"""`models`: the model manager, what it serves, and fetching more."""
+"""`models`: serve embedding and reranking models, list them, and download more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ability_search.configuration import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.metrics import Meter
 
-group = new_group("Models that embed and rerank: serve them (the default), list them, fetch more.")
+group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
 
 HostOption = Annotated[
@@ -33,7 +33,7 @@ PortOption = Annotated[
 
 @group.callback(no_args_is_help=False)
 def default(context: typer.Context) -> None:
-    """Models that embed and rerank: serve them (the default), list them, fetch more."""
+    """Serve embedding and reranking models (the default), list them, or pull more."""
     if context.invoked_subcommand is None:
         _serve(None, None, wait=30.0, supervised=False)
 
@@ -45,12 +45,12 @@ def serve(
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
-    """Serve create-embedding and rerank on the broker, and over HTTP, until stopped.
+    """Serve create-embedding and rerank on the broker and over HTTP until stopped.
 
-    Served are all-MiniLM-L6-v2, the directories of the setting model_dirs, what
-    `models pull` fetched, and the models of upstream servers. A directory whose
-    config.json names a ...ForSequenceClassification holds a reranker; without
-    any reranker there is no tool rerank.
+    The models are all-MiniLM-L6-v2, the directories in the setting model_dirs, the
+    models fetched by `models pull`, and those of upstream servers. A directory is a
+    reranker if its config.json names a ...ForSequenceClassification architecture.
+    The tool rerank is registered only if there is a reranker.
 
     Example:
         ability-search models serve
@@ -105,20 +105,21 @@ def list_models(as_json: JsonOption = False) -> None:
 
 @command(group, "pull")
 def pull(
-    name: Annotated[str, typer.Argument(help="Repository on the hub, owner/model.")],
+    name: Annotated[str, typer.Argument(help="Repository on the hub: owner/model.")],
     revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
     graph: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Which ONNX file, where there are several."),
+        typer.Option(metavar="FILE", help="ONNX file to use if there are several."),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Hub to ask.  [default: the public one]")
+        str | None,
+        typer.Option(metavar="URL", help="Address of the hub.  [default: the public one]"),
     ] = None,
 ) -> None:
-    """Fetch an ONNX model from a hub; an interrupted fetch is resumed by the next one.
+    """Download an ONNX model from a hub; the next pull resumes an interrupted one.
 
-    For a repository that is not public HF_TOKEN is sent. A running model
-    manager serves the model after its next start.
+    Set HF_TOKEN for a private repository. Restart a running model manager to serve
+    the new model.
 
     Example:
         ability-search models pull Xenova/bge-small-en-v1.5

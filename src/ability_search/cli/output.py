@@ -1,4 +1,4 @@
-"""What people and programs see: tables or JSON on stdout, everything else on stderr."""
+"""Terminal output: tables or JSON on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _CONTROLS |= {ord("\t"): " ", ord("\n"): "\n", ord("\r"): ""}
 
 
 def stdout() -> Console:
-    """A console on standard output as it is now."""
+    """Return a console for the current standard output."""
     return Console(highlight=False)
 
 
 def stderr() -> Console:
-    """A console on standard error as it is now."""
+    """Return a console for the current standard error."""
     return Console(stderr=True, highlight=False)
 
 
 def plain(text: object) -> str:
-    """Text of somebody else, without what would control the terminal or be read as markup."""
+    """Return untrusted text without control characters and with markup escaped."""
     printable = str(text).encode("utf-8", "backslashreplace").decode()
     return escape(printable.translate(_CONTROLS))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document for a program, in ASCII, so that no locale can spoil it."""
+    """Print a JSON document, in ASCII so that it does not depend on the locale."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for people; columns of numbers are aligned to the right."""
+    """Print a table; columns of numbers are right-aligned."""
     table = Table(header_style="bold")
     materialised = [tuple(row) for row in rows]
     for place, column in enumerate(columns):
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one pair a line; values that are ``None`` are left out."""
+    """Print names and values, one pair per line; ``None`` values are omitted."""
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     out = stdout()
@@ -61,12 +61,12 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with what it counts; the plural of the noun ends in s."""
+    """Return a number with its noun; the plural of the noun must end in s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(count: int) -> str:
-    """A number of bytes, in the unit that leaves it at least 1."""
+    """Format a number of bytes in the largest unit that gives at least 1."""
     for unit, length in _UNITS:
         if count >= length:
             return f"{count / length:,.1f} {unit}"
@@ -74,17 +74,17 @@ def size(count: int) -> str:
 
 
 def moment(text: str) -> str:
-    """An RFC 3339 instant to the minute, as short as a table likes it."""
+    """Shorten an RFC 3339 instant to minutes, for tables."""
     return text[:16].replace("T", " ")
 
 
 def warn(text: str) -> None:
-    """A warning on stderr."""
+    """Print a warning to stderr."""
     stderr().print(f"[yellow]warning:[/yellow] {plain(text)}", soft_wrap=True)
 
 
 def fail(text: str, hint: str = "") -> None:
-    """An error on stderr, with what can be done about it."""
+    """Print an error and its hint to stderr."""
     console = stderr()
     console.print(f"[bold red]error:[/bold red] {plain(text)}", soft_wrap=True)
     if hint:

@@ -1,4 +1,4 @@
-"""Chunk sizes, growth and the map of a collection, drawn with characters."""
+"""Text charts of a collection: chunk sizes, growth and the map."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ability_search.cli import output
 
 _BAR = 32
 _WIDTH, _HEIGHT = 72, 22
-"""Characters of a bar, and of a map."""
+"""Length of a bar, and size of a map, in characters."""
 _SHOWN = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}
-"""Characters of an instant that name the period which begins there."""
+"""Length of the prefix of an instant that identifies a period, by unit."""
 
 
 class Part(StrEnum):
-    """What `info` can include."""
+    """The values of `info --include`."""
 
     TOKENS = "tokens"
     GROWTH = "growth"
@@ -31,13 +31,13 @@ class Part(StrEnum):
 IncludeOption = Annotated[
     list[Part] | None,
     typer.Option(
-        help="Chunk sizes, what was indexed when, or a map of the chunks as well; may be repeated."
+        help="Also show chunk sizes, growth over time or a map of the chunks; repeatable."
     ),
 ]
 
 
 def print_overview(answer: Mapping[str, Any]) -> None:
-    """Print what an answer of search-collection-info includes."""
+    """Print the charts that an answer of search-collection-info includes."""
     if sizes := answer.get("tokens"):
         title = "chunks of a sample" if sizes["sampled"] else "chunks"
         names = [_span(each["minTokens"], each["maxTokens"]) for each in sizes["bins"]]
@@ -56,7 +56,7 @@ def _span(least: int, most: int) -> str:
 
 
 def _print_bars(head: str, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> None:
-    """A table with a bar for each of the counts that are given last."""
+    """Print a table with a bar for each value of the last column."""
     values = [*counts.values()][-1]
     most = max(values, default=0)
     bars = ["█" * -(-_BAR * value // most) for value in values]
@@ -64,7 +64,7 @@ def _print_bars(head: str, names: Sequence[str], counts: Mapping[str, Sequence[i
 
 
 def _print_map(drawn: Mapping[str, Any]) -> None:
-    """A letter for each place where there are chunks, by the source most of them are from."""
+    """Print the map: each cell shows the letter of the source that has most of its chunks."""
     points = drawn["points"]
     x, y = (f"{100 * share:.0f} %" for share in drawn["explainedVariance"])
     out = output.stdout()
@@ -82,7 +82,7 @@ def _print_map(drawn: Mapping[str, Any]) -> None:
 
 
 def _groups(sources: Sequence[str]) -> list[str]:
-    """What each source is lettered by: itself, or a folder where letters then tell more apart."""
+    """Return the group of each source: itself, or its folder at the depth of highest entropy."""
     folders = [source.split("/")[:-1] for source in sources]
     ways = (
         ["/".join(each[:depth]) or "no folder" for each in folders]
@@ -92,7 +92,7 @@ def _groups(sources: Sequence[str]) -> list[str]:
 
 
 def _entropy(groups: Sequence[str]) -> float:
-    """Of the letters that groups have, in nats."""
+    """Return the entropy of the letters of groups, in nats."""
     counts = [count for _, count in Counter(groups).most_common()]
     lettered = counts[: len(ascii_lowercase)]
     shares = [count / len(groups) for count in (*lettered, len(groups) - sum(lettered)) if count]
@@ -111,6 +111,6 @@ def _grid(points: Sequence[Mapping[str, Any]], letters: Sequence[str]) -> Iterab
 
 
 def _placed(values: Sequence[float]) -> list[float]:
-    """Values in [0, 1], from the least to the most; those that are all the same in the middle."""
+    """Scale values to [0, 1] by their minimum and maximum; equal values become 0.5."""
     least, most = min(values), max(values)
     return [(value - least) / (most - least) if most > least else 0.5 for value in values]

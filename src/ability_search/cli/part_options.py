@@ -1,4 +1,4 @@
-"""Options of the commands that run parts of the system."""
+"""Options of the commands that run components."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import typer
 SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
 WaitOption = Annotated[
     float,
-    typer.Option(
-        "--wait", metavar="SECONDS", min=0, help="How long the broker may take to appear."
-    ),
+    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker."),
 ]
 
 
 def port_option(flag: str, about: str) -> Any:
-    """An option that takes the number of a port, or 0 for a free one."""
+    """Return an option for a port number; 0 chooses a free port."""
     return typer.Option(flag, min=0, max=65535, help=about)

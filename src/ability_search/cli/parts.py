@@ -1,4 +1,4 @@
-"""The parts beside the worker, each as a context: entered when ready, left when it is to stop."""
+"""The broker, the database and the models, each as a context that runs the component."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that serves."""
+    """A running component."""
 
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What a supervising parent needs to know: ``address`` for people, ``url``, ``port``."""
+    """Details for a supervising parent: ``address`` (for display), ``url``, ``port``."""
     connection: Connection | Brokers | None = None
     """Its connection to the network."""
 
@@ -46,10 +46,10 @@ class Part:
 async def open_broker(
     settings: Settings, *, host: str, port: int, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
-    """The broker of this machine.
+    """Run the broker of this machine.
 
     Raises:
-        ConfigurationError: if the port cannot be listened on.
+        ConfigurationError: if the port cannot be bound.
     """
     from kadi_localnet.broker import Limits, serve_broker
 
@@ -63,8 +63,9 @@ async def open_broker(
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",
-                hint="Choose another port with --port (0 takes a free one) or"
-                " SEARCH_LOCAL_BROKER_PORT; if a broker is there already, use it with --no-broker.",
+                hint="Choose another port with --port (0 for a free one) or"
+                " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
+                " --no-broker.",
             ) from exc
         _warn_of_missing_networks(settings)
         watch_broker(meter, broker)
@@ -77,8 +78,8 @@ def _warn_of_missing_networks(settings: Settings) -> None:
     missing = [name for name in settings.broker.networks if name not in there]
     if there and missing:
         log.warning(
-            "local_broker_networks lacks %s, which this installation joins: its own parts are not"
-            " visible there",
+            "local_broker_networks lacks %s, which this installation joins: its own components are"
+            " not visible there",
             ", ".join(missing),
         )
 
@@ -87,10 +88,10 @@ def _warn_of_missing_networks(settings: Settings) -> None:
 async def open_database(
     settings: Settings, *, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
-    """The database ability: the embedded engine, or a server or cluster over HTTP.
+    """Run the database ability over the embedded engine, or over a server or cluster.
 
     Raises:
-        ConfigurationError: if the engine is missing, or does not start.
+        ConfigurationError: if the engine is missing or does not start.
         KadiError: if the broker cannot be reached.
     """
     try:
@@ -149,10 +150,10 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 async def open_models(
     settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
-    """The model manager: its tools on the network, and the same over HTTP.
+    """Run the model manager: its tools on the network, and the same API over HTTP.
 
     Raises:
-        ConfigurationError: if a model or what it needs is missing.
+        ConfigurationError: if a model or a package it needs is missing.
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
@@ -183,10 +184,10 @@ async def open_models(
 
 def _models_hint(problem: str) -> str:
     if "cannot listen" in problem:
-        return "Choose another port with --models-port (`up`), --port or SEARCH_MODEL_HTTP_PORT."
+        return "Choose another port with --port (`up`: --models-port) or SEARCH_MODEL_HTTP_PORT."
     if "set a token" in problem:
         return "Set SEARCH_MODEL_HTTP_TOKEN, or SEARCH_MODEL_HTTP_HOST=127.0.0.1."
-    return "Correct the settings model_*; `ability-search models list` shows what there is."
+    return "Correct the settings model_*; `ability-search models list` shows the models."
 
 
 def _about(model: Any) -> dict[str, Any]:

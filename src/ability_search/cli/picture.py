@@ -1,4 +1,4 @@
-"""What `top` shows, worked out of what the parts count."""
+"""The figures that `top` shows, computed from the metrics of the components."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = Literal["up", "gone", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one part said at one moment."""
+    """The metrics of one component at one moment."""
 
     name: str
     url: str
@@ -28,7 +28,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class PartLine:
-    """A part: whether it answers, its queue and its memory."""
+    """A component: its state, its queue and its memory in bytes."""
 
     name: str
     url: str
@@ -40,13 +40,13 @@ class PartLine:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """Calls of one kind; latencies in seconds, ``None`` if there were no calls."""
+    """Calls of one tool or stage; latencies in seconds, ``None`` if there were no calls."""
 
     name: str
     calls: float
-    """Since the start."""
+    """Calls since the start."""
     failed: float
-    """Of these."""
+    """Failed calls since the start."""
     per_second: float | None
     p50: float | None
     p95: float | None
@@ -54,13 +54,13 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All of the parts at one moment."""
+    """The figures of all components at one moment."""
 
     at: float
     seconds: float | None
-    """What rates and latencies are over; ``None`` if that is not known."""
+    """Time window of rates and latencies; ``None`` if it is unknown."""
     from_start: bool
-    """Whether that is since the start of the parts."""
+    """Whether the time window begins at the start of the components."""
     parts: Sequence[PartLine]
     tools: Sequence[CallLine]
     stages: Sequence[CallLine]
@@ -68,7 +68,7 @@ class Picture:
     broker: Mapping[str, float]
     database: Mapping[str, float]
     queued_texts: Mapping[str, float]
-    """By model."""
+    """Queued texts by model."""
     embedded: float
     embedded_per_second: float | None
     reused: float
@@ -79,10 +79,10 @@ class Picture:
     retries: Mapping[str, float]
     jobs: float
     collections: float
-    """Known to the worker that knows most."""
+    """Collections in the registry of a worker, the maximum over all workers."""
 
     def as_json(self) -> dict[str, Any]:
-        """As an object for programs; times in seconds, sizes in bytes."""
+        """Return a JSON object; times in seconds, sizes in bytes."""
         return {
             "at": self.at,
             "seconds": self.seconds,
@@ -119,12 +119,12 @@ class Picture:
 
 
 def picture(looks: Sequence[Look], past: Sequence[Sequence[Look]] = ()) -> Picture:
-    """What the looks of one moment say.
+    """Compute the figures of one moment.
 
     Args:
-        looks: At every part.
-        past: Looks of earlier moments, the oldest first; rates and latencies are over the time
-            since then. Without any they are over the time since the start of the parts.
+        looks: Metrics of every component.
+        past: Metrics of earlier moments, oldest first. Rates and latencies cover the time since
+            the oldest; if empty, the time since the components started.
     """
     earlier = {
         look.url: look.reading for looks in reversed(past) for look in looks if look.state == "up"
@@ -171,7 +171,7 @@ def _as_json(line: CallLine) -> dict[str, Any]:
 
 
 def _age(looks: Sequence[Look], at: float) -> float | None:
-    """Seconds since the first of the parts started; ``None`` where the system does not tell."""
+    """Return the seconds since the first component started; ``None`` if no start time is known."""
     starts = [look.reading.total(table.PROCESS_START_TIME) for look in looks]
     started = [start for start in starts if start]
     return max(at - min(started), 0.0) if started else None
@@ -182,7 +182,7 @@ def _rate(count: float, seconds: float | None) -> float | None:
 
 
 def _counted(reading: Reading, counter: Metric, label: str) -> dict[str, float]:
-    """What has happened at all."""
+    """Return the non-zero counts by label value."""
     return {value: count for value, count in reading.by(counter, label).items() if count}
 
 

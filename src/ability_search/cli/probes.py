@@ -1,4 +1,4 @@
-"""What `doctor` tries on the network: the broker, the tools, a query, the models."""
+"""The network checks of `doctor`: the broker, the tools, a query, the models."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from kadi_client import Connection, KadiError, ToolError
 _CLOCK_SECONDS = 5.0
 _CALL_SECONDS = 15.0
 _SKEW_SECONDS = 60.0
-_TOKEN = "Set SEARCH_METRICS_TOKEN as it is set for the stack."
-_START = "Start the stack with `ability-search up`, or the part alone with `ability-search {}`."
+_TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
+_START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 
 
 async def check_network(settings: Settings, broker: str | None) -> AsyncIterator[Check]:
-    """The broker, and over it each part; without a broker the parts are not tried."""
+    """Check the broker and, if it can be reached, each component behind it."""
     target = chosen_target(settings, broker)
     started = time.perf_counter()
     connection = target_connection(settings, target, name="ability-search-doctor")
@@ -48,7 +48,7 @@ async def check_network(settings: Settings, broker: str | None) -> AsyncIterator
         async for check in _over(connection, settings, target):
             yield check
     except KadiError as exc:
-        yield Check("broker", "fail", str(exc), "Look at the broker's log.")
+        yield Check("broker", "fail", str(exc), "See the log of the broker.")
     finally:
         await connection.close()
     if target.url == settings.broker.url.get_secret_value():
@@ -57,7 +57,7 @@ async def check_network(settings: Settings, broker: str | None) -> AsyncIterator
 
 
 async def _further(broker: Broker, settings: Settings) -> Check:
-    """Check one of the further brokers that the worker joins."""
+    """Check one of the additional brokers that the worker joins."""
     started = time.perf_counter()
     name = f"broker {broker.name}"
     target = Target(broker.url.get_secret_value(), broker.networks, f"broker {broker.name}")
@@ -66,9 +66,9 @@ async def _further(broker: Broker, settings: Settings) -> Check:
             count = output.counted(len(await connection.list_tools()), "tool")
     except KadiError as exc:
         return Check(
-            name, "fail", str(exc), "Correct or remove its entry; the worker keeps trying."
+            name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
         )
-    return Check(name, "ok", f"{target.shown}, {count} seen in {_since(started)}")
+    return Check(name, "ok", f"{target.shown}, {count} visible, {_since(started)}")
 
 
 async def _over(connection: Connection, settings: Settings, target: Target) -> AsyncIterator[Check]:
@@ -80,7 +80,7 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
         if part == "models" and api:
             continue
         if missing:
-            text = f"{', '.join(missing)} not seen in {', '.join(target.networks)}"
+            text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
             yield Check(part, "fail", text, _START.format(part))
         else:
             yield Check(part, "ok", output.counted(len(names), "tool"))
@@ -97,7 +97,7 @@ async def _over(connection: Connection, settings: Settings, target: Target) -> A
 
 
 async def _clock(target: Target) -> Check:
-    """The clock of the broker's machine, from the Date of its health page if it has one."""
+    """Compare the local clock with the broker's, from the Date header of its health page."""
     parts = urlsplit(target.url)
     scheme = "https" if parts.scheme == "wss" else "http"
     host = parts.netloc.rpartition("@")[2]
@@ -106,9 +106,9 @@ async def _clock(target: Target) -> Check:
             answer = await client.get(f"{scheme}://{host}/health")
         skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
     except (httpx.HTTPError, KeyError, ValueError, TypeError):
-        return Check("clock", "ok", "the broker does not tell its time")
+        return Check("clock", "ok", "the broker does not report its time")
     if skew > _SKEW_SECONDS:
-        text = f"{skew:.0f} s apart from the broker's"
+        text = f"differs from the broker's by {skew:.0f} s"
         return Check("clock", "warn", text, "Synchronise both clocks (NTP).")
     return Check("clock", "ok", "agrees with the broker's")
 
@@ -120,10 +120,10 @@ async def _database(connection: Connection, settings: Settings) -> Check:
     try:
         listed = await call_tool(connection, "arcade-db-list", {}, timeout=_CALL_SECONDS)
         if name not in listed.get("databases", ()):
-            return Check("database", "ok", f"{name} is not there yet, the first index makes it")
+            return Check("database", "ok", f"{name} does not exist yet; the first index creates it")
         answer = await call_tool(connection, "arcade-query", query, timeout=_CALL_SECONDS)
     except KadiError as exc:
-        return Check("database", "fail", str(exc), "Look at the log of the database ability.")
+        return Check("database", "fail", str(exc), "See the log of the database ability.")
     version = next((row.get("version") for row in answer.get("result", ())), "?")
     return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
 
@@ -147,7 +147,7 @@ async def _reranking(connection: Connection, settings: Settings) -> Check:
             await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
     except SearchError as exc:
         return Check("reranker", "warn", str(exc), exc.hint)
-    model = settings.reranker.model or "the server's own model"
+    model = settings.reranker.model or "the server's default model"
     return Check("reranker", "ok", f"{model}, {_since(started)}")
 
 
@@ -168,11 +168,11 @@ async def _metrics(stack: RunningStack, settings: Settings) -> Check:
         looks = await asyncio.gather(*(look(client, url, name) for url, name in served.items()))
     silent = [each for each in looks if each.state != "up"]
     if silent:
-        text = f"{', '.join(each.name for each in silent)} cannot be read"
+        text = f"no metrics from {', '.join(each.name for each in silent)}"
         refused = any(each.state == "refused" for each in silent)
-        remedy = "`ability-search status` shows which parts run."
+        remedy = "`ability-search status` shows the running components."
         return Check("metrics", "warn", text, _TOKEN if refused else remedy)
-    served_by = output.counted(len(looks), "part")
+    served_by = output.counted(len(looks), "component")
     return Check("metrics", "ok", f"of {served_by}; `ability-search top` shows them")
 
 

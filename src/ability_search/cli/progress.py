@@ -1,4 +1,4 @@
-"""Progress of long work, as its events tell."""
+"""Progress bars of long operations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ability_search.client.following import Advance
 
 @contextmanager
 def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Advance]:
-    """A bar on stderr while the block runs, if that is a terminal.
+    """Show a progress bar on stderr during the block, if stderr is a terminal.
 
-    A known ``total`` (of documents) stays; otherwise the events say it.
+    ``total`` is a number of documents; if ``None``, the progress events set it.
     """
     console = output.stderr()
     bar = Progress(

@@ -1,4 +1,4 @@
-"""`search` and `similar`: asking a collection."""
+"""`search` and `similar`: query collections."""
 
 from __future__ import annotations
 
@@ -20,81 +20,85 @@ _LEAD = 60
 
 FilterOption = Annotated[
     str | None,
-    typer.Option("--filter", metavar="JSON", help='Condition, as {"metadata.lang": "en"}.'),
+    typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
 ]
-LimitOption = Annotated[int, typer.Option("--k", "-k", min=1, help="Most results.")]
+LimitOption = Annotated[int, typer.Option("--k", "-k", min=1, help="Maximum number of results.")]
 MinScoreOption = Annotated[
-    float | None, typer.Option("--min-score", min=-1, max=1, help="Floor of the score.")
+    float | None, typer.Option("--min-score", min=-1, max=1, help="Minimum score.")
 ]
 
 
 @command(app, "search")
 def search(
-    query: Annotated[str, typer.Argument(help="What to search for.")],
+    query: Annotated[str, typer.Argument(help="Query text.")],
     collection: Annotated[
         list[str] | None,
-        typer.Option("--collection", "-c", help="Collection, may be repeated.  [default: all]"),
+        typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
     ] = None,
     artifact: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Search this artifact instead; it is imported once."),
+        typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
     ] = None,
     own: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Prefer this one of your own, if its revision and model are right."
+            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
         ),
     ] = None,
     k: LimitOption = 10,
-    offset: Annotated[int, typer.Option(min=0, help="Results to leave out at the top.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
     semantic: Annotated[
-        bool, typer.Option("--semantic", help="By meaning; fails without an embedder.")
+        bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
     ] = False,
-    keyword: Annotated[bool, typer.Option("--keyword", help="By words only.")] = False,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="By both, the default.")] = False,
+    keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Both (the default).")] = False,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", metavar="GLOB", help="Only these sources.")
+        list[str] | None,
+        typer.Option("--source", metavar="GLOB", help="Search only these sources."),
     ] = None,
     exclude_source: Annotated[
         list[str] | None,
-        typer.Option("--exclude-source", metavar="GLOB", help="None of these sources."),
+        typer.Option("--exclude-source", metavar="GLOB", help="Skip these sources."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="TEXT", help="What hits should not be about."),
+        typer.Option("--exclude", metavar="TEXT", help="Topic that hits should not be about."),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="DAY", help="First day that hits should speak of."),
+        typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
     as_of: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="When it is asked: date or instant.  [default: now]"),
+        typer.Option(metavar="DATE", help="Date or instant of the query.  [default: now]"),
     ] = None,
     literal: Annotated[
-        bool, typer.Option("--literal", help="Read no times or exclusions in the query.")
+        bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
     ] = False,
     hyde: Annotated[
         str | None,
-        typer.Option("--hyde", metavar="TEXT", help="An imagined answer, embedded instead."),
+        typer.Option(
+            "--hyde", metavar="TEXT", help="Hypothetical answer to embed instead of the query."
+        ),
     ] = None,
-    highlights: Annotated[bool, typer.Option("--highlights", help="Mark what matched.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how scores came about.")] = False,
+    highlights: Annotated[bool, typer.Option("--highlights", help="Mark the matches.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the scores.")] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show mode, model, timings and why it fell back.")
+        bool,
+        typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback."),
     ] = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Search by meaning, by words, or by both.
+    """Search collections by meaning, by keywords, or by both (hybrid).
 
-    Without --collection all collections are searched. Hybrid search answers by
-    words alone while there is no embedder, and says so; --semantic fails then.
-    Exit code 3 means that nothing was found.
+    Without --collection, all collections are searched. If no embedder is available,
+    hybrid search falls back to keywords with a warning; --semantic fails. Exit code
+    3 means that nothing was found.
 
     Example:
         ability-search search "how do I back it up" -c docs -k 5
@@ -109,9 +113,9 @@ def search(
     said: list[str] = []
     if artifact is not None or own is not None:
         if artifact is None:
-            raise typer.BadParameter("goes with --artifact", param_hint="--own")
+            raise typer.BadParameter("requires --artifact", param_hint="--own")
         if collection:
-            raise typer.BadParameter("goes without --collection", param_hint="--artifact")
+            raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
         name, said = _answering(broker, artifact, own, hidden=as_json)
         collection = [name]
     answer = call_tool(
@@ -144,7 +148,7 @@ def search(
 
 @command(app, "similar")
 def similar(
-    chunk: Annotated[str, typer.Argument(help="Id of a chunk, as `search` shows it.")],
+    chunk: Annotated[str, typer.Argument(help="Id of a chunk, as printed by `search`.")],
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
@@ -152,7 +156,7 @@ def similar(
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the chunks of a collection that are nearest to one of its chunks.
+    """Find the nearest neighbours of a chunk in its collection.
 
     Example:
         ability-search similar docs:guide/install.md:0 -k 5
@@ -161,7 +165,7 @@ def similar(
         broker,
         "search-similar",
         given(
-            # A collection's name holds no colon, so that the id begins with it.
+            # A collection name has no colon, so the part before the first one is the name.
             collection=chunk.partition(":")[0],
             chunkId=chunk,
             limit=k,
@@ -176,7 +180,7 @@ def similar(
 def _answering(
     broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
 ) -> tuple[str, list[str]]:
-    """The collection that answers for artifacts, and what is to be said of it."""
+    """Return the collection to search for artifacts, and warnings about the choice."""
     from ability_search.cli.transferring import answering, with_services
 
     return with_services(broker, lambda services: answering(services, artifact, own, hidden=hidden))
@@ -192,7 +196,7 @@ def _mode(**flags: bool) -> str | None:
     chosen = [name for name, wanted in flags.items() if wanted]
     if len(chosen) > 1:
         options = " and ".join(f"--{name}" for name in chosen)
-        raise typer.BadParameter(f"{options} exclude each other")
+        raise typer.BadParameter(f"{options} are mutually exclusive")
     return chosen[0] if chosen else None
 
 
@@ -247,7 +251,7 @@ def _print_hit(place: int, hit: Mapping[str, Any], *, explain: bool) -> None:
 
 
 def _snippet(hit: Mapping[str, Any]) -> str:
-    """The beginning of the text, or what surrounds the first match; matches stand out."""
+    """Return the beginning of the text, or the text around the first match; mark matches."""
     content: str = hit["content"]
     marks = [(mark["start"], mark["end"]) for mark in hit.get("highlights") or ()]
     begin = max(0, marks[0][0] - _LEAD) if marks else 0

@@ -1,4 +1,4 @@
-"""`secret`: what secrets.toml holds."""
+"""`secret`: set, check and list the secrets in secrets.toml."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ability_search.configuration import get_secret, list_secrets, locate_secret
 from ability_search.configuration.layers import misspelt
 from ability_search.configuration.manifest import VAULT
 
-group = new_group("Secrets in secrets.toml, each encrypted on its own.")
+group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
 app.add_typer(group, name="secret")
 
-NameArgument = Annotated[str, typer.Argument(help="Its name, such as SEARCH_API_KEY.")]
-VaultOption = Annotated[str, typer.Option("--vault", help="Vault that it belongs to.")]
+NameArgument = Annotated[str, typer.Argument(help="Name, such as SEARCH_API_KEY.")]
+VaultOption = Annotated[str, typer.Option("--vault", help="Vault of the secret.")]
 
 
 @command(group, "set")
 def set_(name: NameArgument, vault: VaultOption = "models") -> None:
-    """Encrypt a secret into secrets.toml.
+    """Encrypt a secret and store it in secrets.toml.
 
-    The value comes from standard input, or is asked for without being shown; on
-    the command line other users of the machine could read it.
+    The value is read from standard input, or prompted for without echo. It is not
+    an argument, because other users of the machine can read command lines.
 
     Example:
         ability-search secret set SEARCH_API_KEY
@@ -52,9 +52,9 @@ def _value(name: str) -> str:
 def get(
     name: NameArgument,
     vault: VaultOption = "models",
-    reveal: Annotated[bool, typer.Option("--reveal", help="Print the value itself.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Print the value.")] = False,
 ) -> None:
-    """Say whether a secret is there and can be decrypted; print it only if told to.
+    """Check that a secret is set and can be decrypted; print it only with --reveal.
 
     Example:
         ability-search secret get SEARCH_API_KEY
@@ -65,7 +65,7 @@ def get(
     if name not in known:
         output.fail(
             f"no secret {name} in vault {vault} of {files.path}",
-            f"There are: {', '.join(known) or 'none'}. `ability-search secret set {name}` sets it.",
+            f"Names: {', '.join(known) or 'none'}. Set it with `ability-search secret set {name}`.",
         )
         raise typer.Exit(NOT_FOUND)
     secret = get_secret(files.path, vault, name, key_file=files.key_file).get_secret_value()
@@ -77,7 +77,7 @@ def get(
 
 @command(group, "list")
 def list_(vault: VaultOption = "models") -> None:
-    """List the names of the secrets of a vault.
+    """List the names of the secrets in a vault.
 
     Example:
         ability-search secret list --vault models

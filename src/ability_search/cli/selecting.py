@@ -1,4 +1,4 @@
-"""Which files the user means, and the calls that they are sent in."""
+"""Selection of local files, and how they are split into calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ability_search.loading import Reading, read_files
 
 MIB = 1024 * 1024
 BATCH_BYTES = 2 * MIB
-"""Text in a call: small against the limit of a message, large against its overhead."""
+"""Text per call: well below the message limit, far above the overhead of a call."""
 
 BATCH_DOCUMENTS = 500
 
@@ -29,24 +29,24 @@ _FALLBACK = "files"
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A path that the user named, and its files."""
+    """A path from the command line, and its files."""
 
     selection: Selection
     directory: bool
 
     def only(self, files: Set[Path]) -> Tree:
-        """The tree with no other files than these."""
+        """Return the tree restricted to these files."""
         return replace(self, selection=self.selection.only(files))
 
     def lacks(self, source: str) -> bool:
-        """Whether a source lies in this directory by its name, but its file does not exist."""
+        """Return whether a source name lies in this directory but its file does not exist."""
         if not source.startswith(self.selection.prefix):
             return False
         return vanished(self.selection.root / source)
 
 
 def collection_name(path: Path) -> str:
-    """The name of a directory, or of that of a file, made a collection's name."""
+    """Return the default collection name of a path: its directory's name, made valid."""
     real = path.resolve()
     directory = real if real.is_dir() else real.parent
     name = _UNUSABLE.sub("-", directory.name).strip("-._")[:_LONGEST_NAME]
@@ -61,12 +61,12 @@ def trees(
     exclude: Sequence[str] = (),
     gitignore: bool = False,
 ) -> list[Tree]:
-    """The files of each path, see :func:`ability_search.files.select`.
+    """Return the files of each path, see :func:`ability_search.files.select`.
 
-    A file that several paths contain counts for the first.
+    A file below several paths belongs to the first.
 
     Raises:
-        InvalidInput: if a pattern is not in gitignore syntax.
+        InvalidInput: if a pattern is not valid gitignore syntax.
         typer.BadParameter: if a path does not exist, or lies outside ``root``.
     """
     seen: set[Path] = set()
@@ -84,16 +84,16 @@ def trees(
 
 
 def sweepable(chosen: Sequence[Tree]) -> list[Tree]:
-    """The directories among the paths.
+    """Return the directories among the paths.
 
     Raises:
-        typer.BadParameter: if one of them is the root: every source of the collection would count
-            as a file of it, also one that never was a file.
+        typer.BadParameter: if one of them is the root: every source of the collection would then
+            count as one of its files, even one that never was a file.
     """
     directories = [tree for tree in chosen if tree.directory]
     if any(not tree.selection.prefix for tree in directories):
         raise typer.BadParameter(
-            "the directory must lie below the root: give its parent as --root",
+            "the directory must be below the root; pass its parent as --root",
             param_hint="--sweep",
         )
     return directories
@@ -105,35 +105,35 @@ def _home(path: Path, real: Path, root: Path | None) -> Path:
         return cwd if real.is_relative_to(cwd) else real.parent
     home = root.resolve()
     if not real.is_relative_to(home):
-        raise typer.BadParameter(f"{path} lies outside {root}", param_hint="--root")
+        raise typer.BadParameter(f"{path} is outside {root}", param_hint="--root")
     return home
 
 
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:
-    """The documents in parts of a size that fits into a call, read when they are asked for."""
+    """Read the documents lazily, in batches that each fit into one call."""
     for selection in by_root(chosen):
         yield from read_selection(selection, limits, extractor)
 
 
 def read_selection(selection: Selection, limits: Limits, extractor: Extractor) -> Iterator[Reading]:
-    """As :func:`read_trees`, of files with one root."""
+    """Read files with a common root, as :func:`read_trees` does."""
     return read_files(
         selection,
         extractor,
         limits,
         most=most_documents(limits),
-        # Half of what is allowed: a text grows when it is written as JSON.
+        # Half of the limit, because text grows when it is encoded as JSON.
         most_bytes=min(BATCH_BYTES, limits.batch_bytes // 2),
     )
 
 
 def most_documents(limits: Limits) -> int:
-    """Documents in a call."""
+    """Return the maximum number of documents per call."""
     return min(BATCH_DOCUMENTS, limits.batch_documents)
 
 
 def wire_document(document: Document) -> dict[str, Any]:
-    """A document as a call takes it."""
+    """Return a document as it is sent in a call."""
     return {
         "source": document.source,
         "title": document.title,
@@ -146,7 +146,7 @@ def wire_document(document: Document) -> dict[str, Any]:
 
 
 def by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
-    """The files of all trees that have the same root."""
+    """Yield the files of all trees, merged by root."""
     found: dict[Path, list[Path]] = {}
     for tree in chosen:
         found.setdefault(tree.selection.root, []).extend(tree.selection.files)

@@ -1,4 +1,4 @@
-"""Files of this machine to the tools, and what became of them."""
+"""Sends local files to the tools, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAGE = 10_000
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the files, over all calls."""
+    """The results of indexing files, summed over all calls."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[dict[str, str]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Outcome:
     model: str | None = None
 
     def add(self, answer: dict[str, Any]) -> None:
-        """Take in the answer of a call."""
+        """Add the answer of a call."""
         self.counts.update({name: answer.get(name, 0) for name in _COUNTED})
         wanted = len(answer.get("wanted") or ())
         self.counts["documents"] -= wanted
@@ -53,18 +53,18 @@ class Outcome:
             self.model = answer["model"]
 
     def skip(self, files: Iterable[Skipped]) -> None:
-        """Note files that were left out before anything was sent."""
+        """Add files that were skipped before anything was sent."""
         self.skipped += [{"path": file.path, "reason": file.reason} for file in files]
 
     @property
     def says_something(self) -> bool:
-        """Whether there was more than unchanged documents."""
+        """Return whether anything changed, failed or was skipped."""
         changes = self.counts["added"] + self.counts["updated"] + self.removed
         return bool(changes or self.failed or self.skipped)
 
     @property
     def told(self) -> str:
-        """The counts in words."""
+        """Return the counts as text."""
         counts = self.counts
         told = ", ".join(f"{counts[name]:,} {name}" for name in ("added", "updated", "unchanged"))
         further = {
@@ -78,7 +78,7 @@ class Outcome:
         return f"{told}; {output.counted(counts['chunks'], 'chunk')} stored"
 
     def document(self, collection: str) -> dict[str, Any]:
-        """All of it for programs."""
+        """Return the outcome as a JSON object."""
         return {
             "collection": collection,
             **{name: self.counts[name] for name in _COUNTED},
@@ -99,9 +99,9 @@ async def send_files(
     *,
     hidden: bool,
 ) -> None:
-    """Read the files here and send them, in calls of bounded size; adds to the outcome.
+    """Read local files and send them in calls of bounded size; add to the outcome.
 
-    Files that are stored as they are, as their bytes tell, are neither read further nor sent.
+    Files whose bytes have not changed since they were indexed are neither extracted nor sent.
     """
     total = sum(len(tree.selection.files) for tree in chosen)
     for tree in chosen:
@@ -121,7 +121,7 @@ async def send_files(
 
 @dataclass(slots=True)
 class _Sender:
-    """The calls that files are sent in."""
+    """Sends the files of one command."""
 
     client: Client
     options: dict[str, Any]
@@ -132,7 +132,7 @@ class _Sender:
     done: int = 0
 
     async def changed(self, selection: Selection, most: int) -> AsyncIterator[Selection]:
-        """The files that are not stored as they are, about ``most`` at a time."""
+        """Yield new and changed files, in batches of about ``most``."""
         found: list[Path] = []
         for part in slices(selection, most=most):
             found += await self._compare(part)
@@ -154,7 +154,7 @@ class _Sender:
         return [file.path for file in printed.files if file.source in wanted]
 
     async def send(self, reading: Reading) -> None:
-        """Send documents that were read."""
+        """Send the documents of a reading."""
         self._skip(reading.skipped)
         if reading.documents:
             await self._call(reading.documents)
@@ -185,7 +185,7 @@ class _Sender:
 
 
 async def remove_vanished(client: Client, collection: str, tree: Tree, timeout: float) -> int:
-    """Delete the sources below a directory that has no such file any more."""
+    """Delete the sources below a directory whose files no longer exist; return how many."""
     gone: list[str] = []
     cursor: str | None = None
     while True:
@@ -204,7 +204,7 @@ async def remove_vanished(client: Client, collection: str, tree: Tree, timeout: 
 async def remove_sources(
     client: Client, collection: str, sources: Sequence[str], timeout: float
 ) -> int:
-    """Delete sources, one call each; returns how many."""
+    """Delete sources, one call each; return how many."""
     for source in sources:
         wanted = {"collection": collection, "source": source}
         await client.call("search-delete", wanted, timeout=timeout)
@@ -212,7 +212,7 @@ async def remove_sources(
 
 
 def show(collection: str, outcome: Outcome, *, as_json: bool) -> None:
-    """Print what became of the files."""
+    """Print the outcome."""
     if as_json:
         output.print_json(outcome.document(collection))
         return
@@ -221,7 +221,7 @@ def show(collection: str, outcome: Outcome, *, as_json: bool) -> None:
 
 
 def show_problems(outcome: Outcome) -> None:
-    """Print which files were left out or failed, and what else is to be known."""
+    """Print the skipped files, the warnings and the failures."""
     for item in outcome.skipped:
         output.stderr().print(
             f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}", soft_wrap=True

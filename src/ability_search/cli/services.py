@@ -1,4 +1,4 @@
-"""`worker`, `broker`, `database`, `gateway`: one part of the system in this process."""
+"""`worker`, `broker`, `database`, `gateway`: run one component in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kadi_client import serve_stdio
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part
 
-# What serves is imported by the command that does: a search need not wait for it.
+# Each command imports the modules that do the work, so that other commands start faster.
 
 
 @command(app, "worker")
@@ -33,19 +33,19 @@ def worker(
 ) -> None:
     """Serve the eight search tools on the broker until stopped.
 
-    Stateless: start as many as you like; beside a running stack it joins that,
-    unless BROKER_URL names another broker. With --stdio the tools are served over
-    standard input and output (JSON-RPC, Content-Length framing or a line a
-    message), while the database and the embedder are still reached over the
-    broker. The log goes to standard error. A worker that `kadi deploy` has started
-    asks its deployer for the secrets of the deployment first.
+    Workers are stateless: run as many as needed. A worker joins the running stack
+    unless BROKER_URL names another broker. With --stdio it serves the tools over
+    standard input and output (JSON-RPC, Content-Length framing or one message per
+    line) and still reaches the database and the embedder over the broker. The log
+    goes to standard error. A worker started by `kadi deploy` first requests its
+    secrets from the deployer.
 
     Example:
         BROKER_URL=ws://localhost:8080/kadi ability-search worker
         ability-search worker --stdio
     """
     if stdio:
-        # A client that loads it sends SIGTERM as soon as its `shutdown` is answered.
+        # A client sends SIGTERM as soon as its `shutdown` is answered.
         asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait), ending=True))
         return
     from ability_search.cli.worker import complete, open_search
@@ -91,8 +91,8 @@ def broker(
 ) -> None:
     """Run a broker for this machine until stopped.
 
-    It keeps nothing on disk, and whoever reaches its port can use it: it
-    listens on the loopback interface unless told otherwise.
+    The broker stores nothing on disk. Anyone who can reach its port can use it, so
+    it listens on the loopback interface by default.
 
     Example:
         ability-search broker --port 8080
@@ -115,8 +115,8 @@ def broker(
 def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> None:
     """Serve the arcade-* tools over ArcadeDB until stopped.
 
-    The engine runs in this process, over the data directory, or is a server or
-    cluster reached over HTTP (setting arcadedb_backend).
+    By default the engine runs in this process, in the data directory; the setting
+    arcadedb_backend selects a server or cluster over HTTP instead.
 
     Example:
         ability-search database
@@ -144,10 +144,10 @@ def gateway(
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
-    """Serve the tools over HTTP, and to assistants over MCP at /mcp, until stopped.
+    """Serve the tools over HTTP, and over MCP at /mcp, until stopped.
 
-    GET /openapi.json describes the routes. On another address than loopback
-    every caller has to show the bearer token in SEARCH_GATEWAY_TOKEN.
+    GET /openapi.json describes the routes. To listen on an address other than
+    loopback, set the bearer token SEARCH_GATEWAY_TOKEN; callers must send it.
 
     Example:
         ability-search gateway --port 8070

@@ -1,4 +1,4 @@
-"""Running a part until it is told to stop."""
+"""Runs a component until it is stopped."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 Opener = Callable[[Settings, Meter], AbstractAsyncContextManager["Part"]]
 Complete = Callable[[Settings], Awaitable[Settings]]
-"""Adds to the settings what only the network has."""
+"""Returns the settings with the values that only the network provides."""
 
 
 def prepare(part: str, *, join: bool = True) -> Settings:
-    """Read the settings and set up the log of a process that serves.
+    """Load the settings and set up the log of a component.
 
-    With ``join`` a part uses the broker and the model of the running stack where a client would,
-    see :func:`ability_search.cli.client.find_target`.
+    With ``join`` the component uses the broker and the model of the running stack if a client
+    would, see :func:`ability_search.cli.client.find_target`.
 
     Raises:
         ConfigurationError: with every problem of the settings.
@@ -58,7 +58,7 @@ def prepare(part: str, *, join: bool = True) -> Settings:
 
 
 def joined_environ() -> Mapping[str, str]:
-    """Return the environment of a part that joins the running stack where a client would use it.
+    """Return the environment of a component, which joins the running stack if a client would.
 
     Raises:
         ConfigurationError: with every problem of the settings.
@@ -69,13 +69,13 @@ def joined_environ() -> Mapping[str, str]:
 def serve(
     part: PartName, open_part: Opener, *, supervised: bool, complete: Complete | None = None
 ) -> None:
-    """Run a part until a signal, or, supervised, the end of standard input.
+    """Run a component until a signal or, if supervised, until standard input ends.
 
-    A supervised part reports on standard output, see :mod:`ability_search.stack.child`. Nothing
-    is opened before ``complete`` has returned the settings to use.
+    A supervised component reports on standard output, see :mod:`ability_search.stack.child`.
+    Nothing is opened before ``complete`` has returned the settings to use.
 
     Raises:
-        SearchError, KadiError: if it does not start; supervised, it reports that and exits.
+        SearchError, KadiError: if it does not start; a supervised component reports that and exits.
     """
     try:
         settings = prepare(part, join=part != "broker")
@@ -95,9 +95,9 @@ def serve(
 async def run_until_stopped(
     work: Coroutine[Any, Any, None], supervised: bool = False, *, ending: bool = False
 ) -> None:
-    """Run a coroutine, cancelled by a signal or, supervised, by the end of standard input.
+    """Run a coroutine; cancel it at a signal or, if supervised, when standard input ends.
 
-    With ``ending`` the process ends with it, and signals that come then are ignored.
+    With ``ending`` the process exits after the coroutine, and later signals are ignored.
     """
     task = asyncio.create_task(work)
     asked = False
@@ -132,7 +132,7 @@ async def _run(
 
 async def _serve(name: PartName, settings: Settings, open_part: Opener, supervised: bool) -> None:
     async with metered(settings, name) as metering, open_part(settings, metering.meter) as part:
-        # What is there now stays. Full collections, which went through it, took 50 to 75 ms.
+        # Objects created so far are permanent. Full collections traversed them for 50 to 75 ms.
         gc.freeze()
         if supervised:
             _announce({"ready": {**part.details, **metering.details}})

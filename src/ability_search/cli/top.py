@@ -1,4 +1,4 @@
-"""`top`: what the parts do, live."""
+"""`top`: live metrics of the components."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ def top(
         list[str] | None,
         typer.Option(
             "--url",
-            help="Where a part's metrics are, instead of those of the running stack; repeatable.",
+            help="Address of metrics, instead of those of the running stack; repeatable.",
             show_default=False,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show one picture and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     as_json: JsonOption = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Between two pictures.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", min=0.1, help="Time between two updates."),
     ] = 1.0,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Watch the parts at work: calls, latencies, failures, queues, memory.
+    """Show live metrics of the components: calls, latencies, failures, queues, memory.
 
-    Rates and latencies are those of the last ten seconds, in the first picture
-    those since the start. A part that is gone is shown as gone, and comes back
-    by itself. Without a terminal there is one picture; with --json one object
-    a line. It ends with Ctrl-C. Exit code 3 if no stack runs, or if in the one
-    picture all parts are gone.
+    Rates and latencies cover the last ten seconds; the first update covers the time
+    since the start. A component that does not answer is shown as gone until it
+    returns. Stop with Ctrl-C. Without a terminal, `top` prints once and exits; with
+    --json it prints one object per line. Exit code 3 means that no stack is running
+    or, when printing once, that all components are gone.
 
     Example:
         ability-search top
@@ -63,8 +64,8 @@ def top(
     )
     if not watcher.addresses():
         output.fail(
-            f"no stack runs over {watcher.data_dir}",
-            "`ability-search up` starts one; --url names where metrics are.",
+            f"no stack is running in {watcher.data_dir}",
+            "Start one with `ability-search up`, or set the address of metrics with --url.",
         )
         raise typer.Exit(NOT_FOUND)
     terminal = output.stdout().is_terminal

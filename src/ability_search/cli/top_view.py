@@ -1,4 +1,4 @@
-"""The picture that `top` draws."""
+"""Rendering of the metrics that `top` shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATES = {"up": "green", "gone": "bold red", "refused": "yellow"}
 
 
 def draw(picture: Picture) -> RenderableType:
-    """A picture for a terminal, the parts and the tools first."""
+    """Render the figures for a terminal, components and tools first."""
     over = "" if picture.seconds is None else f" over {picture.seconds:,.0f} s"
     since = " since the start" if picture.from_start else ""
     moment = time.strftime("%H:%M:%S", time.localtime(picture.at))
@@ -26,13 +26,13 @@ def draw(picture: Picture) -> RenderableType:
         _parts(picture.parts),
         _calls("tool", picture.tools),
         _further(picture),
-        _calls("call of another part", picture.rpc),
+        _calls("call to another component", picture.rpc),
         _calls("stage of a query", picture.stages, failures=False),
     )
 
 
 def _parts(lines: Sequence[PartLine]) -> Table:
-    table = _table("part", "state", "in flight", "waiting", "memory MiB", text=2)
+    table = _table("component", "state", "in flight", "waiting", "memory MiB", text=2)
     for line in lines:
         style = _STATES[line.state]
         gone = line.state != "up"
@@ -95,7 +95,7 @@ def _further(picture: Picture) -> Table:
 
 
 def _table(*columns: str, text: int) -> Table:
-    """A table whose first ``text`` columns hold text, the others numbers."""
+    """Return a table whose first ``text`` columns hold text and the others numbers."""
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):
         table.add_column(

@@ -1,4 +1,4 @@
-"""Whether the process sends traces."""
+"""Sending traces from a component or command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ability_search.errors import ConfigurationError
 log = logging.getLogger(__name__)
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Whoever sets these means every program of the machine, those that cannot send traces too."""
+"""These apply to every program of the machine, so a missing extra is only a warning."""
 
 
 @contextmanager
 def traced(settings: Settings, part: str) -> Iterator[None]:
-    """Send traces of the block to a collector, if the settings or OpenTelemetry's own name one.
+    """Send traces of the block to the collector set in the settings or by OpenTelemetry, if any.
 
     Raises:
-        ConfigurationError: if the settings do, and the extra is missing.
+        ConfigurationError: if the settings set one and the extra is missing.
     """
     endpoint = settings.tracing.endpoint
     if endpoint is None and not any(map(os.environ.get, _COLLECTOR)):
@@ -34,7 +34,7 @@ def traced(settings: Settings, part: str) -> Iterator[None]:
         problem = f"the extra 'otel' is not installed ({exc.name} is missing)"
         if endpoint is not None:
             raise ConfigurationError(problem, hint=f"Run: {INSTALL_OTEL}") from exc
-        log.warning("no traces are sent, as %s", problem)
+        log.warning("traces are not sent: %s", problem)
         yield
         return
     with exporting(endpoint.get_secret_value() if endpoint else None, part):

@@ -1,4 +1,4 @@
-"""`export`, `import`, `backup`, `restore`: collections as directories of plain files."""
+"""`export`, `import`, `backup`, `restore`: save and load collections as directories."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from ability_search.artifacts.manifest import Counts, Manifest
     from ability_search.tools import Services
 
-# What does the work is imported by the command: a search need not wait for it.
+# Each command imports the modules that do the work, so that other commands start faster.
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory.")]
 CollectionsOption = Annotated[
     list[str] | None,
-    typer.Option("--collection", "-c", help="Only this one; may be repeated."),
+    typer.Option("--collection", "-c", help="Only this collection; repeatable."),
 ]
-ReplaceOption = Annotated[
-    bool, typer.Option("--replace", help="Take the place of a collection that exists.")
-]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace an existing collection.")]
 RevisionOption = Annotated[
     str | None,
-    typer.Option(help="Revision of the sources.  [default: a hash over their texts]"),
+    typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
 ]
 
 
@@ -41,9 +39,10 @@ def export(
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a collection to a directory, with its vectors, to be imported elsewhere.
+    """Export a collection with its vectors to a directory.
 
-    An artifact that is in DIR already is replaced when the new one is complete.
+    An existing artifact in DIR is replaced once the new one is complete. `import`
+    reads the artifact on this network or another one.
 
     Example:
         ability-search export docs artifacts/docs
@@ -64,19 +63,22 @@ def export(
 def import_(
     directory: DirectoryArgument,
     name: Annotated[
-        str | None, typer.Option(help="Name of the collection.  [default: as it was exported]")
+        str | None, typer.Option(help="Name of the collection.  [default: the exported name]")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="What its embedding model is called on this network.")
+        str | None, typer.Option(help="Name of its embedding model on this network.")
     ] = None,
     replace: ReplaceOption = False,
-    check: Annotated[bool, typer.Option("--check", help="Only check it.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the artifact without importing it.")
+    ] = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an exported collection one of this network; nothing is embedded.
+    """Import an exported collection; its vectors are used as they are.
 
-    All of it is checked first. Nobody sees the collection before it is complete.
+    The artifact is checked first. The collection becomes visible once it is
+    complete.
 
     Example:
         ability-search import artifacts/docs
@@ -106,9 +108,10 @@ def backup(
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export all collections, each to a directory of its own below DIR.
+    """Export all collections, each to its own directory below DIR.
 
-    Beside what `export` writes, a backup holds which agents were shown what.
+    In addition to the data of `export`, a backup records which chunks were shown to
+    which agents.
 
     Example:
         ability-search backup backups/monday
@@ -136,7 +139,7 @@ def restore(
     directory: DirectoryArgument,
     collection: CollectionsOption = None,
     name: Annotated[
-        str | None, typer.Option(help="Another name for it, if it is only one.")
+        str | None, typer.Option(help="New name, if only one collection is restored.")
     ] = None,
     replace: ReplaceOption = False,
     broker: BrokerOption = None,

@@ -1,4 +1,4 @@
-"""Exporting and importing from the command line, with the services of a worker in this process."""
+"""Export, import and build from the command line, with the services of a worker in this process."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from kadi_client import Connection
 
 _DIGITS = 12
 _LONGEST = 50
-"""Of a name, so that its digits have room."""
+"""Longest prefix of a name, to leave room for the digits."""
 
 T = TypeVar("T")
 
 
 def with_services(broker: str | None, work: Callable[[Services], Awaitable[T]]) -> T:
-    """Do some work with the services of a worker, in this process."""
+    """Run ``work`` with the services of a worker in this process and return its result."""
 
     async def run() -> T:
         async with services_here(broker) as services:
@@ -54,10 +54,10 @@ def with_services(broker: str | None, work: Callable[[Services], Awaitable[T]]) 
 
 @asynccontextmanager
 async def services_here(broker: str | None) -> AsyncIterator[Services]:
-    """The services of a worker in this process, over the broker that a client uses.
+    """Yield the services of a worker in this process, over the broker that a client uses.
 
     Raises:
-        ConfigurationError: if the settings cannot be used.
+        ConfigurationError: if the settings are invalid.
         KadiError: if the broker cannot be reached.
     """
     async with services_and_connection(broker) as (services, _):
@@ -68,7 +68,7 @@ async def services_here(broker: str | None) -> AsyncIterator[Services]:
 async def services_and_connection(
     broker: str | None,
 ) -> AsyncIterator[tuple[Services, Connection]]:
-    """As :func:`services_here`, with the connection that they use."""
+    """Yield the services of :func:`services_here` and their connection."""
     settings = client_settings()
     target = chosen_target(settings, broker)
     if target.stack is not None:
@@ -106,8 +106,8 @@ async def imported(
     """Import an artifact, with a progress bar; raises as :meth:`Importing.import_artifact`."""
     if artifact.origin.layout != LAYOUT:
         output.warn(
-            f"another version has made it (layout {artifact.origin.layout}, this one makes"
-            f" {LAYOUT}): words may be missed until its documents are indexed again"
+            f"the artifact was written by another version (layout {artifact.origin.layout}, current"
+            f" {LAYOUT}): keyword search may miss words until its documents are indexed again"
         )
     with progress_bar(name, total=None, hidden=hidden) as advance:
         await importing_of(services).import_artifact(
@@ -128,7 +128,7 @@ async def built(
     revision: str | None,
     hidden: bool,
 ) -> Built:
-    """Build an artifact of files, with a progress bar; raises as :meth:`Building.build`."""
+    """Build an artifact from files, with a progress bar; raises as :meth:`Building.build`."""
     building = Building(
         services.store,
         services.catalogue,
@@ -161,13 +161,13 @@ async def built(
 async def answering(
     services: Services, shared: Path, own: Path | None, *, hidden: bool
 ) -> tuple[str, list[str]]:
-    """The collection that answers for a shared artifact and a user's own, imported if need be.
+    """Return the collection of a shared artifact or of the user's own; import it if needed.
 
     Returns:
-        Its name, and what the user is to be told of the choice.
+        The name of the collection, and messages about the choice for the user.
 
     Raises:
-        Damaged: if the shared one is needed and is not as it should be.
+        Damaged: if the shared artifact is needed and is damaged.
     """
     choice = choose(shared, own, model=services.settings.embedding.model)
     said = list(choice.reasons)
@@ -176,20 +176,20 @@ async def answering(
     except Damaged as exc:
         if choice.directory == shared:
             raise
-        said.append(f"the index in {own} does not answer: {exc}")
+        said.append(f"the index in {own} cannot be used: {exc}")
         name, earlier = await _at_hand(services, shared, hidden=hidden)
     if earlier:
         said.append(
-            f"other artifacts of that name are still there as {', '.join(earlier)};"
-            " `ability-search delete` removes what is not needed any more"
+            f"other artifacts of that name are still imported as {', '.join(earlier)};"
+            " `ability-search delete` removes those no longer needed"
         )
     return name, said
 
 
 async def _at_hand(services: Services, directory: Path, *, hidden: bool) -> tuple[str, list[str]]:
-    """The collection that an artifact is, under a name that no other artifact has.
+    """Return the collection of an artifact, whose name no other artifact has.
 
-    If it had to be imported, those of other artifacts of the same collection too.
+    If it was imported now, also return the collections of other artifacts of the same name.
     """
     artifact = open_artifact(directory, services.settings)
     stem = artifact.origin.name[:_LONGEST]
@@ -206,29 +206,29 @@ async def _at_hand(services: Services, directory: Path, *, hidden: bool) -> tupl
 async def _documents(
     readings: Iterator[Reading], outcome: Outcome
 ) -> AsyncIterator[list[Document]]:
-    """What was read of files, as it would be sent to a worker."""
+    """Yield the documents read from files, as they would be sent to a worker."""
     while (reading := await asyncio.to_thread(next, readings, None)) is not None:
         outcome.skip(reading.skipped)
         yield [replace(each, file=False) for each in reading.documents]
 
 
 async def _base(directory: Path, model: str) -> Artifact | None:
-    """The artifact to build upon, if there is one that can be used; else it is said why not."""
+    """Return the base artifact; if it cannot be used, warn and return ``None``."""
     if not (directory / MANIFEST).exists():
         return None
     try:
         manifest = read_manifest(directory)
         if not isinstance(manifest, ChunksManifest):
-            problem = "it is of another kind"
+            problem = "it is not an artifact of chunks"
         elif manifest.model_id != model:
-            problem = f"it was made with the model {manifest.model_id!r}, not {model!r}"
+            problem = f"its model is {manifest.model_id!r}, not {model!r}"
         else:
             artifact = Artifact(directory, manifest)
             await asyncio.to_thread(artifact.check)
             return artifact
     except Damaged as exc:
         problem = str(exc)
-    output.warn(f"{directory} is not built upon: {problem}")
+    output.warn(f"the base {directory} is not used: {problem}")
     return None
 
 
@@ -238,7 +238,7 @@ def _exporting(services: Services) -> Exporting:
 
 
 def importing_of(services: Services) -> Importing:
-    """The import service."""
+    """Return the import service."""
     return Importing(
         services.store,
         services.catalogue,
@@ -249,7 +249,7 @@ def importing_of(services: Services) -> Importing:
 
 
 def reporting(advance: Advance) -> Callable[[Progress], Awaitable[None]]:
-    """What moves a progress bar."""
+    """Return a callback that advances a progress bar."""
 
     async def report(progress: Progress) -> None:
         advance(progress.done, progress.total, progress.stage)
@@ -258,14 +258,14 @@ def reporting(advance: Advance) -> Callable[[Progress], Awaitable[None]]:
 
 
 def open_artifact(directory: Path, settings: Settings) -> Importable:
-    """An artifact of either kind.
+    """Open an artifact of either kind.
 
     Raises:
-        NotFound: if there is none in the directory.
-        Damaged: if it is not as it should be.
+        NotFound: if the directory has no artifact.
+        Damaged: if the artifact is damaged.
     """
     if not os.path.lexists(directory / MANIFEST):
-        hint = f"Name a directory that holds {MANIFEST}, as `export` and `build` write it."
+        hint = f"Choose a directory with {MANIFEST}, as written by `export` and `build`."
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
@@ -275,10 +275,10 @@ def open_artifact(directory: Path, settings: Settings) -> Importable:
 
 
 def saved(directory: Path, names: Sequence[str] | None) -> list[Path]:
-    """The artifacts of a backup, all or those of some collections.
+    """Return the artifacts of a backup, all or those of the named collections.
 
     Raises:
-        NotFound: if there is none, or not one of those that are named.
+        NotFound: if there are none, or a named collection is missing.
     """
     found = {path.parent.name: path.parent for path in sorted(directory.glob(f"*/{MANIFEST}"))}
     for name in names or ():

@@ -1,4 +1,4 @@
-"""Options of the commands that take files and directories of this machine."""
+"""Options of the commands that read local files and directories."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ CollectionOption = Annotated[
 ]
 IncludeOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only these files (gitignore syntax)."),
+    typer.Option(metavar="PATTERN", help="Include only these files (gitignore syntax)."),
 ]
 ExcludeOption = Annotated[
-    list[str] | None, typer.Option(metavar="PATTERN", help="None of these files.")
+    list[str] | None, typer.Option(metavar="PATTERN", help="Skip these files.")
 ]

@@ -1,4 +1,4 @@
-"""`up`, `down`, `status`: the whole stack on this machine."""
+"""`up`, `down`, `status`: run a complete stack on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DOWN_SECONDS = 90.0
 
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Where everything is kept.  [default: data_dir]"),
+    typer.Option("--data-dir", help="Data directory.  [default: data_dir]"),
 ]
 
 
@@ -42,51 +42,54 @@ def up(
     port: Annotated[
         int | None,
         port_option(
-            "--port", "Port of the broker; 0 takes free ones.  [default: local_broker_port]"
+            "--port", "Port of the broker; 0 for free ports.  [default: local_broker_port]"
         ),
     ] = None,
     models_port: Annotated[
         int | None,
         port_option(
-            "--models-port", "Port of the embeddings API over HTTP.  [default: model_http_port]"
+            "--models-port", "Port of the embeddings HTTP API.  [default: model_http_port]"
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers.")] = 1,
     no_broker: Annotated[
         bool, typer.Option("--no-broker", help="Use the configured broker instead.")
     ] = False,
     no_database: Annotated[
-        bool, typer.Option("--no-database", help="Another one is on the network.")
+        bool, typer.Option("--no-database", help="Use a database that is on the network.")
     ] = False,
     no_models: Annotated[
-        bool, typer.Option("--no-models", help="Embeddings come from elsewhere.")
+        bool, typer.Option("--no-models", help="Use an embedder that is elsewhere.")
     ] = False,
     gateway_port: Annotated[
         int | None,
         port_option(
-            "--gateway-port", "Port of the gateway, over HTTP and MCP.  [default: gateway_port]"
+            "--gateway-port", "Port of the gateway (HTTP and MCP).  [default: gateway_port]"
         ),
     ] = None,
-    no_gateway: Annotated[bool, typer.Option("--no-gateway", help="Nothing over HTTP.")] = False,
+    no_gateway: Annotated[
+        bool, typer.Option("--no-gateway", help="Do not start a gateway.")
+    ] = False,
     metrics_port: Annotated[
         int | None,
         port_option(
             "--metrics-port",
-            "Port of the broker's metrics, which those of the other parts follow;"
-            " 0 takes free ones.  [default: metrics_port, else 0]",
+            "Port of the broker's metrics; the other components use the following ports."
+            " 0 for free ports.  [default: metrics_port, else 0]",
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log what the parts do, not only warnings.")
+        bool,
+        typer.Option("--verbose", "-v", help="Show the log of the components, not only warnings."),
     ] = False,
 ) -> None:
-    """Run broker, database, model manager, workers and gateway.
+    """Run a stack: broker, database, model manager, workers and gateway.
 
-    A part that dies is started again. Ctrl-C or SIGTERM stops everything in
-    order. The data stays in the data directory; the other commands find the
-    stack by it: with another --data-dir than the default they need it in
-    SEARCH_DATA_DIR. New collections are embedded by the configured model if the
-    stack serves it, by all-MiniLM-L6-v2 otherwise.
+    A component that dies is restarted. Ctrl-C or SIGTERM stops everything in order.
+    The data stays in the data directory. The other commands use that directory to
+    find the stack: with a --data-dir other than the default, set SEARCH_DATA_DIR
+    for them. New collections use the configured embedding model if the stack serves
+    it, otherwise all-MiniLM-L6-v2.
 
     Example:
         ability-search up
@@ -119,12 +122,12 @@ def up(
 
 
 def _is_told(settings: Settings, verbose: bool) -> bool:
-    """Whether somebody wants the parts' log: a person who asks for it, or a collector."""
+    """Return whether to show the log of the components: on request, or as JSON for a collector."""
     return verbose or "SEARCH_LOG_LEVEL" in os.environ or settings.logging.format == "json"
 
 
 def _lacks_gateway() -> bool:
-    """Whether the gateway is not installed, which is told; the rest of the stack goes without."""
+    """Return whether the gateway is not installed; warn, so that the stack runs without it."""
     missing = missing_modules(GATEWAY_MODULES)
     if missing:
         output.warn(f"no gateway: {', '.join(missing)} missing. Run: {INSTALL_GATEWAY}")
@@ -166,7 +169,7 @@ def _print_stack(running: RunningStack) -> None:
         (part.name, str(part.pid), part.address, str(urlsplit(part.metrics).port or ""))
         for part in running.parts
     ]
-    output.print_table(("part", "process", "address", "metrics port"), rows)
+    output.print_table(("component", "process", "address", "metrics port"), rows)
     output.print_pairs(
         [
             ("broker", str(Url(running.url))),
@@ -178,7 +181,7 @@ def _print_stack(running: RunningStack) -> None:
 
 @command(app, "status")
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Show the stack that runs over the data directory; exit code 3 if none does.
+    """Show the stack running in the data directory; exit code 3 if there is none.
 
     Example:
         ability-search status
@@ -186,7 +189,7 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     directory = data_dir or client_settings().files.data_dir
     running = read_running(directory)
     if running is None:
-        output.fail(f"no stack runs over {directory}", "`ability-search up` starts one.")
+        output.fail(f"no stack is running in {directory}", "Start one with `ability-search up`.")
         raise typer.Exit(NOT_FOUND)
     if not as_json:
         _print_stack(running)
@@ -213,7 +216,7 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 
 @command(app, "down")
 def down(data_dir: DataDirOption = None) -> None:
-    """Stop the stack that runs over the data directory; exit code 3 if none does.
+    """Stop the stack running in the data directory; exit code 3 if there is none.
 
     Example:
         ability-search down
@@ -221,15 +224,15 @@ def down(data_dir: DataDirOption = None) -> None:
     directory = data_dir or client_settings().files.data_dir
     running = read_running(directory)
     if running is None:
-        output.fail(f"no stack runs over {directory}")
+        output.fail(f"no stack is running in {directory}")
         raise typer.Exit(NOT_FOUND)
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # It was killed, and its parts are ending.
+        pass  # It was killed, and its components are exiting.
     except PermissionError as exc:
-        raise InvalidInput("--data-dir", f"process {running.pid} is another user's") from exc
+        raise InvalidInput("--data-dir", f"process {running.pid} belongs to another user") from exc
     if not asyncio.run(released(directory, timeout=_DOWN_SECONDS)):
-        output.fail(f"process {running.pid} did not stop in {_DOWN_SECONDS:g} s")
+        output.fail(f"process {running.pid} did not stop within {_DOWN_SECONDS:g} s")
         raise typer.Exit(FAILED)
     output.stdout().print("stopped")

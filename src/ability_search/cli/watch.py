@@ -1,4 +1,4 @@
-"""`watch`: a collection that follows the files of directories."""
+"""`watch`: keep a collection in sync with the files of directories."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def watch(
     root: Annotated[
         Path | None,
         typer.Option(
-            help="Sources are paths relative to it.  [default: the working directory, or the"
-            " parent of a DIRECTORY outside of it]"
+            help="Make sources relative to this directory.  [default: the working directory, or"
+            " the parent of a DIRECTORY outside it]"
         ),
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     no_gitignore: Annotated[
-        bool, typer.Option("--no-gitignore", help="Also what .gitignore files name.")
+        bool, typer.Option("--no-gitignore", help="Include files that .gitignore excludes.")
     ] = False,
     model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
     kinds: KindsOption = None,
@@ -48,11 +48,12 @@ def watch(
     timeout: TimeoutOption = LONG_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Index directories and keep the collection like their files until Ctrl-C.
+    """Index directories and keep the collection in sync with their files until Ctrl-C.
 
-    Begins like `index --sweep`, then follows changes: new, changed, renamed and
-    deleted files, a line for each burst of them. While the broker or the worker
-    is away it waits and tries again. With --json each line is one object.
+    The command first does the same as `index --sweep`, then follows new, changed,
+    renamed and deleted files and prints one line per batch of changes. It retries
+    while the broker or the worker is not available. With --json each line is an
+    object.
 
     Example:
         ability-search watch docs
@@ -75,8 +76,8 @@ def watch(
 
     if any(not tree.selection.prefix for tree in find()):
         output.warn(
-            "files that were deleted before now stay in the collection, as the directory is the"
-            " root itself; give its parent as --root to remove them"
+            "the directory is the root itself: files deleted before now stay in the collection;"
+            " pass the parent directory as --root to remove them"
         )
     options = given(collection=collection or collection_name(paths[0]), model=model)
     options |= kinds_fields(kinds, kinds_by)

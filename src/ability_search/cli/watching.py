@@ -1,4 +1,4 @@
-"""Keeping a collection like the files of directories, change by change."""
+"""Keeps a collection in sync with the files of directories."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ EDITORS = (
     ".goutputstream-*",
     "*___jb_???___",
 )
-"""Files that programs write beside the one that is edited."""
+"""Patterns of temporary files that programs write next to an edited file."""
 
 INSTALL_WATCH = "pip install 'ability-search[watch]'"
 
 _LONGEST_PAUSE = 30.0
 _QUIET_MS = 300
-"""Changes wait so long for others, so that what an editor does in several steps is one."""
+"""Quiet time that ends a batch of changes, as editors save a file in several steps."""
 _LONGEST_MS = 3000
 _TICK_MS = 500
 
 Stamp = tuple[int, int, int]
-"""Time of change in nanoseconds, size, and number of the file in its file system."""
+"""Modification time in nanoseconds, size in bytes, and inode number."""
 Changes = AsyncIterator[set[Path]]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A file as it was when it was stored last."""
+    """A file and its state when it was last indexed."""
 
     path: Path
     stamp: Stamp
@@ -68,18 +68,18 @@ class Known:
 
 @dataclass(slots=True)
 class Watcher:
-    """Sends what differs from what it sent last.
+    """Sends the files that changed since it last sent them.
 
-    Events say when to look and which files to look at again. What has changed is found by looking
-    at all files, so that renamed directories, missed events and bursts need no care; a file that
-    was touched is sent, and its hash tells the worker that it is unchanged.
+    An event triggers a scan of all files, so that renamed directories, missed events and bursts
+    need no special care. Files named by events are always sent again; the worker recognises an
+    unchanged file by its hash.
 
     Args:
         client: The connection.
-        find: The files as they are now.
-        options: For search-index.
-        timeout: Seconds for a call.
-        as_json: Whether to speak to a program.
+        find: Returns the current files.
+        options: Fields of search-index.
+        timeout: Timeout of a call, in seconds.
+        as_json: Whether to print JSON.
     """
 
     client: Client
@@ -94,10 +94,10 @@ class Watcher:
     _not_before: float = 0.0
 
     async def follow(self, changes: Changes) -> None:
-        """Keep up with changes until there are no more; an empty set is a moment to try again.
+        """Apply changes until the iterator ends; an empty set is an opportunity to retry.
 
         Raises:
-            SearchError, KadiError: if something failed that will not pass.
+            SearchError, KadiError: if a failure is permanent.
         """
         async for named in changes:
             self._named |= named
@@ -142,7 +142,7 @@ class Watcher:
         outcome.removed += await _there(remove_sources(self.client, collection, gone, self.timeout))
         if not self._swept:
             for tree in trees:
-                # At the root itself every source would count as a file of the tree.
+                # In a root directory, every source would count as a file of the tree.
                 if tree.selection.prefix:
                     outcome.removed += await _there(
                         remove_vanished(self.client, collection, tree, self.timeout)
@@ -151,7 +151,7 @@ class Watcher:
         self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
 
     def _pause(self, exc: Exception) -> None:
-        """Say that something failed, and when it is tried again."""
+        """Report a failure and schedule the next attempt."""
         self._failures += 1
         seconds = min(_LONGEST_PAUSE, 2.0 ** (self._failures - 1))
         self._not_before = time.monotonic() + seconds
@@ -159,10 +159,10 @@ class Watcher:
         if self.as_json:
             _print_line({"error": problem, "retryInSeconds": seconds})
         else:
-            output.warn(f"{problem}; trying again in {seconds:g} s")
+            output.warn(f"{problem}; retrying in {seconds:g} s")
 
     def _tell(self, outcome: Outcome, seconds: float) -> None:
-        """One line for what was done."""
+        """Print one line about the applied changes."""
         collection = self.options["collection"]
         if self.as_json:
             took = round(seconds * 1e3, 1)
@@ -178,10 +178,10 @@ class Watcher:
 
 
 async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]:
-    """Paths that changed, a burst of changes at a time; an empty set every now and then.
+    """Yield the changed paths in batches, and an empty set at regular intervals without changes.
 
     Raises:
-        SearchError: if the library for it is not installed.
+        SearchError: if watchfiles is not installed.
     """
     try:
         from watchfiles import awatch
@@ -205,7 +205,7 @@ async def changes_of(directories: list[Path]) -> AsyncGenerator[set[Path], None]
 
 
 def _stamps(trees: list[Tree]) -> dict[str, Known]:
-    """The files as they are now, by source."""
+    """Return the current files by source."""
     found: dict[str, Known] = {}
     for tree in trees:
         for path in tree.selection.files:
@@ -217,12 +217,12 @@ def _stamps(trees: list[Tree]) -> dict[str, Known]:
 
 
 def _gone(lost: Mapping[str, Known]) -> list[str]:
-    """Sources whose files are gone; others are only left out by now, or cannot be read."""
+    """Return the sources whose files no longer exist; others are now excluded or unreadable."""
     return [source for source, file in lost.items() if vanished(file.path)]
 
 
 async def _there(removing: Awaitable[int]) -> int:
-    """How many sources were removed: none of a collection that is not there."""
+    """Return the number of removed sources: 0 if the collection does not exist."""
     try:
         return await removing
     except ToolError as exc:
@@ -232,7 +232,7 @@ async def _there(removing: Awaitable[int]) -> int:
 
 
 def _passes(exc: KadiError) -> bool:
-    """Return whether a failure may pass by itself."""
+    """Return whether a failure is transient."""
     if isinstance(exc, ToolError):
         return exc.retryable
     return not isinstance(exc, AuthenticationError | FrameTooLarge)

@@ -1,4 +1,4 @@
-"""The worker as a part, on the network or over other streams."""
+"""The worker component, on the network or over stdio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kadi_client import Tool
 async def open_search(
     settings: Settings, *, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[Part]:
-    """The worker, its tools on the network.
+    """Run the worker with its tools on the network.
 
     Raises:
         ConfigurationError: if a required secret is missing.
@@ -35,7 +35,7 @@ async def open_search(
 async def open_search_tools(
     settings: Settings, *, wait: float, meter: Meter = UNMETERED
 ) -> AsyncIterator[list[Tool]]:
-    """The worker's tools, to be served elsewhere than on the network that it works over.
+    """Yield the worker's tools, to be served elsewhere than on the network.
 
     Raises:
         ConfigurationError: if a required secret is missing.
@@ -51,10 +51,10 @@ async def open_search_tools(
 async def complete(settings: Settings, *, wait: float) -> Settings:
     """Return the settings with the secrets of the deployer, then those of a secret ability.
 
-    Neither is asked unless a deployment, or a secret that is missing, is a reason to.
+    The deployer is asked only in a deployment, the secret ability only for missing secrets.
 
     Raises:
-        ConfigurationError: if a required secret is nowhere to be had.
+        ConfigurationError: if a required secret is not found.
         KadiError: if the broker cannot be reached.
     """
     settings = await add_deployed_secrets(settings, wait=wait)

@@ -1,4 +1,4 @@
-"""The tools as typed functions, for Python programs."""
+"""Typed Python clients of the tools."""
 
 from ability_search.client.blocking import BlockingSearchClient
 from ability_search.client.search import SearchClient

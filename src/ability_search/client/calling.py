@@ -1,4 +1,4 @@
-"""One call of a tool, under an id of its own."""
+"""Calls a tool under a call id of its own."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = logging.getLogger(__name__)
 async def call_tool(
     connection: Connection, tool: str, tool_input: Mapping[str, Any], *, timeout: float
 ) -> dict[str, Any]:
-    """Call a tool that answers with an object, and return that.
+    """Call a tool and return its answer, which must be an object.
 
     Raises:
-        ToolError: if the tool answered that it failed.
-        KadiError: if there is no answer, or if it is not an object.
+        ToolError: if the tool reports a failure.
+        KadiError: if the tool does not answer, or the answer is not an object.
     """
     with calling(tool_input):
-        log.debug("%s is called", tool)
+        log.debug("calling %s", tool)
         answer = await connection.invoke(tool, dict(tool_input), timeout=timeout)
     if not isinstance(answer, dict):
-        raise RemoteError(f"{tool} answered with something that is no object")
+        raise RemoteError(f"{tool} returned an answer that is not an object")
     return answer

@@ -1,4 +1,4 @@
-"""Progress of long work, as its events tell."""
+"""Reports the progress events of a job to a callback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kadi_client import Connection
 _DRAIN_SECONDS = 2.0
 
 Advance = Callable[[int, int, str], None]
-"""Called with the documents done, the documents in total, and the stage."""
+"""Callback with the documents done, the total number of documents, and the stage."""
 AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]
 
 
@@ -20,9 +20,10 @@ AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]
 async def following(
     connection: Connection, job: str, advance: Advance | AwaitedAdvance, *, before: int = 0
 ) -> AsyncIterator[None]:
-    """Tell ``advance`` of a job's events while the block runs; ``before`` are done already.
+    """Call ``advance`` for each progress event of a job during the block.
 
-    At the end of the block it is told what has come by then.
+    ``before`` documents were done before the job and are added to its count. Events that arrived
+    by the end of the block are still reported.
     """
     async with connection.subscribe(PROGRESS) as events:
 
@@ -38,7 +39,7 @@ async def following(
         task = asyncio.create_task(follow())
         try:
             yield
-            # What was published before the answer has arrived before it.
+            # Events published before the answer have arrived before it.
             events.end()
             await asyncio.wait([task], timeout=_DRAIN_SECONDS)
         finally:

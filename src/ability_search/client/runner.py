@@ -1,4 +1,4 @@
-"""Coroutines from code that has no loop, or one of its own that may not be blocked by another."""
+"""Runs coroutines for synchronous code, which may itself run inside an event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """A loop in a thread."""
+    """An event loop in a thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -19,11 +19,11 @@ class Runner:
 
     @property
     def running(self) -> bool:
-        """Whether the loop runs."""
+        """Return whether the loop is running."""
         return self._loop is not None
 
     def start(self) -> None:
-        """Start the loop; nothing if it runs."""
+        """Start the loop; does nothing if it is running."""
         if self._loop is not None:
             return
         self._loop = asyncio.new_event_loop()
@@ -33,10 +33,10 @@ class Runner:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for a coroutine; interrupting this cancels it.
+        """Run a coroutine and return its result; interrupting the wait cancels it.
 
         Raises:
-            RuntimeError: if the loop does not run.
+            RuntimeError: if the loop is not running.
         """
         if self._loop is None:
             work.close()
@@ -49,7 +49,7 @@ class Runner:
             raise
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """What an asynchronous iterator yields."""
+        """Yield the items of an asynchronous iterator."""
         missing = object()
 
         async def following() -> T | object:
@@ -59,7 +59,7 @@ class Runner:
             yield item  # type: ignore[misc]
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)

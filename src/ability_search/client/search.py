@@ -1,4 +1,4 @@
-"""The tools as coroutines."""
+"""The asynchronous client: one method per tool."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ R = TypeVar("R", bound=BaseModel)
 DocumentLike = inputs.DocumentInput | Mapping[str, Any]
 
 LONG_SECONDS = 3600.0
-"""For work that reports its progress; brokers allow no more."""
+"""Timeout of calls that report progress, in seconds; the maximum that brokers allow."""
 
 _PAGE = 1000
 _OPEN_SECONDS = 10.0
@@ -67,16 +67,16 @@ class SearchClient:
 
     Every method calls the tool of the same name and returns its validated result. It raises
 
-    - :class:`ToolError` if the tool answers that it failed: ``str()`` is the reason, ``hint`` what
-      helps, ``code`` one of the documented codes, ``retryable`` whether to try again,
-    - :class:`pydantic.ValidationError` if the input is wrong, before anything is sent,
+    - :class:`ToolError` if the tool reports a failure: ``str()`` is the message, ``hint`` a remedy,
+      ``code`` one of the documented codes, ``retryable`` whether a retry may succeed,
+    - :class:`pydantic.ValidationError` if the input is invalid, before anything is sent,
     - another :class:`kadi_client.KadiError` if there is no answer; the client reconnects by itself.
 
     Args:
-        url: Address of the broker. If not given: ``BROKER_URL``, the configuration files, or the
-            stack that runs on this machine, in this order, like the command line.
-        networks: KADI networks to join; the configured ones if not given.
-        timeout: Seconds to wait for an answer; indexing waits for up to :data:`LONG_SECONDS`.
+        url: Address of the broker. Default: ``BROKER_URL``, the configuration files, or the stack
+            running on this machine, in this order, as for the command line.
+        networks: KADI networks to join. Default: the configured networks.
+        timeout: Timeout of a call in seconds; for indexing it is :data:`LONG_SECONDS`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SearchClient:
         """Connect; does nothing if it is connected.
 
         Raises:
-            ConfigurationError: if the settings cannot be used.
+            ConfigurationError: if the settings are invalid.
             KadiError: if the broker cannot be reached.
         """
         if self._opened is None:
@@ -139,7 +139,7 @@ class SearchClient:
         filter: Mapping[str, Any] | None = None,
         **options: Unpack[QueryOptions],
     ) -> Hits:
-        """Search one collection, several, or all of them (``*``).
+        """Search one collection, several, or all (``*``).
 
         Example:
             found = await search.query("notes", "when is the data saved?", limit=3)
@@ -165,7 +165,7 @@ class SearchClient:
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
-        """Find the chunks that are nearest to a chunk.
+        """Find the nearest neighbours of a chunk.
 
         Example:
             found = await search.query("notes", "when is the data saved?")
@@ -189,7 +189,7 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[IndexOptions],
     ) -> results.IndexResult:
-        """Index documents, in as many calls as their size requires.
+        """Index documents, in several calls if needed.
 
         Example:
             documents = [{"source": "n2", "title": "Pump", "content": "It is replaced in May."}]
@@ -198,12 +198,12 @@ class SearchClient:
 
         Args:
             collection: Name of the collection; created on first use.
-            documents: Any iterable; consumed as the documents are sent.
+            documents: Any iterable; consumed lazily, as the documents are sent.
             progress: Called with the documents done, the documents known so far, and the stage.
             options: Options of every call.
 
         Returns:
-            The sum of all calls. If a call fails, what the calls before it stored stays.
+            The sum of all calls. If a call fails, documents indexed by earlier calls stay indexed.
 
         Raises:
             ValueError: if there are no documents.
@@ -217,7 +217,7 @@ class SearchClient:
             )
             total = answer if total is None else _sum(total, answer)
         if total is None:
-            raise ValueError("documents: give at least one")
+            raise ValueError("documents: expected at least one")
         return total
 
     async def index_file(
@@ -228,7 +228,7 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[FileOptions],
     ) -> results.IndexFileResult:
-        """Index a file or a directory of the worker's machine.
+        """Index a file or a directory on the worker's machine.
 
         Example:
             report = await search.index_file("manuals", "docs", include=["*.md"])
@@ -246,7 +246,7 @@ class SearchClient:
         progress: Advance | None = None,
         **options: Unpack[ReindexOptions],
     ) -> results.ReindexResult:
-        """Chunk and embed a collection anew from what it stores.
+        """Chunk and embed a collection again from its stored texts.
 
         Example:
             report = await search.reindex("notes", max_tokens=200)
@@ -258,7 +258,7 @@ class SearchClient:
         )
 
     async def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
-        """Delete one source, or the whole collection.
+        """Delete one source or the whole collection.
 
         Example:
             report = await search.delete("notes", "n1")
@@ -285,14 +285,14 @@ class SearchClient:
         include: Sequence[inputs.Included] = (),
         map_points: int = 1000,
     ) -> CollectionInfo:
-        """Describe a collection and list its first sources, in order.
+        """Describe a collection and list a page of its sources, in order.
 
         Example:
             info = await search.info("notes")
             print(info.chunks, info.embedded_percent, info.sources)
 
-        ``cursor`` continues with the next page of sources. ``include`` adds statistics that the
-        tool has to read the chunks for.
+        ``cursor`` continues with the next page of sources. ``include`` adds statistics that
+        require reading the chunks.
         """
         given = {
             "collection": collection,
@@ -306,7 +306,7 @@ class SearchClient:
         )
 
     async def sources(self, collection: str) -> AsyncIterator[str]:
-        """Yield the names of all sources, in order; reads them page by page.
+        """Yield the names of all sources in order, reading them page by page.
 
         Example:
             async for source in search.sources("notes"):
@@ -322,7 +322,7 @@ class SearchClient:
                 return
 
     async def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-        """Call any tool of the network, with the names of its fields on the wire.
+        """Call any tool on the network, with the wire names of its fields.
 
         Example:
             found = await search.call("search-query", {"collection": "notes", "query": "backup"})
@@ -383,7 +383,7 @@ def _json_bytes(document: Mapping[str, Any]) -> int:
 
 
 def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of a tool, validated; what is ``None`` is left out."""
+    """Validate the input of a tool and omit ``None`` values."""
     checked = takes.model_validate({name: each for name, each in given.items() if each is not None})
     return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
 

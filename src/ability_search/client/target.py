@@ -1,4 +1,4 @@
-"""Which broker to connect to."""
+"""The broker that a client connects to."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from ability_search.stack.directory import RunningStack, read_running
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker to connect to."""
+    """A broker and how it was chosen."""
 
     url: str
     networks: tuple[str, ...]
     origin: str
-    """Why this one."""
+    """Name of the setting or stack that it comes from, for messages."""
     stack: RunningStack | None = None
-    """The running stack, if it is its broker."""
+    """The running stack, if this is its broker."""
     assumed: bool = False
-    """Whether it is only where a local broker would be: nothing says that there is one."""
+    """Whether it is only the default address, where no broker is known to run."""
 
     @property
     def shown(self) -> str:
-        """The address without credentials."""
+        """Return the address without credentials."""
         return str(Url(self.url))
 
 
 def find_target(
     settings: Settings, environ: Mapping[str, str], broker: str | None, *, given_as: str = "url"
 ) -> Target:
-    """Which broker a client uses.
+    """Return the broker that a client uses.
 
-    In this order: the one given; ``BROKER_URL``; a broker ``remote`` or
-    ``default`` of the files; the stack that runs over the data directory; broker ``local``.
+    In this order: the given one; ``BROKER_URL``; the broker ``remote`` or ``default`` of the
+    configuration files; the stack running in the data directory; the broker ``local``.
 
     Raises:
-        InvalidInput: if the given address is none.
+        InvalidInput: if ``broker`` is not an address.
     """
     networks = settings.broker.networks
     configured = settings.broker.url.get_secret_value()
@@ -56,4 +56,4 @@ def find_target(
     if running is not None:
         origin = f"the stack of process {running.pid}"
         return Target(running.url, running.networks, origin, running)
-    return Target(configured, networks, "the configured broker, as no stack runs", assumed=True)
+    return Target(configured, networks, "the configured broker; no stack is running", assumed=True)

@@ -9,11 +9,11 @@ from typing import Any, TypedDict
 from ability_search.wire import results
 
 _SHOWN = 300
-"""Characters of a hit in a table."""
+"""Characters of a hit's text shown in a table."""
 
 
 class QueryOptions(TypedDict, total=False):
-    """Further options of search-query; docs/tools.md describes them."""
+    """Additional options of search-query; see docs/tools.md."""
 
     offset: int
     model: str
@@ -44,7 +44,7 @@ class QueryOptions(TypedDict, total=False):
 
 
 class ReindexOptions(TypedDict, total=False):
-    """Further options of search-reindex; docs/tools.md describes them."""
+    """Additional options of search-reindex; see docs/tools.md."""
 
     model: str
     chunk_strategy: str
@@ -58,7 +58,7 @@ class ReindexOptions(TypedDict, total=False):
 
 
 class IndexOptions(TypedDict, total=False):
-    """Further options of search-index; docs/tools.md describes them."""
+    """Additional options of search-index; see docs/tools.md."""
 
     chunk_strategy: str
     max_tokens: int
@@ -72,7 +72,7 @@ class IndexOptions(TypedDict, total=False):
 
 
 class FileOptions(TypedDict, total=False):
-    """Further options of search-index-file; docs/tools.md describes them."""
+    """Additional options of search-index-file; see docs/tools.md."""
 
     format: str
     include: Sequence[str]
@@ -137,7 +137,7 @@ def _hits_table(about: str, hits: Sequence[results.Hit]) -> str:
 
 
 def _table(about: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
+    """Return an HTML table; the cells must already be HTML."""
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     caption = f"<caption>{escape(about)}</caption>"

@@ -1,4 +1,4 @@
-"""What the gateway and the MCP server share: calling the tools, as any client of the network does.
+"""Shared code of the gateway and the MCP server: calling tools as a client of the network.
 
-Nothing is kept here that another process would need.
+It keeps no state that another process would need.
 """

@@ -1,4 +1,4 @@
-"""Calling the tools: an answer, or a failure with its code and its hint."""
+"""Tool calls: an answer, or a failure with its code and its hint."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kadi_client.serving import CANCELLED, FAILED, OK, noted
 log = logging.getLogger(__name__)
 
 Observe = Callable[[str, str, float], None]
-"""Is told of each call: the tool, the code of its failure or ``ok``, and the seconds it took."""
+"""Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
 
 
 def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
-    """Return the report of a failure, whoever raised it; log an unexpected one under an id."""
+    """Return the report of any exception; an unexpected one is logged under an incident id."""
     return exc.answer if isinstance(exc, ToolError) else failure(exc, tool)
 
 
 class _Head(msgspec.Struct):
-    """What tells a failure from a result; the rest is passed on unread."""
+    """The field that distinguishes a failure from a result; the rest is passed on undecoded."""
 
     success: bool = True
 
@@ -39,7 +39,7 @@ class Caller:
 
     Args:
         line: The connection.
-        timeout: Longest wait for an answer, in seconds.
+        timeout: Timeout of a call, in seconds.
         observe: See :data:`Observe`.
     """
 
@@ -49,11 +49,11 @@ class Caller:
         self._observe = observe
 
     async def call(self, tool: str, tool_input: Any) -> Raw:
-        """The result of a tool, as the JSON it came as; cancelling gives up the call.
+        """Call a tool and return its result as undecoded JSON; cancelling cancels the call.
 
         Raises:
-            ToolError: if the tool answered that it failed.
-            SearchError: if there is no answer.
+            ToolError: if the tool reports a failure.
+            SearchError: if the tool does not answer.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -87,25 +87,25 @@ class Caller:
         except (KadiError, msgspec.MsgspecError) as exc:
             raise _translated(exc, tool) from exc
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-            raise InvalidInput("input", "holds what cannot be sent, such as a huge number") from exc
+            raise InvalidInput("input", "a value cannot be sent, such as a huge number") from exc
         return answer
 
     async def read(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-        """As :meth:`call`, with the result as plain Python values."""
+        """Call a tool as :meth:`call` does and decode the result."""
         answer: dict[str, Any] = decode(await self.call(tool, tool_input))
         return answer
 
 
 def _translated(exc: Exception, tool: str) -> SearchError:
-    """What a caller is told; the words of the broker are for the log."""
+    """Return the error for the caller; the broker's own message is only logged."""
     if isinstance(exc, FrameTooLarge):
         return TooLarge(
             f"the input is too large to send: {exc}",
-            hint="Send less at a time, or raise max_message_bytes on all sides.",
+            hint="Send less at a time, or increase max_message_bytes on all sides.",
         )
     if isinstance(exc, CallTimeout):
         return DeadlineExceeded(str(exc))
-    log.warning("%s was not answered: %s", tool, exc)
+    log.warning("%s did not answer: %s", tool, exc)
     if isinstance(exc, NotConnected):
-        return Unavailable("the broker was lost during the call", retry_after=1.0)
+        return Unavailable("the connection to the broker was lost during the call", retry_after=1.0)
     return Unavailable(f"no worker on the network answers {tool}", retry_after=1.0)

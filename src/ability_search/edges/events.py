@@ -1,4 +1,4 @@
-"""The events of indexing, as they arrive."""
+"""The events of indexing jobs."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ LAST = (COMPLETED, FAILED)
 
 
 def details(event: Event) -> Mapping[str, Any]:
-    """What an event says; nothing if it is none of ours."""
+    """Return the data of an event; empty if it is not an object."""
     return event.data if isinstance(event.data, dict) else {}

@@ -1,4 +1,4 @@
-"""Which parts of the system are on the network."""
+"""The components that are present on the network."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "models": ("create-embedding",),
     "worker": tuple(row.name for row in TOOLS),
 }
-"""The tools that each part offers to the others."""
+"""The tools that each component provides to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """A part as the network shows it."""
+    """A component as seen on the network."""
 
     providers: int
-    """How many of it there are; unknown to some brokers, which show tools only: 1 then."""
+    """Number of providers; 1 if the broker lists tools without providers."""
     missing: tuple[str, ...] = ()
-    """Its tools that nobody offers."""
+    """Its tools without a provider."""
 
     @property
     def is_up(self) -> bool:
-        """Whether all of its tools are there."""
+        """Return whether all of its tools have a provider."""
         return not self.missing
 
 
 def parts_of(tools: Collection[Mapping[str, Any]]) -> dict[str, PartState]:
-    """The state of each part, by the tools that are seen."""
+    """Return the state of each component, given the visible tools."""
     seen = {str(tool.get("name")): tool for tool in tools}
     states = {}
     for part, names in NEEDED.items():
@@ -44,7 +44,7 @@ def parts_of(tools: Collection[Mapping[str, Any]]) -> dict[str, PartState]:
 
 
 async def look(connection: Connection, *, timeout: float) -> dict[str, PartState]:
-    """The state of each part now.
+    """Return the current state of each component.
 
     Raises:
         KadiError: if the broker does not answer.

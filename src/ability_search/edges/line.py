@@ -1,4 +1,4 @@
-"""The connection that calls go over."""
+"""The current connection for calls."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from kadi_client import Connection, NotConnected
 
 
 class Unavailable(SearchError):
-    """Nobody on the network answers: no broker, or no worker."""
+    """No broker or no worker answers."""
 
     code = "unavailable"
     retryable = True
-    default_hint = "Check with `ability-search doctor` which parts are connected, then call again."
+    default_hint = "Run `ability-search doctor` to see what is connected, then call again."
 
 
 class Line:
-    """The connection to the network; another one may take its place.
+    """A replaceable connection to the network.
 
     Args:
-        patience: Seconds to wait for one that is connected.
+        patience: Seconds to wait until it is connected.
     """
 
     def __init__(self, *, patience: float) -> None:
@@ -29,7 +29,7 @@ class Line:
         self._connection: Connection | None = None
 
     def use(self, connection: Connection | None) -> None:
-        """From now on use this one; ``None`` means that there is none yet."""
+        """Replace the connection; ``None`` makes calls wait for the next one."""
         self._connection = connection
         if connection is None:
             self._there.clear()
@@ -37,7 +37,7 @@ class Line:
             self._there.set()
 
     async def connection(self) -> Connection:
-        """The connection, with a session at this moment.
+        """Wait until there is a connection with a session, and return it.
 
         Raises:
             Unavailable: if there is none in time.

@@ -1,4 +1,4 @@
-"""Who on the network offers which tool."""
+"""The tools on the network and their providers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _PROVIDER = {"agentId": "agentId", "displayName": "name"}
-"""What is told of a provider, and how it is called."""
+"""Field of a provider in the broker's listing -> its name in the answer."""
 
 
 def offers_of(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tools by name, each with its description and its providers, as a broker lists them.
+    """Return the tools in order of their names, each with its description and providers.
 
-    Some brokers do not tell who provides a tool: nobody is listed then.
+    ``providers`` is empty if the broker does not list them.
     """
     told = ((str(tool.get("name") or ""), tool) for tool in tools)
     return [

@@ -1,5 +1,5 @@
-"""Measuring what a search is worth: judged sets, runs of their queries, comparisons of runs.
+"""Evaluation of search quality: judged sets, runs of their queries, comparisons of runs.
 
-The modules ``metrics``, ``measuring``, ``comparing`` and ``plots`` need the extra ``eval``; nothing
-but the command line imports them, and only when it runs such a command.
+The modules ``metrics``, ``measuring``, ``comparing`` and ``plots`` need the extra ``eval``; only
+the command `eval` imports them.
 """

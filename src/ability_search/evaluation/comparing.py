@@ -1,9 +1,9 @@
-"""Two runs of one set against each other, query by query.
+"""Paired comparison of two runs of the same set.
 
-Both tests resample the differences of the queries, because the same queries were asked in both
-runs: the interval is the percentile bootstrap of their mean, the p-value that of the two-sided
-sign-flip permutation test. Queries that are alike in both runs do not bear on the latter; it is
-exact where the others are so few that there are no more flips than resamples.
+Both tests resample the differences per query, because both runs have the same queries: the
+interval is the percentile bootstrap of the mean difference, the p-value that of the two-sided
+sign-flip permutation test. Queries without a difference do not affect the permutation test; it is
+exact if the others have no more sign flips than there are resamples.
 
 Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993; Smucker, Allan and Carterette, *A
 Comparison of Statistical Significance Tests for Information Retrieval Evaluation*, 2007.
@@ -27,14 +27,14 @@ SEED = 0
 CONFIDENCE = 0.95
 
 _VALUES_AT_ONCE = 2_000_000
-"""Resampled values that are held in memory."""
+"""Maximum number of resampled values in memory."""
 
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Means of a metric over the same queries, and how sure it is that they differ."""
+    """The means of a metric in two runs, their difference and its significance."""
 
     queries: int
     a: float
@@ -43,22 +43,22 @@ class Difference:
     """``b - a``."""
     low: float
     high: float
-    """Bounds of the interval that holds the difference with 95 % confidence."""
+    """Bounds of the 95 % confidence interval of the difference."""
     p: float
-    """Probability of a difference this large if the runs were alike."""
+    """Probability of a difference at least this large if the runs do not differ."""
     gained: int
     """Queries that are better in B."""
     lost: int
 
     @property
     def significant(self) -> bool:
-        """Whether ``p`` is below 5 %."""
+        """Return whether ``p`` is below 5 %."""
         return self.p < 1 - CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A query whose metric differs."""
+    """A query whose metric differs between the runs."""
 
     query: str
     text: str
@@ -69,21 +69,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Run B against run A."""
+    """The comparison of run B with run A."""
 
     a: str
     b: str
     metric: str
-    """What categories and queries are compared by."""
+    """Metric of the categories and queries."""
     metrics: Mapping[str, Difference]
     categories: Mapping[str, Difference]
     gained: tuple[Change, ...]
-    """Those that gained, most first."""
+    """Improved queries, largest change first."""
     lost: tuple[Change, ...]
-    """Those that lost, most first."""
+    """Worsened queries, largest change first."""
 
     def as_json(self, *, most: int) -> dict[str, Any]:
-        """For programs, with the first ``most`` queries that gained and lost."""
+        """Return a JSON object with at most ``most`` improved and ``most`` worsened queries."""
         return {
             "a": self.a,
             "b": self.b,
@@ -99,17 +99,17 @@ class Comparison:
 
 
 def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10") -> Comparison:
-    """Compare a mode of one run with a mode of another, or of the same.
+    """Compare a mode of one run with a mode of another run or of the same run.
 
     Raises:
-        InvalidInput: if a run lacks the mode or the metric, or the runs are of different sets.
+        InvalidInput: if a run lacks the mode or the metric, or the runs have different sets.
     """
     if a.dataset.digest != b.dataset.digest:
         raise InvalidInput(
             "A and B",
-            f"are runs of different sets, {a.dataset.name} and {b.dataset.name}, or one was"
+            f"are runs of different sets, {a.dataset.name} and {b.dataset.name}, or the set was"
             " changed in between",
-            hint="Run both over the same files.",
+            hint="Run both on the same files.",
         )
     first, second = _mode(a, mode_a), _mode(b, mode_b)
     shared = [name for name in first.metrics if name in second.metrics]
@@ -137,9 +137,9 @@ def compare(a: Run, b: Run, *, mode_a: str, mode_b: str, metric: str = "nDCG@10"
 
 
 def paired(a: Values, b: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
-    """Compare the values of a metric, shape (queries,) each, in the same order.
+    """Compare the values of a metric, each of shape (queries,), in the same order.
 
-    A single query has no interval but its own difference.
+    With a single query, both bounds of the interval are its difference.
     """
     differences = b - a
     low, high = _interval(differences, resamples, seed)
@@ -206,7 +206,7 @@ def _mode(run: Run, mode: str) -> ModeRun:
 
 
 def _labels(a: Run, b: Run, mode_a: str, mode_b: str) -> tuple[str, str]:
-    """What to call the two: by their names, and by their modes where those differ."""
+    """Return the labels of the two: the names of the runs, with modes where those differ."""
     if mode_a == mode_b and a.name != b.name:
         return a.name, b.name
     return f"{a.name} {mode_a}", f"{b.name} {mode_b}"

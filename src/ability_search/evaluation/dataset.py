@@ -1,4 +1,4 @@
-"""A judged retrieval set as BEIR lays it out.
+"""Judged retrieval sets in the BEIR layout.
 
 ::
 
@@ -7,8 +7,8 @@
                                        "asOf": ...}
     qrels.tsv or qrels/test.tsv       query-id <TAB> corpus-id <TAB> score, below a header
 
-``category``, ``negative`` and ``asOf`` are extensions; the latter is the date or the instant when
-a query is asked, as ``search-query`` takes it.
+``category``, ``negative`` and ``asOf`` are extensions; ``asOf`` is the date or instant of a query,
+in the format of ``search-query``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QRELS = ("qrels.tsv", "qrels/test.tsv")
 _COLUMNS = "query-id, corpus-id, score"
 
 Qrels = Mapping[str, Mapping[str, int]]
-"""Grade of each judged document of each query; 0 is not relevant."""
+"""Query -> document -> grade; 0 is not relevant."""
 
 
 def _checked_moment(text: str) -> str:
@@ -47,7 +47,7 @@ class _Line(BaseModel):
 
 
 class _DocumentLine(_Line):
-    """As long as ``search-index`` takes it, so that nothing is refused once the work has begun."""
+    """A document within the limits of ``search-index``, so that it cannot be refused later."""
 
     id: str = Field(alias="_id", min_length=1, max_length=1024)
     title: str | None = Field(None, max_length=4096)
@@ -56,7 +56,7 @@ class _DocumentLine(_Line):
 
     @property
     def content(self) -> str:
-        """The text; of a document that has none, its title."""
+        """Return the text, or the title of a document without text."""
         return self.text if self.text.strip() else self.title or ""
 
 
@@ -72,7 +72,7 @@ L = TypeVar("L", bound=_Line)
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A query of the set."""
+    """A query of a judged set."""
 
     id: str
     text: str
@@ -80,24 +80,24 @@ class JudgedQuery:
     negative: bool = False
     """Whether the corpus has no answer to it."""
     as_of: str | None = None
-    """When it is asked, as ``search-query`` takes it; ``None`` leaves that to the measurement."""
+    """Date or instant of the query, as in ``search-query``; ``None`` for that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What a directory holds; the documents themselves are read when they are asked for."""
+    """A judged set; :meth:`documents` reads its documents lazily."""
 
     directory: Path
     sources: frozenset[str]
-    """Ids of the documents that have any text."""
+    """Ids of the documents with text."""
     blank: int
-    """Documents without text, which cannot be found."""
+    """Number of documents without text, which cannot be found."""
     queries: tuple[JudgedQuery, ...]
-    """Those that have a relevant document, in the order of the file."""
+    """Queries with a relevant document, in the order of the file."""
     negatives: tuple[JudgedQuery, ...]
-    """Those that have no answer."""
+    """Queries without an answer."""
     unjudged: int
-    """Queries about which the judgements say nothing; they are not asked."""
+    """Number of queries without judgements, which are skipped."""
     qrels: Qrels
     corpus_digest: str
     """SHA-256 of corpus.jsonl, in hexadecimal."""
@@ -105,7 +105,7 @@ class Dataset:
     """SHA-256 of all three files."""
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """The documents that have any text, as ``search-index`` takes them."""
+        """Yield the documents with text, as input of ``search-index``."""
         for _, row in _lines(self.directory / CORPUS, _DocumentLine):
             if row.content.strip():
                 yield {
@@ -117,17 +117,17 @@ class Dataset:
 
 
 def read_dataset(directory: Path) -> Dataset:
-    """Read and check a directory.
+    """Read and validate a judged set.
 
     Raises:
-        InvalidInput: if it is not laid out that way; the message names the file and the line.
+        InvalidInput: if the set is invalid; the message names the file and the line.
     """
     if not directory.is_dir():
         raise InvalidInput("DIR", f"{directory} is not a directory")
     corpus, queries, qrels = _files(directory)
     texts = {row.id: bool(row.content.strip()) for row in _distinct(corpus, _DocumentLine)}
     if not any(texts.values()):
-        raise InvalidInput(str(corpus), "no document has any text")
+        raise InvalidInput(str(corpus), "no document has text")
     asked = {
         row.id: JudgedQuery(row.id, row.text, row.category, row.negative, row.as_of)
         for row in _distinct(queries, _QueryLine)
@@ -159,13 +159,13 @@ def _files(directory: Path) -> tuple[Path, Path, Path]:
         raise InvalidInput(
             "DIR",
             f"{directory} has no {', no '.join(missing)}",
-            hint="Give a directory in BEIR layout: corpus.jsonl, queries.jsonl, qrels.tsv.",
+            hint="Expected a directory in BEIR layout: corpus.jsonl, queries.jsonl, qrels.tsv.",
         )
     return directory / CORPUS, directory / QUERIES, qrels[0]
 
 
 def _lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L]]:
-    """The lines that are not blank, with their numbers from 1."""
+    """Yield the non-blank lines and their numbers, from 1."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             line = line.removeprefix(BOM_UTF8) if number == 1 else line
@@ -183,7 +183,7 @@ def _distinct(path: Path, kind: type[L]) -> Iterator[L]:
     seen: set[str] = set()
     for number, row in _lines(path, kind):
         if row.id in seen:
-            raise InvalidInput(f"{path}:{number}", f"_id {row.id!r} appears a second time")
+            raise InvalidInput(f"{path}:{number}", f"duplicate _id {row.id!r}")
         seen.add(row.id)
         yield row
     if not seen:
@@ -207,7 +207,7 @@ def _read_qrels(
 
 
 def _judgements(path: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Where each judgement stands, its query, its document and its grade."""
+    """Yield the place (file and line), query, document and grade of each judgement."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as exc:

@@ -1,4 +1,4 @@
-"""The corpus of a set as a collection, which is kept and found again by its content."""
+"""Indexing of a corpus into a collection that later runs with the same content reuse."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ability_search.evaluation.runs import Indexing
 from ability_search.indexing.preparing import LAYOUT
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Calls a tool; what the tool refuses is raised."""
+"""Calls a tool; raises its failures."""
 
 Send = Callable[[Sequence[Mapping[str, Any]], int], Awaitable[dict[str, Any]]]
-"""Indexes a batch of documents, so many having been sent before; what ``search-index`` answers."""
+"""Indexes a batch, given the number of documents sent before; returns the search-index result."""
 
 _PAGE = 10_000
 _DIGITS = 12
@@ -26,12 +26,12 @@ _LONGEST_SLUG = 40
 
 
 def collection_name(slug: str, dataset: Dataset, recipe: Mapping[str, Any]) -> str:
-    """The name of the corpus as ``recipe`` indexes it: another one where either differs.
+    """Return the collection name of a corpus indexed with ``recipe``; it contains a hash of both.
 
     Args:
-        slug: Name of the directory, made of the characters of a collection's name.
+        slug: Name of the directory, as a valid collection name.
         dataset: The set.
-        recipe: Everything else that decides what is stored, as JSON values.
+        recipe: All settings that determine how the corpus is indexed, as JSON values.
     """
     parts = (LAYOUT, dataset.corpus_digest, recipe)
     digest = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -39,7 +39,7 @@ def collection_name(slug: str, dataset: Dataset, recipe: Mapping[str, Any]) -> s
 
 
 async def stored_sources(call: Call, collection: str) -> set[str]:
-    """The sources of a collection; none if there is no such collection."""
+    """Return the sources of a collection; empty if it does not exist."""
     known = (await call("search-collections", {}))["collections"]
     if all(item["name"] != collection for item in known):
         return set()
@@ -56,10 +56,10 @@ async def stored_sources(call: Call, collection: str) -> set[str]:
 async def index_missing(
     dataset: Dataset, stored: set[str], send: Send, *, most: int, most_bytes: int
 ) -> Indexing:
-    """Index the documents that are not stored yet, in batches of bounded size.
+    """Index the documents that are not indexed yet, in batches of bounded size.
 
     Raises:
-        SearchError: if there is nothing to search, as none could be indexed.
+        SearchError: if the collection is empty because no document could be indexed.
     """
     started = time.perf_counter()
     result = Indexing(seconds=0.0, added=0, failed=[])
@@ -78,5 +78,5 @@ async def index_missing(
 
 
 def content_bytes(document: Mapping[str, Any]) -> int:
-    """Bytes of a document's text."""
+    """Return the size of a document's text in bytes."""
     return len(document["content"].encode())

@@ -1,4 +1,4 @@
-"""Asking the queries of a set, and judging what they find."""
+"""Runs the queries of a set and evaluates their hits."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from ability_search.evaluation.metrics import per_query, recall_curve
 from ability_search.evaluation.runs import Latency, ModeRun, Outcome, means
 
 Tick = Callable[[int], None]
-"""Called with the number of queries that are answered."""
+"""Callback with the number of answered queries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How queries are asked."""
+    """How to run the queries."""
 
     call: Call
     fields: Mapping[str, Any]
-    """What all calls of ``search-query`` have in common, the collection among it; what a query
-    says itself wins."""
+    """Fields of every ``search-query`` call, including the collection; those of a query take
+    precedence."""
     limit: int
-    """Documents to rank for each query."""
+    """Documents to rank per query."""
     chunks: int
-    """Chunks that are asked for at first, so that they fill ``limit`` documents."""
+    """Chunks to request at first, an estimate for ``limit`` documents."""
     most_chunks: int
-    """Chunks that a call may ask for."""
+    """Maximum number of chunks per call."""
     concurrency: int
-    """Queries under way at a time."""
+    """Concurrent queries."""
 
 
 async def measure(asking: Asking, dataset: Dataset, mode: str, tick: Tick) -> ModeRun:
-    """Ask every query of the set in one mode.
+    """Run every query of the set in one mode.
 
     Raises:
-        SearchError: if one cannot be answered in this mode, or what the tool raises.
+        SearchError: if a query cannot be answered in this mode; also raises the tool's failures.
     """
     queries = (*dataset.queries, *dataset.negatives)
     outcomes = await ask_all(asking, queries, mode, tick)
@@ -65,7 +65,7 @@ async def measure(asking: Asking, dataset: Dataset, mode: str, tick: Tick) -> Mo
 async def ask_all(
     asking: Asking, queries: Sequence[JudgedQuery], mode: str, tick: Tick
 ) -> dict[str, Outcome]:
-    """What each query finds; raises the first failure as it is."""
+    """Return the outcome of each query by its id; raise the first failure unchanged."""
     outcomes: dict[str, Outcome] = {}
     waiting = iter(queries)
 
@@ -84,9 +84,9 @@ async def ask_all(
 
 
 async def ask(asking: Asking, query: JudgedQuery, mode: str) -> Outcome:
-    """Ask one query, for twice as many chunks as long as they do not fill the documents wanted.
+    """Run one query; double the number of chunks until they cover the requested documents.
 
-    The time is that of the last call.
+    The latency is that of the last call.
     """
     wanted = min(asking.chunks, asking.most_chunks)
     fields = asking.fields if query.as_of is None else {**asking.fields, "asOf": query.as_of}
@@ -113,7 +113,7 @@ async def ask(asking: Asking, query: JudgedQuery, mode: str) -> Outcome:
 
 
 def best_chunks(hits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Documents in the order of their best chunks, and the scores of those."""
+    """Return document -> score of its best chunk, best first."""
     ranking: dict[str, float] = {}
     for hit in hits:
         ranking.setdefault(hit["source"], hit["score"])
@@ -121,7 +121,7 @@ def best_chunks(hits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def chunks_for(documents: int, *, chunks: int, sources: int) -> int:
-    """Chunks that hold so many documents if chunks are spread evenly over sources."""
+    """Return how many chunks cover ``documents`` if all sources have equally many chunks."""
     return max(documents, math.ceil(documents * chunks / max(1, sources)))
 
 
@@ -130,5 +130,5 @@ def _check(answer: Mapping[str, Any], query: JudgedQuery) -> None:
     if degraded:
         raise SearchError(
             f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
-            hint="A run must not mix modes: repair what is missing, or choose --mode keyword.",
+            hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
         )

@@ -1,7 +1,8 @@
-"""What a ranking is worth, by ir-measures, which calls trec_eval's own code.
+"""Retrieval metrics, computed by ir-measures, which calls the code of trec_eval.
 
-Gain of nDCG is the grade itself, discounted by log2(rank + 1); everything else counts a document
-as relevant from grade 1 on. Equal scores cannot blur a ranking: its order alone is handed over.
+The gain of nDCG is the grade, discounted by log2(rank + 1); all other metrics count a document as
+relevant from grade 1. Only the order of a ranking is passed on, so that equal scores do not
+change it.
 
 Järvelin and Kekäläinen, *Cumulated gain-based evaluation of IR techniques*, 2002 (nDCG); Voorhees,
 *The TREC-8 Question Answering Track Report*, 1999 (MRR).
@@ -19,21 +20,21 @@ from ability_search.evaluation.dataset import Qrels
 from ability_search.evaluation.runs import METRICS
 
 CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
-"""Ranks at which recall is drawn."""
+"""Ranks of the recall curve."""
 
 _MEASURES = {"nDCG": nDCG, "Recall": R, "MRR": RR, "Hit": Success}
 
 Rankings = Mapping[str, Sequence[str]]
-"""Documents of each query, best first, each once."""
+"""Query -> its documents, best first, without duplicates."""
 
 
 def per_query(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[str, dict[str, float]]:
-    """Every metric of every judged query; a query that is not ranked, or found nothing, has 0.
+    """Return every metric of every judged query; 0 for a query without a ranking or hits.
 
     Args:
         qrels: The judgements.
-        rankings: What was found.
-        limit: Ranks that were asked for; metrics that look further are left out.
+        rankings: The rankings.
+        limit: Length of the rankings; metrics with a larger cutoff are omitted.
     """
     measures = {_measure(name): name for name in METRICS if _cutoff(name) <= limit}
     found: dict[str, dict[str, float]] = {
@@ -45,7 +46,7 @@ def per_query(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[str, dict
 
 
 def recall_curve(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[int, float]:
-    """Mean recall within the first ranks, up to ``limit``."""
+    """Return rank -> mean recall at that rank, up to ``limit``."""
     ranks = [cutoff for cutoff in CUTOFFS if cutoff <= limit]
     values: dict[int, list[float]] = {rank: [] for rank in ranks}
     measures = {R @ rank: rank for rank in ranks}

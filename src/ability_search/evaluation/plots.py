@@ -1,4 +1,4 @@
-"""Pictures of a run and of a comparison, as PNG, SVG or PDF by the file's suffix."""
+"""Plots of a run and of a comparison, as PNG, SVG or PDF depending on the file suffix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ability_search.evaluation.runs import ModeRun, Run, means
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
-# Okabe and Ito, Color Universal Design, 2008: told apart with any colour vision.
+# Okabe and Ito, Color Universal Design, 2008: distinguishable with any colour vision.
 _COLORS = {"semantic": "#0072B2", "keyword": "#E69F00", "hybrid": "#009E73"}
 _MARKERS = {"semantic": "o", "keyword": "s", "hybrid": "D"}
 _GAIN, _LOSS, _NEITHER = "#0072B2", "#D55E00", "#777777"
@@ -23,29 +23,29 @@ _GAIN, _LOSS, _NEITHER = "#0072B2", "#D55E00", "#777777"
 _WIDTH = 11.0
 _TOP = 4.0
 _LINE = 0.34
-"""Inches: of the picture, of its upper half, of a category in one mode or in a comparison."""
+"""Inches: width of the plot, height of its upper half, height of a category's row."""
 _MORE = 0.2
-"""How much more room of a line each further mode takes."""
+"""Additional height of a row for each further mode, as a share of the row."""
 _DPI = 150
 _BAR = 0.8
-"""Share of a group's room that its bars take."""
+"""Share of a group's width that its bars fill."""
 _TICKS = (1, 3, 10, 30, 100, 300, 1000)
 
 
 def check_suffix(path: Path) -> None:
-    """Raise :class:`InvalidInput` unless a picture can be written there."""
+    """Raise :class:`InvalidInput` unless the suffix is that of a supported format."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInput("--plot", f"{path} must end in {', '.join(SUFFIXES)}")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture, its directory if need be."""
+    """Write a plot; create its directory if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=_DPI)
 
 
 def run_figure(run: Run) -> Figure:
-    """The metrics of each mode, its recall, and the first of the metrics by category."""
+    """Plot the metrics and the recall of each mode, and the first metric by category."""
     metric = next(iter(next(iter(run.modes.values())).metrics))
     groups = {mode: _by_category(found, metric) for mode, found in run.modes.items()}
     categories = len(next(iter(groups.values())))
@@ -67,7 +67,7 @@ def run_figure(run: Run) -> Figure:
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
-    """The difference of each metric, and of each category, with its interval."""
+    """Plot the difference of each metric and each category, with its interval."""
     lines = max(len(comparison.metrics), len(comparison.categories))
     figure = Figure(figsize=(_WIDTH, 1.6 + _LINE * lines), layout="constrained")
     columns = 2 if comparison.categories else 1
@@ -117,7 +117,7 @@ def _recall(axes: Axes, modes: Mapping[str, ModeRun]) -> None:
 
 
 def _by_category(found: ModeRun, metric: str) -> dict[str, float]:
-    """The metric of each category, named with its number of queries."""
+    """Return the metric of each category, labelled with its number of queries."""
     return {
         f"{category} ({len(outcomes)})": means(outcomes)[metric]
         for category, outcomes in found.by_category().items()
@@ -125,7 +125,7 @@ def _by_category(found: ModeRun, metric: str) -> dict[str, float]:
 
 
 def _categories(axes: Axes, groups: Mapping[str, Mapping[str, float]], metric: str) -> None:
-    """Bars of each mode, categories from the best to the worst in the last mode, best on top."""
+    """Draw the bars of each mode; categories sorted by the last mode, best on top."""
     *_, deciding = groups.values()
     names = sorted(deciding, key=lambda name: (deciding[name], name))
     width = _BAR / len(groups)
@@ -144,7 +144,7 @@ def _categories(axes: Axes, groups: Mapping[str, Mapping[str, float]], metric: s
 def _differences(
     axes: Axes, lines: Mapping[str, Difference], title: str, *, counted: bool = False
 ) -> None:
-    """A point and an interval a line, first on top; filled where the difference is significant."""
+    """Draw a point and its interval per row, first on top; filled if significant."""
     axes.axvline(0, color="black", linewidth=0.8)
     names = [f"{name} ({each.queries})" if counted else name for name, each in lines.items()]
     for height, each in zip(range(len(lines) - 1, -1, -1), lines.values(), strict=True):

@@ -1,4 +1,4 @@
-"""A run: what the queries of a set found, mode by mode, and what that is worth."""
+"""Runs: the hits of the queries of a set in each mode, and their metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ability_search.errors import InvalidInput
 from kadi_client.tools import validation_text
 
 METRICS = ("nDCG@10", "Recall@10", "Recall@100", "MRR@10", "Hit@1", "Hit@3", "Hit@5")
-"""In the order they are shown; those beyond the ranks that were asked for are left out of a run."""
+"""In the order of the output; a run omits those with a cutoff beyond its limit."""
 
 
 class _Record(BaseModel):
@@ -24,41 +24,41 @@ class _Record(BaseModel):
 
 
 class Outcome(_Record):
-    """What one query found."""
+    """The hits and metrics of one query."""
 
     text: str
     category: str | None = None
     documents: list[str]
     """Best first."""
     scores: list[float]
-    """Of each document, that of its best chunk."""
+    """Score of each document's best chunk."""
     milliseconds: float
     metrics: dict[str, float] = Field(default_factory=dict)
-    """None for a query that has no answer."""
+    """Empty for a query without an answer."""
     warnings: list[str] = Field(default_factory=list)
 
 
 class Latency(_Record):
-    """Milliseconds that the client waited for an answer."""
+    """Latency seen by the client, in milliseconds."""
 
     median: float
     p95: float
 
 
 class ModeRun(_Record):
-    """All queries in one mode."""
+    """The outcomes of all queries in one mode."""
 
     metrics: dict[str, float]
     """Means over the queries."""
     recall_curve: dict[int, float]
-    """Mean recall within the first ranks."""
+    """Rank -> mean recall at that rank."""
     milliseconds: Latency
     queries: dict[str, Outcome]
     negatives: dict[str, Outcome]
-    """Queries without an answer; they count in none of the means."""
+    """Queries without an answer; excluded from all means."""
 
     def by_category(self) -> dict[str, dict[str, Outcome]]:
-        """The queries of each category, in the order of the set; none if it has no categories."""
+        """Return the queries by category, in the order of the set; empty without categories."""
         found: dict[str, dict[str, Outcome]] = {}
         for id, outcome in self.queries.items():
             if outcome.category is not None:
@@ -67,7 +67,7 @@ class ModeRun(_Record):
 
 
 class SetDescription(_Record):
-    """The judged set."""
+    """The description of a judged set."""
 
     name: str
     digest: str
@@ -77,21 +77,21 @@ class SetDescription(_Record):
     negatives: int
     unjudged: int
     dated: int = 0
-    """Queries that say when they are asked, whatever the options say."""
+    """Number of queries with their own date."""
 
 
 class Indexing(_Record):
-    """What was done before the queries."""
+    """The result of indexing before the queries."""
 
     seconds: float
     added: int
-    """Documents that were not stored yet."""
+    """Documents that were not indexed yet."""
     failed: list[dict[str, str]]
     """Documents that could not be indexed: source, error, code."""
 
 
 class Run(_Record):
-    """A run as its file holds it."""
+    """A run, as stored in its file."""
 
     format: Literal["ability-search-eval/1"] = "ability-search-eval/1"
     name: str
@@ -100,27 +100,27 @@ class Run(_Record):
     versions: dict[str, str]
     dataset: SetDescription
     collection: dict[str, Any]
-    """Name, model, dimensions, chunks and state, as ``search-collection-info`` told them."""
+    """Name, model, dimensions, chunks and state, from ``search-collection-info``."""
     settings: dict[str, Any]
-    """Those of this machine that bear on the ranking, and how the corpus was indexed."""
+    """The ranking settings of this machine, and the indexing settings of the corpus."""
     options: dict[str, Any]
-    """Further fields of the queries."""
+    """Additional fields of the queries."""
     limit: int
-    """Documents ranked for each query."""
+    """Documents ranked per query."""
     concurrency: int
-    """Queries under way at a time."""
+    """Concurrent queries."""
     indexing: Indexing
     modes: dict[str, ModeRun]
 
 
 def means(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
-    """Mean of each metric; none of no outcomes."""
+    """Return the mean of each metric; empty if there are no outcomes."""
     names = next(iter(outcomes.values())).metrics if outcomes else {}
     return {name: fmean(each.metrics[name] for each in outcomes.values()) for name in names}
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """The run without its queries, and with the means of each category."""
+    """Return the run as JSON without its queries, but with the means of each category."""
     told = run.model_dump(
         mode="json", by_alias=True, exclude={"modes": {"__all__": {"queries", "negatives"}}}
     )
@@ -134,9 +134,9 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def top_scores(found: ModeRun) -> dict[str, float | None]:
-    """How sure the first hit looks: the median with an answer, median and maximum without.
+    """Return the scores of first hits: the median with an answer, median and maximum without.
 
-    ``None`` where there are no such queries; a query that found nothing counts as 0.
+    ``None`` if there are no such queries; a query without hits counts as 0.
     """
     answered = [max(each.scores, default=0.0) for each in found.queries.values()]
     unanswered = [max(each.scores, default=0.0) for each in found.negatives.values()]
@@ -148,7 +148,7 @@ def top_scores(found: ModeRun) -> dict[str, float | None]:
 
 
 def write_run(run: Run, path: Path) -> None:
-    """Write the file of a run, its directory if need be."""
+    """Write the file of a run; create its directory if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(run.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
 
@@ -157,7 +157,7 @@ def read_run(path: Path) -> Run:
     """Read the file of a run.
 
     Raises:
-        InvalidInput: if it is none.
+        InvalidInput: if the file cannot be read or is not a run.
     """
     try:
         return Run.model_validate_json(path.read_bytes())
@@ -167,5 +167,5 @@ def read_run(path: Path) -> Run:
         raise InvalidInput(
             str(path),
             f"is not a run: {validation_text(exc)[:500]}",
-            hint="Give files that `ability-search eval DIR --output FILE` wrote.",
+            hint="Expected a file written by `ability-search eval DIR --output FILE`.",
         ) from exc

@@ -1,4 +1,4 @@
-"""The tools over HTTP: an edge beside the worker, a client of the broker like any other.
+"""The HTTP gateway to the tools; a separate process that is an ordinary client of the broker.
 
 Needs the extra ``gateway``.
 """

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: its routes, behind the guard."""
+"""The ASGI application of the gateway: its routes behind the guard."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _MAX_AGE = 600
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _UNROUTED: Mapping[int, tuple[str, str]] = {
-    HTTPStatus.NOT_FOUND: ("not_found", "there is no such path"),
-    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not take this method"),
+    HTTPStatus.NOT_FOUND: ("not_found", "no such path"),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not support this method"),
 }
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -51,9 +51,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """What the routes need.
+    """The handlers of the routes and what they use.
 
-    ``models`` is whether a model manager is expected on the network.
+    ``models`` says whether a model manager is expected on the network.
     """
 
     caller: Caller
@@ -62,7 +62,7 @@ class Routes:
     models: bool = True
 
     def table(self, streams: Streams) -> list[BaseRoute]:
-        """The routes."""
+        """Return the routes."""
         return [
             Route("/tools/{name}", _answering(self.tool), methods=["POST"]),
             Route("/ingest", _answering(self.ingest), methods=["POST"]),
@@ -139,7 +139,7 @@ class Routes:
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
         if not worker.is_up:
-            raise Unavailable("no worker is on the network", retry_after=1.0)
+            raise Unavailable("no worker is connected", retry_after=1.0)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def network(self, _request: Request) -> Response:
@@ -169,13 +169,13 @@ class Routes:
 
 
 def application(routes: Routes, streams: Streams, *, host: str, mcp: ASGIApp | Handler) -> ASGIApp:
-    """The application: all routes behind one guard.
+    """Return the application: all routes behind one guard.
 
     Args:
         routes: The routes.
-        streams: What serves /events.
-        host: Address that will be listened on.
-        mcp: What serves /mcp.
+        streams: Application that serves /events.
+        host: Address to listen on.
+        mcp: Application that serves /mcp.
     """
     app = Starlette(
         routes=[
@@ -199,7 +199,7 @@ def application(routes: Routes, streams: Streams, *, host: str, mcp: ASGIApp | H
 
 
 def _answering(handler: Handler) -> Handler:
-    """A handler whose failures are answered."""
+    """Wrap a handler so that exceptions become problem responses."""
 
     async def answer(request: Request) -> Response:
         try:

@@ -1,4 +1,4 @@
-"""The console: one page for people, and what it is made of, as files of this package."""
+"""The console: a web page and its assets, served from files of this package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 PAGE = "/"
 ASSETS = "/console/"
-"""What all of its other paths begin with."""
+"""Prefix of the paths of all other files."""
 
 _INDEX = "index.html"
 _MEDIA_TYPES = {
@@ -38,12 +38,12 @@ _HEADERS = {
 
 
 def is_console(path: str) -> bool:
-    """Whether a path is one of the console's; it shows nothing before its reader has a token."""
+    """Return whether a path belongs to the console, which shows no data without a token."""
     return path == PAGE or path.startswith(ASSETS)
 
 
 def routes() -> Iterator[Route]:
-    """A route for each file of the console."""
+    """Yield a route for each file of the console."""
     for name, file in _files(files(__package__).joinpath("page")):
         path = PAGE if name == _INDEX else f"{ASSETS}{name}"
         media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
@@ -51,7 +51,7 @@ def routes() -> Iterator[Route]:
 
 
 def _files(directory: Traversable, within: str = "") -> Iterator[tuple[str, Traversable]]:
-    """The files of a directory and of those in it, with their paths."""
+    """Yield the relative path and file of everything below a directory."""
     for each in sorted(directory.iterdir(), key=lambda each: each.name):
         if each.is_dir():
             yield from _files(each, f"{within}{each.name}/")
@@ -65,7 +65,7 @@ class _File:
     media_type: str
 
     async def answer(self, request: Request) -> Response:
-        """The file, or 304 for who has it."""
+        """Return the file, or 304 if the client already has it."""
         tag = f'"{blake2b(self.body, digest_size=16).hexdigest()}"'
         headers = {**_HEADERS, "ETag": tag}
         if request.headers.get("if-none-match") == tag:

@@ -1,4 +1,4 @@
-"""Requests, followed: each has an id, which the answer names, and continues its caller's trace."""
+"""Request ids and tracing: each response carries an id, and the caller's trace is continued."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _FAILED = 500
 
 
 class Followed:
-    """Takes the id of a request from its header, or makes one.
+    """Middleware that takes the request id from its header, or creates one.
 
-    There is a span for what calls tools; probes, streams and the console have none.
+    It records a span for requests that call tools, but not for probes, streams and the console.
 
     Args:
-        app: What answers.
+        app: The wrapped application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request under its id."""
+        """Handle a request under its id."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

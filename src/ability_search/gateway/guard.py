@@ -1,4 +1,4 @@
-"""Who is let in: every request passes here before anything is read of it."""
+"""Access control and limits; applied to each request before its body is read."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ability_search.metrics.table import GATEWAY_IN_FLIGHT, GATEWAY_STREAMS
 from kadi_client.addresses import is_loopback
 
 OPEN = frozenset({"/health", "/ready", "/openapi.json"})
-"""Paths that ask for no token, as do those of the console."""
+"""Paths that need no token; those of the console need none either."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Places:
-    """A number of places; entering takes one.
+    """A limit on concurrency that refuses instead of waiting; use it as a context.
 
     Raises:
-        Busy: on entering, if none is free.
+        Busy: on entering, if all places are taken.
     """
 
     def __init__(self, size: int, what: str) -> None:
@@ -54,18 +54,18 @@ class Places:
 
 
 class Guard:
-    """Checks host, origin and token, and holds the limits of rate and concurrency.
+    """Middleware that checks host, origin and token, and enforces rate and concurrency limits.
 
-    The token is asked for if there is one. The host is checked if the gateway listens on loopback
-    only, where a name that a stranger's page resolves to this machine must not work, or if
-    ``gateway_hosts`` says by which names it is called. A page of another origin is refused even
-    where a browser would ask nobody, unless ``gateway_origins`` has it.
+    The token is required if one is set. The Host header is checked if ``gateway_hosts`` is set, or
+    if the gateway listens only on loopback, as a protection against DNS rebinding. A request with
+    another origin is refused unless ``gateway_origins`` contains it, even where a browser would
+    send it without a preflight request.
 
     Args:
-        app: What is guarded.
+        app: The wrapped application.
         settings: The limits.
-        host: Address that is listened on.
-        metrics: Is told of what is going on.
+        host: Address to listen on.
+        metrics: Records responses, refusals and concurrency.
     """
 
     def __init__(self, app: ASGIApp, settings: Gateway, *, host: str, metrics: Metrics) -> None:
@@ -84,7 +84,7 @@ class Guard:
         metrics.meter.watch(GATEWAY_STREAMS, lambda: {(): self._streams.taken})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer with what is wrong with it."""
+        """Pass a request on, or answer with a problem document."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -110,10 +110,10 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._hosts and _name_of(host) not in self._hosts:
-            raise Misdirected("this gateway is not called by that name")
+            raise Misdirected("this host name is not allowed")
         origin = headers.get("origin")
         if origin is not None and not self._is_allowed(origin, host):
-            raise ForbiddenOrigin("pages of that origin may not call this gateway")
+            raise ForbiddenOrigin("this origin is not allowed")
         path = scope["path"]
         if self._token is not None and path not in OPEN and not is_console(path):
             scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -126,12 +126,12 @@ class Guard:
 
 
 def _is_stream(scope: Scope) -> bool:
-    """Whether the response lasts until somebody ends it."""
+    """Return whether the response is a stream of unlimited duration."""
     return scope["method"] in ("GET", "HEAD") and scope["path"] in ("/events", "/mcp")
 
 
 def _name_of(host: str) -> str:
-    """The name in a header Host, lower case, without the port; empty if there is none."""
+    """Return the lower-case name of a Host header without the port; empty if there is none."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

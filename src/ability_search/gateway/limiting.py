@@ -1,4 +1,4 @@
-"""How many requests an address may send: a token bucket for each."""
+"""Rate limiting: a token bucket for each client address."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 _ADDRESSES = 4096
-"""Buckets kept; the address that was heard of longest ago gives way, and begins anew."""
+"""Maximum number of buckets; the least recently used is dropped, and later starts full."""
 
 
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
     filled: float
-    """When, on the caller's clock."""
+    """Time of the last update, on the caller's clock."""
 
 
 class RateLimit:
-    """Admits ``rate`` requests a second of each address on average, and ``burst`` at once."""
+    """Admits ``rate`` requests per second and address on average, and ``burst`` at once."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
@@ -25,7 +25,7 @@ class RateLimit:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def wait(self, address: str, now: float) -> float:
-        """Count a request at ``now`` seconds; 0 admits it, else the seconds to come back after."""
+        """Count a request at ``now``; return 0 to admit it, else the seconds to wait."""
         bucket = self._buckets.pop(address, None) or _Bucket(self._burst, now)
         self._buckets[address] = bucket
         if len(self._buckets) > _ADDRESSES:

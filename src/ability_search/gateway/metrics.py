@@ -1,4 +1,4 @@
-"""What the gateway counts."""
+"""The metrics of the gateway."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["CONTENT_TYPE", "MEDIA_TYPE", "Metrics"]
 
 
 class Metrics:
-    """The numbers of one gateway."""
+    """The metrics of one gateway."""
 
     def __init__(self, meter: PrometheusMeter) -> None:
         self.meter = meter
 
     def called(self, tool: str, code: str, seconds: float) -> None:
-        """Count a call of a tool."""
+        """Record a tool call."""
         self.meter.add(GATEWAY_CALLS, 1, tool, code)
         self.meter.observe(GATEWAY_CALL_SECONDS, seconds, tool)
 
@@ -29,9 +29,9 @@ class Metrics:
         self.meter.add(GATEWAY_RESPONSES, 1, str(status))
 
     def rate_limited(self) -> None:
-        """Count a request that was refused because its address sent too many."""
+        """Count a request that the rate limit refused."""
         self.meter.add(GATEWAY_RATE_LIMITED, 1)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format."""
         return self.meter.text()

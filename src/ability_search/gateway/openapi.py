@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of the tools."""
+"""The OpenAPI document, generated from the table of tools."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Schemas = Mapping[Any, Mapping[str, Any]]
 
 @cache
 def document(*, secured: bool) -> dict[str, Any]:
-    """OpenAPI 3.1 of the gateway.
+    """Return the OpenAPI 3.1 document of the gateway.
 
     Args:
-        secured: Whether it asks for a bearer token.
+        secured: Whether the gateway requires a bearer token.
     """
     schemas, definitions = _schemas()
     paths: dict[str, Any] = {
@@ -85,14 +85,14 @@ def _tool(row: ToolRow, params: type[BaseModel], schemas: Schemas) -> dict[str, 
             },
         },
         "responses": {
-            "200": _json("What the tool answered.", schemas[row.result, "serialization"]),
+            "200": _json("The result of the tool.", schemas[row.result, "serialization"]),
             **_problems(*_CALLS, *_REFUSALS),
         },
     }
 
 
 def _example(params: type[BaseModel]) -> dict[str, Any]:
-    """The required fields, each with its first example."""
+    """Return an example with the required fields."""
     schema = params.model_json_schema(by_alias=True)
     return _filled(schema, schema.get("$defs", {}))
 
@@ -127,7 +127,7 @@ def _shortcuts(schemas: Schemas) -> dict[str, Any]:
             "post": search
             | {
                 "operationId": "search",
-                "description": "As `search-query`; without a collection everything is searched.",
+                "description": "Same as `search-query`; the default is to search all collections.",
             }
         },
         "/collections": {"get": _listed(listing, schemas, "collections", ())},
@@ -155,7 +155,7 @@ def _listed(
         "description": row.summary,
         "parameters": list(parameters),
         "responses": {
-            "200": _json("What the tool answered.", schemas[row.result, "serialization"]),
+            "200": _json("The result of the tool.", schemas[row.result, "serialization"]),
             **_problems("invalid_input", "not_found", "internal", "timeout", *_REFUSALS),
         },
     }
@@ -174,15 +174,15 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, An
 
 def _states() -> dict[str, Any]:
     health = {"$ref": f"{_SCHEMAS}Health"}
-    missing = _json("Some part is missing, or the gateway is busy.", health)
+    missing = _json("A component is missing, or the gateway is busy.", health)
     missing["content"] |= _PROBLEM_CONTENT
     return {
         "/health": {
             "get": {
                 "operationId": "health",
-                "summary": "The state of each part",
+                "summary": "State of each component",
                 "responses": {
-                    "200": _json("Every part is there.", health),
+                    "200": _json("All components are up.", health),
                     "503": missing,
                     **_problems("misdirected", "rate_limited"),
                 },
@@ -191,9 +191,9 @@ def _states() -> dict[str, Any]:
         "/ready": {
             "get": {
                 "operationId": "ready",
-                "summary": "Whether calls can be taken",
+                "summary": "Whether the gateway can serve calls",
                 "responses": {
-                    "204": {"description": "They can."},
+                    "204": {"description": "It can."},
                     **_problems("unavailable", "misdirected", "rate_limited"),
                 },
             }
@@ -201,10 +201,10 @@ def _states() -> dict[str, Any]:
         "/metrics": {
             "get": {
                 "operationId": "metrics",
-                "summary": "What the gateway counts, for Prometheus",
+                "summary": "Metrics of the gateway, for Prometheus",
                 "responses": {
                     "200": {
-                        "description": "Prometheus' text format.",
+                        "description": "Prometheus text format.",
                         "content": {metrics.MEDIA_TYPE: {"schema": {"type": "string"}}},
                     },
                     **_problems(*_REFUSALS),
@@ -214,9 +214,9 @@ def _states() -> dict[str, Any]:
         "/network": {
             "get": {
                 "operationId": "network",
-                "summary": "Who offers which tool",
+                "summary": "Tools on the network and their providers",
                 "responses": {
-                    "200": _json("The tools this gateway sees.", _NETWORK),
+                    "200": _json("The tools visible to this gateway.", _NETWORK),
                     **_problems("unavailable", *_REFUSALS),
                 },
             }
@@ -235,13 +235,13 @@ def _states() -> dict[str, Any]:
 
 
 def _streams() -> dict[str, Any]:
-    job = {"type": "string", "description": "Only of this job; the stream ends with it."}
-    collection = {"type": "string", "description": "Only of this collection."}
+    job = {"type": "string", "description": "Only events of this job; the stream ends with it."}
+    collection = {"type": "string", "description": "Only events of this collection."}
     return {
         "/events": {
             "get": {
                 "operationId": "events",
-                "summary": "Progress of indexing as it happens",
+                "summary": "Live progress of indexing",
                 "description": "Events `progress` {jobId, collection, done, total, stage},"
                 " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",
                 "parameters": [
@@ -250,7 +250,7 @@ def _streams() -> dict[str, Any]:
                 ],
                 "responses": {
                     "200": {
-                        "description": "Server-sent events, until the caller hangs up.",
+                        "description": "Server-sent events, until the client disconnects.",
                         "content": {streaming.MEDIA_TYPE: {"schema": {"type": "string"}}},
                     },
                     **_problems("invalid_input", "unavailable", *_REFUSALS),
@@ -265,7 +265,7 @@ def _json(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problems(*codes: str) -> dict[str, Any]:
-    """Responses for the statuses of some codes, in order."""
+    """Return the responses for some error codes, grouped by status in ascending order."""
     described: dict[int, list[str]] = {}
     for code in codes:
         described.setdefault(problems.STATUSES[code], []).append(f"`{code}`")
@@ -281,7 +281,7 @@ def _problems(*codes: str) -> dict[str, Any]:
 _PROBLEM_CONTENT = {problems.MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
 _PROBLEM: Mapping[str, Any] = {
     "type": "object",
-    "description": "A failure, as RFC 9457 has it.",
+    "description": "A failure, as in RFC 9457.",
     "required": ["type", "title", "status", "detail", "code", "hint", "retryable"],
     "properties": {
         "type": {"type": "string"},
@@ -289,8 +289,8 @@ _PROBLEM: Mapping[str, Any] = {
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What went wrong."},
         "code": {"type": "string", "enum": sorted(problems.STATUSES)},
-        "hint": {"type": "string", "description": "What can be done about it."},
-        "retryable": {"type": "boolean", "description": "Whether calling again may help."},
+        "hint": {"type": "string", "description": "How to resolve it."},
+        "retryable": {"type": "boolean", "description": "Whether a retry may succeed."},
         "retryAfterMs": {"type": "integer"},
         "tool": {"type": "string"},
         "collection": {"type": "string"},
@@ -298,7 +298,7 @@ _PROBLEM: Mapping[str, Any] = {
 }
 _HEALTH: Mapping[str, Any] = {
     "type": "object",
-    "description": "The state of each part.",
+    "description": "The state of each component.",
     "required": ["status", "parts"],
     "properties": {
         "status": {"type": "string", "enum": ["up", "down"]},
@@ -309,7 +309,7 @@ _HEALTH: Mapping[str, Any] = {
                 "required": ["state"],
                 "properties": {
                     "state": {"type": "string", "enum": ["up", "down"]},
-                    "providers": {"type": "integer", "description": "How many of it there are."},
+                    "providers": {"type": "integer", "description": "Number of providers."},
                     "missing": {"type": "array", "items": {"type": "string"}},
                 },
             },
@@ -330,7 +330,7 @@ _NETWORK: Mapping[str, Any] = {
                     "description": {"type": "string"},
                     "providers": {
                         "type": "array",
-                        "description": "Who offers it; nobody if the broker does not tell.",
+                        "description": "Providers; empty if the broker does not list them.",
                         "items": {
                             "type": "object",
                             "properties": {

@@ -1,4 +1,4 @@
-"""Failures over HTTP: problem documents (RFC 9457) with the code, the hint and `retryable`."""
+"""Failures over HTTP: problem documents (RFC 9457) with code, hint and `retryable`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:ability-search:error:"
 
 GATEWAY = "gateway"
-"""Stands in the report of a failure for a tool where none failed."""
+"""The ``tool`` in the report of a failure that is the gateway's own."""
 
 CLIENT_CLOSED_REQUEST = 499
-"""For the log only: nobody reads the answer."""
+"""Status for the log only: the client has disconnected."""
 
 STATUSES: Mapping[str, int] = {
     "invalid_input": 400,
@@ -43,7 +43,7 @@ STATUSES: Mapping[str, int] = {
     "unavailable": 503,
     "timeout": 504,
 }
-"""The status of each code; 500 for one that is not known here."""
+"""Error code -> HTTP status; unknown codes become 500."""
 
 
 class Unauthorized(SearchError):
@@ -54,42 +54,42 @@ class Unauthorized(SearchError):
 
 
 class ForbiddenOrigin(SearchError):
-    """A page of an origin that is not allowed."""
+    """The Origin header is not allowed."""
 
     code = "forbidden_origin"
-    default_hint = "Allow the origin with the setting gateway_origins."
+    default_hint = "Add the origin to the setting gateway_origins."
 
 
 class Misdirected(SearchError):
-    """A request for a host that this is not."""
+    """The Host header is not allowed."""
 
     code = "misdirected"
-    default_hint = "Allow the name with the setting gateway_hosts."
+    default_hint = "Add the host name to the setting gateway_hosts."
 
 
 class UnsupportedMediaType(SearchError):
-    """A body that is no JSON."""
+    """The Content-Type of the body is not JSON."""
 
     code = "unsupported_media_type"
     default_hint = "Send the header `Content-Type: application/json`."
 
 
 class RateLimited(SearchError):
-    """Too many requests of one address."""
+    """The address has exceeded the rate limit."""
 
     code = "rate_limited"
     retryable = True
-    default_hint = "Call again after Retry-After seconds, or raise the setting gateway_rate."
+    default_hint = "Call again after Retry-After seconds, or increase the setting gateway_rate."
 
 
 class NotInstalled(SearchError):
-    """What this needs is not installed."""
+    """A required extra is not installed."""
 
     code = "not_installed"
 
 
 def problem(report: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Response:
-    """The response for a failure."""
+    """Return the problem response for the report of a failure."""
     code = str(report.get("code") or SearchError.code)
     status = STATUSES.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     body = {

@@ -1,4 +1,4 @@
-"""Bodies of requests, which are JSON objects and passed on as they came, and their queries."""
+"""Reading of requests: JSON bodies, whose members are passed on undecoded, and query strings."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from kadi_client import Raw
 from kadi_client.messages import without_halves
 
 _SECONDS = 30.0
-"""For a whole body to arrive."""
+"""Maximum time for a whole body to arrive."""
 
 Fields = dict[str, Raw]
-"""A JSON object whose members have not been looked into."""
+"""A JSON object with undecoded members."""
 
 _FIELDS = msgspec.json.Decoder(Fields)
-_PARAMETERS = "GET /openapi.json lists those of every path; a tool takes its input in the body."
+_PARAMETERS = "GET /openapi.json lists all parameters; tools take their input in the body."
 
 
 async def read_json(request: Request, limit: int) -> bytes:
-    """The body of a request, at most ``limit`` bytes; ``{}`` if there is none.
+    """Return the body of a request; ``{}`` if it is empty.
 
     Raises:
-        UnsupportedMediaType: if it is said to be something else than JSON. What is JSON a page of
-            another origin sends only after the browser has asked, so that this keeps it out.
-        TooLarge: if it is longer; it is not read to its end then.
+        UnsupportedMediaType: if its Content-Type is not JSON. Browsers send JSON to another origin
+            only after a preflight request, so this check blocks pages of other origins.
+        TooLarge: if it is longer than ``limit`` bytes; the rest is not read.
         DeadlineExceeded: if it does not arrive in time.
-        ClientDisconnect: if the caller hangs up meanwhile.
+        ClientDisconnect: if the client disconnects meanwhile.
     """
     body = bytearray()
     try:
@@ -42,21 +42,21 @@ async def read_json(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise TooLarge(
                         f"the body has more than {limit} bytes",
-                        hint="Send less at a time, or raise the setting gateway_request_bytes.",
+                        hint="Send less at a time, or increase the setting gateway_request_bytes.",
                     )
     except TimeoutError as exc:
         raise DeadlineExceeded(f"the body did not arrive within {_SECONDS:g} s") from exc
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and (body or kind):
-        raise UnsupportedMediaType("the body is not said to be JSON")
+        raise UnsupportedMediaType("Content-Type must be application/json")
     return bytes(body) or b"{}"
 
 
 def fields_of(body: bytes) -> Fields:
-    """The members of a JSON object; halves of surrogate pairs become U+FFFD, as on the network.
+    """Return the members of a JSON object; unpaired surrogates become U+FFFD, as on the network.
 
     Raises:
-        InvalidInput: if it is none.
+        InvalidInput: if the body is not a JSON object in UTF-8.
     """
     try:
         text = body.decode()
@@ -73,14 +73,14 @@ def fields_of(body: bytes) -> Fields:
 
 
 def checked_query(query: QueryParams, *known: str) -> QueryParams:
-    """The parameters of a query, all of which are among the ``known`` ones of its path.
+    """Return the parameters of a query string after checking that all are ``known``.
 
     Raises:
-        InvalidInput: naming one that is not, with the nearest one that is.
+        InvalidInput: if one is unknown; the hint suggests the nearest known one.
     """
     for name in query:
         if name not in known:
             nearest = get_close_matches(name, known, n=1)
             hint = f"Did you mean {nearest[0]}?" if nearest else _PARAMETERS
-            raise InvalidInput(name, "there is no such parameter", hint=hint)
+            raise InvalidInput(name, "no such parameter", hint=hint)
     return query

@@ -1,4 +1,4 @@
-"""The two routes that people expect of a knowledge service, in terms of the tools."""
+"""The routes /ingest and /search, translated into tool calls."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ class IngestInput(Input):
     content: str = Field(
         description="The whole text.", examples=["Backups run at two in the morning."]
     )
-    title: str = Field(
-        min_length=1, max_length=1024, description="Title for people.", examples=["Backups"]
-    )
+    title: str = Field(min_length=1, max_length=1024, description="Title.", examples=["Backups"])
     tag: CollectionName
     source: NonBlank | None = Field(
         None,
         max_length=1024,
-        description="Unique name within the collection (path, URL); a text with the same one is"
-        " replaced. Left out: the title.",
+        description="Unique name within the collection (path, URL); a text with the same name is"
+        " replaced. Default: the title.",
         examples=["handbook/backups.md"],
     )
     metadata: dict[str, Any] = Field(
@@ -47,7 +45,7 @@ class IngestInput(Input):
 
 
 class SearchInput(QueryInput):
-    """As search-query; without a collection everything is searched."""
+    """Same as search-query; without a collection, all collections are searched."""
 
     collection: Collections = Field(
         "*",
@@ -58,10 +56,10 @@ class SearchInput(QueryInput):
 
 
 def ingested(fields: Fields) -> dict[str, Any]:
-    """The input of search-index for a body of POST /ingest.
+    """Return the input of search-index for a body of POST /ingest.
 
     Raises:
-        ValidationError: naming every field that is wrong.
+        ValidationError: if a field is invalid; it names every invalid field.
     """
     value = IngestInput.model_validate_json(encode(fields))
     document = {
@@ -74,10 +72,10 @@ def ingested(fields: Fields) -> dict[str, Any]:
 
 
 def searched(fields: Fields) -> Fields:
-    """The input of search-query for a body of POST /search: ``tag`` is the collection.
+    """Return the input of search-query for a body of POST /search; ``tag`` names the collection.
 
     Raises:
-        InvalidInput: if there are both.
+        InvalidInput: if both ``tag`` and ``collection`` are given.
     """
     if "tag" not in fields:
         return {"collection": _EVERYTHING, **fields}

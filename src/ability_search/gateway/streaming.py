@@ -1,4 +1,4 @@
-"""Progress of indexing as server-sent events."""
+"""Indexing events as server-sent events."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MEDIA_TYPE = "text/event-stream"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _ALIVE_SECONDS = 15.0
-"""After this long without an event a comment is sent, so that nobody takes the stream for dead."""
+"""Interval of keep-alive comments when there are no events."""
 
 
 class Streams:
-    """GET /events: an ASGI application. ``jobId`` and ``collection`` say whose events are wanted.
+    """The ASGI application of GET /events; ``jobId`` and ``collection`` filter the events.
 
-    The stream of a job ends with it; :meth:`close` ends all.
+    The stream of a job ends with the job; :meth:`close` ends all streams.
     """
 
     def __init__(self, line: Line) -> None:
@@ -39,11 +39,11 @@ class Streams:
             subscription.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the caller hangs up.
+        """Send events until the client disconnects.
 
         Raises:
-            InvalidInput: if the query has a parameter that there is not.
-            Unavailable: if there can be no events.
+            InvalidInput: if a query parameter is unknown.
+            Unavailable: if the broker cannot be reached.
         """
         if scope["method"] == "HEAD":
             await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)

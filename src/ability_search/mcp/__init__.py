@@ -1,4 +1,4 @@
-"""The tools for assistants, over the Model Context Protocol: an edge beside the worker.
+"""The tools over the Model Context Protocol, for assistants; a client of the broker.
 
 Needs the extra ``mcp``.
 """

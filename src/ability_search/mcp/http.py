@@ -18,18 +18,19 @@ _MAX_SESSIONS = 1000
 
 
 class McpEndpoint:
-    """An ASGI application for one path; serves while :meth:`running`.
+    """An ASGI application for one path; it serves while :meth:`running`.
 
-    Clients of 2026 hold no session. Those before do: it lets them cancel a call, ends after half an
-    hour without a request, and a client whose session is unknown begins a new one.
+    Clients of the 2026 protocol have no session. Older clients have one, which lets them cancel
+    calls; it ends after half an hour without a request. A client whose session is unknown starts a
+    new one.
 
     Args:
-        caller: What calls the tools.
-        max_bytes: Most bytes of a request.
+        caller: Calls the tools.
+        max_bytes: Maximum size of a request in bytes.
     """
 
     def __init__(self, caller: Caller, *, max_bytes: int) -> None:
-        # Hosts and origins are the business of whoever mounts it.
+        # The mounting application checks hosts and origins.
         self._manager = StreamableHTTPSessionManager(
             new_server(caller),
             session_idle_timeout=_IDLE_SECONDS,
@@ -40,7 +41,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve while the block runs; then every session ends."""
+        """Serve during the block; end every session afterwards."""
         try:
             async with self._manager.run():
                 self._running = True
@@ -48,11 +49,11 @@ class McpEndpoint:
                     yield
                 finally:
                     self._running = False
-        except BaseExceptionGroup as failures:  # what fails in the block comes out in a group
+        except BaseExceptionGroup as failures:  # exceptions of the block arrive in a group
             raise first_failure(failures) from failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if not self._running:
             raise Unavailable("the server is starting or stopping", retry_after=1.0)
         await self._manager.handle_request(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Prompts: two ways to begin."""
+"""The two MCP prompts: answer a question, explore a collection."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ Context = ServerRequestContext[Any, Any]
 _COLLECTION = "Name of the collection."
 _ANSWER = Prompt(
     name="answer-from-collection",
-    title="Answer from what is indexed",
-    description="Answer a question from indexed texts only, each statement with its source.",
+    title="Answer from the index",
+    description="Answer a question from indexed texts only, with a source for each statement.",
     arguments=[
-        PromptArgument(name="question", description="What you want to know.", required=True),
-        PromptArgument(name="collection", description=f"{_COLLECTION} Left out: all of them."),
+        PromptArgument(name="question", description="The question.", required=True),
+        PromptArgument(name="collection", description=f"{_COLLECTION} Default: all."),
     ],
 )
 _EXPLORE = Prompt(
     name="explore-collection",
-    title="Get to know a collection",
-    description="Find out what a collection holds and what it can answer.",
+    title="Explore a collection",
+    description="Find out what a collection contains and which questions it can answer.",
     arguments=[PromptArgument(name="collection", description=_COLLECTION, required=True)],
 )
 _ANSWER_TEXT = """\
-Answer this question from what is indexed in ability-search, and from nothing else:
+Answer this question only from texts indexed in ability-search:
 
 {question}
 
 1. Call search-query with collection "{collection}", the question in your own words, expand \
-"section" and maxResultTokens 4000. If names, identifiers or error messages occur in it, call it \
-once more with mode "keyword".
-2. If the hits do not answer it, search again with other words, twice at most.
-3. Answer briefly. After each statement name its source and line as the hit gives them, like \
+"section" and maxResultTokens 4000. If the question contains names, identifiers or error messages, \
+call it once more with mode "keyword".
+2. If the hits do not answer the question, search again with other words, at most twice.
+3. Answer briefly. After each statement cite its source and line from the hit, such as \
 [guide/install.md:12].
-4. Where hits contradict each other, say so and name both. If there is no answer in them, say that \
-there is none, and what you searched for."""
+4. If hits contradict each other, say so and cite both. If the hits contain no answer, say so, and \
+say what you searched for."""
 _EXPLORE_TEXT = """\
-Get to know this collection, which is described above. Look at its sources, then call search-query \
-on it three to five times with queries that its sources suggest, and search-similar on a hit that \
-is typical. Tell in at most fifteen lines: what it is about, what kinds of texts it holds, how \
-recent it is, five questions that it answers well, and what seems to be missing."""
+Explore this collection, which is described above. Look at its sources, then call search-query on \
+it three to five times with queries that its sources suggest, and search-similar on a typical hit. \
+Report in at most fifteen lines: what it is about, what kinds of texts it contains, how recent it \
+is, five questions that it answers well, and what seems to be missing."""
 
 
 class Prompts:
@@ -69,14 +69,14 @@ class Prompts:
     async def listing(
         self, _ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListPromptsResult:
-        """Both."""
+        """List the prompts."""
         return ListPromptsResult(prompts=[_ANSWER, _EXPLORE])
 
     async def get(self, _ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
-        """One, filled in.
+        """Return a prompt with its arguments filled in.
 
         Raises:
-            MCPError: if there is no such prompt or collection, or an argument is missing.
+            MCPError: if the prompt or collection does not exist, or an argument is missing.
         """
         given = params.arguments or {}
         for prompt in (_ANSWER, _EXPLORE):

@@ -1,4 +1,4 @@
-"""Collections and sources as resources."""
+"""Collections and sources as MCP resources."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _URI = re.compile(r"search://collection/(?P<collection>[^/]+)(?:/source/(?P<sour
 _JSON = "application/json"
 _TEXT = "text/plain"
 _PAGE = 200
-"""Chunks asked for at a time."""
+"""Chunks per query."""
 _DEEPEST = 10_000
-"""Chunks of a source that are shown: what a query can skip."""
+"""Maximum number of chunks shown of a source: the largest offset of a query."""
 _COMPLETIONS = 100
-"""As many as the protocol allows."""
+"""Maximum number of completions that the protocol allows."""
 _SOURCES = 10_000
-"""Sources that completions are looked for among."""
+"""Maximum number of sources to search for completions."""
 
 
 def collection_uri(collection: str) -> str:
-    """The resource that describes a collection."""
+    """Return the URI of the resource that describes a collection."""
     return COLLECTION.format(collection=quote(collection, safe=""))
 
 
@@ -63,7 +63,7 @@ class Resources:
     async def listing(
         self, _ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListResourcesResult:
-        """The collections. Sources, of which there may be many, are read by the template."""
+        """List the collections; sources, which may be many, are only available by template."""
         answer = await self._read("search-collections", {})
         return ListResourcesResult(
             resources=[
@@ -72,7 +72,7 @@ class Resources:
                     name=item["name"],
                     title=f"Collection {item['name']}",
                     description=f"{item['sources']} sources in {item['chunks']} chunks,"
-                    f" embedded by {item['model']}.",
+                    f" embedded with {item['model']}.",
                     mime_type=_JSON,
                 )
                 for item in answer["collections"]
@@ -82,7 +82,7 @@ class Resources:
     async def templates(
         self, _ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
-        """What can be read."""
+        """List the URI templates."""
         return ListResourceTemplatesResult(
             resource_templates=[
                 ResourceTemplate(
@@ -103,15 +103,15 @@ class Resources:
         )
 
     async def read(self, _ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        """A collection as JSON, or a source as text.
+        """Return a collection as JSON, or a source as text.
 
         Raises:
-            MCPError: if there is no such thing, or the network does not answer.
+            MCPError: if it does not exist, or the network does not answer.
         """
         match = _URI.fullmatch(params.uri)
         if match is None:
-            known = f"{COLLECTION} and {SOURCE}"
-            raise MCPError(INVALID_PARAMS, f"no resource {params.uri}; there are {known}")
+            known = f"{COLLECTION} or {SOURCE}"
+            raise MCPError(INVALID_PARAMS, f"no resource {params.uri}; expected {known}")
         collection, source = (part and unquote(part) for part in match.groups())
         if source is None:
             text, kind = await self.described(collection), _JSON
@@ -121,12 +121,12 @@ class Resources:
         return ReadResourceResult(contents=[content])
 
     async def described(self, collection: str) -> str:
-        """What search-collection-info tells of a collection, as JSON; raises as :meth:`read`."""
+        """Return the result of search-collection-info as JSON; raises as :meth:`read`."""
         info = await self._read("search-collection-info", {"collection": collection})
         return json.dumps(info, ensure_ascii=False, indent=2)
 
     async def complete(self, _ctx: Context, params: CompleteRequestParams) -> CompleteResult:
-        """Names of collections and of sources that begin as the argument does."""
+        """Complete the name of a collection or source."""
         begun = params.argument.value
         known = (params.context.arguments if params.context else None) or {}
         names: Sequence[str] = ()
@@ -146,7 +146,7 @@ class Resources:
         )
 
     async def _text(self, collection: str, source: str) -> str:
-        """The chunks of a source in the order of its text, an empty line between two."""
+        """Return the chunks of a source in text order, separated by empty lines."""
         hits: list[dict[str, Any]] = []
         wanted = {
             "collection": collection,

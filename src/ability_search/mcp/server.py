@@ -1,4 +1,4 @@
-"""The MCP server: one for all transports."""
+"""The MCP server, shared by all transports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ability_search.mcp.resources import Resources
 from ability_search.mcp.tools import Tools
 
 _INSTRUCTIONS = """\
-ability-search makes texts findable. To answer from what is indexed call search-query; \
-search-collections tells what there is. Index texts that you hold with search-index, files with \
-search-index-file. Name the sources of hits in your answers."""
+ability-search indexes and searches texts. To answer from indexed texts, call search-query; \
+search-collections lists the collections. Index texts with search-index and files with \
+search-index-file. Cite the sources of hits in your answers."""
 
 
 def new_server(caller: Caller) -> Server[Any]:
-    """A server that calls the tools through ``caller``; it keeps nothing between two requests."""
+    """Return a server that calls the tools through ``caller``; it keeps no state."""
     tools, resources = Tools(caller), Resources(caller)
     prompts = Prompts(resources)
     return Server(

@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 
 async def serve_stdio(caller: Caller, *, max_bytes: int) -> None:
-    """Serve until standard input ends; cancel it to stop before.
+    """Serve until standard input ends; cancel it to stop earlier.
 
-    While it runs, whatever else is printed goes to standard error.
+    While it runs, all other output to standard output is redirected to standard error.
 
     Args:
-        caller: What calls the tools.
-        max_bytes: Most bytes of a message; a longer one is not read.
+        caller: Calls the tools.
+        max_bytes: Maximum size of a message in bytes; longer ones are refused unread.
     """
     server = new_server(caller)
     reader = PipeReader(sys.stdin.fileno())
-    # Not the SDK's own reader: it waits for a line in a thread that cannot be cancelled.
+    # The SDK's own reader waits for a line in a thread that cannot be cancelled.
     lines: Any = _lines(reader, max_bytes)
     try:
         async with stdio_server(stdin=lines) as (reading, writing):

@@ -1,4 +1,4 @@
-"""Tools over MCP: listed from the table, called on the network."""
+"""The tools over MCP: listed from the table of tools, called over the network."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Tools:
     async def listing(
         self, _ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        """All of them."""
+        """List all tools."""
         return self._listed
 
     async def call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult:
-        """Call one; its failure is a result that says so, with the hint.
+        """Call a tool; a failure is returned as an error result with the hint.
 
         Raises:
-            MCPError: if there is no such tool.
+            MCPError: if the tool does not exist.
         """
         row = BY_NAME.get(params.name)
         if row is None:
             names = ", ".join(BY_NAME)
-            raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; there are: {names}")
+            raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")
         try:
             answer = await self._answer(ctx, row, dict(params.arguments or {}))
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
@@ -71,12 +71,12 @@ class Tools:
 
     @asynccontextmanager
     async def _reporting(self, ctx: Context, job: str) -> AsyncIterator[None]:
-        """Pass the progress of a job on to whoever asked for it."""
+        """Forward the progress of a job to the client during the block."""
         told = -1
 
         async def tell(done: int, total: int, stage: str) -> None:
             nonlocal told
-            if done > told:  # a progress must increase
+            if done > told:  # MCP requires that progress increases
                 told = done
                 await ctx.session.report_progress(done, total, stage)
 
@@ -91,13 +91,13 @@ class Tools:
 
 
 def failure_text(report: Mapping[str, Any]) -> str:
-    """A failure in words, for a model: what it is, what to do, whether to try again."""
+    """Return the text of a failure for a model: the error, the hint, whether to retry."""
     lines = [f"{report.get('code')}: {report.get('error')}"]
     if report.get("hint"):
         lines.append(f"Hint: {report['hint']}")
     if report.get("retryable"):
         after = report.get("retryAfterMs")
-        lines.append(f"Try again after {after} ms." if after else "Trying again may help.")
+        lines.append(f"Retry after {after} ms." if after else "A retry may succeed.")
     return "\n".join(lines)
 
 

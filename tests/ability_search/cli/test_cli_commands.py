@@ -94,7 +94,7 @@ def test_info_lists_sources_and_where_to_go_on(network: Network, run: Run) -> No
     assert (
         "failed, 2 of 3 sources, verifying: 2 [b]chunks (2026-01-02 03:04 UTC, j1)" in done.stdout
     )
-    assert "more with --cursor MTI=" in done.stdout
+    assert "next page: --cursor MTI=" in done.stdout
     expected = {"collection": "docs", "limit": 2, "cursor": "x"}
     assert network.inputs("search-collection-info") == [expected]
 
@@ -136,7 +136,7 @@ def test_info_draws_what_it_is_asked_to_include(network: Network, run: Run) -> N
 def test_delete_wants_yes_where_nobody_can_be_asked(network: Network, run: Run) -> None:
     done = run("delete", "docs", broker=network.url)
     assert done.exit_code == 2
-    assert "this deletes all of docs: say --yes" in done.stderr
+    assert "this deletes all of docs; confirm with --yes" in done.stderr
     assert network.asked == []
 
 
@@ -278,7 +278,7 @@ def test_doctor_names_what_fails_and_the_remedy(network: Network, run: Run) -> N
 
 @pytest.mark.parametrize(
     ("scores", "state", "text"),
-    [([0.9, 0.1], "ok", "the server's own model"), ([1.0, 1.0], "warn", "the same score")],
+    [([0.9, 0.1], "ok", "the server's default model"), ([1.0, 1.0], "warn", "the same score")],
 )
 def test_doctor_tries_a_reranker_that_is_there(
     network: Network, run: Run, scores: list[float], state: str, text: str
@@ -299,7 +299,7 @@ def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path
     done = run("import", str(tmp_path / "nowhere"))
     assert done.exit_code == 3
     assert "no artifact named" in done.stderr
-    assert "index_manifest.json, as `export`" in done.stderr
+    assert "index_manifest.json, as written by `export`" in done.stderr
 
 
 def test_doctor_without_a_broker_says_so_and_goes_no_further(run: Run) -> None:

@@ -211,7 +211,7 @@ async def test_a_broker_that_is_away_is_named(
     with pytest.raises(ConfigurationError) as caught:
         await add_deployed_secrets(settings, wait=0)
     assert "cannot reach the broker" in str(caught.value)
-    assert f"Check the broker {gone.url}: KADI_RENDEZVOUS_BROKER" in caught.value.hint
+    assert f"Check the broker {gone.url}, set by KADI_RENDEZVOUS_BROKER" in caught.value.hint
     assert "pw" not in f"{caught.value} {caught.value.hint}"
 
 

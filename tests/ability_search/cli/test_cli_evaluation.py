@@ -92,7 +92,7 @@ def test_queries_are_asked_as_of_the_option_or_of_their_own_time(
     asked = {query["query"]: query["asOf"] for query in tools.inputs("search-query")}
     assert asked.pop(QUERIES[0]["text"]) == "2025-01-02T03:04:05Z"
     assert list(asked.values()) == ["2026-03-25"] * 2
-    assert done.stdout.count("; as of 2026-03-25, 1 queries as of times of their own") == 1
+    assert done.stdout.count("; as of 2026-03-25, 1 queries with their own date") == 1
     written = read_run(Path("then.json"))
     assert (written.options, written.dataset.dated) == ({"asOf": "2026-03-25"}, 1)
     assert "as of" not in evaluate(run, tools, directory, "--mode", "keyword").stdout
@@ -176,12 +176,12 @@ def test_warnings_of_the_tool_are_counted(tools: Network, run: Run, directory: P
         (["--options", "{"], "not JSON"),
         (["--options", "[]"], "expected a JSON object"),
         (["--options", '{"nope": 1}'], "nope"),
-        (["--options", '{"limit": 5}'], "limit: not to be set"),
-        (["--options", '{"asOf": "2026-03-25"}'], "asOf: not to be set"),
+        (["--options", '{"limit": 5}'], "limit: set by `eval` itself"),
+        (["--options", '{"asOf": "2026-03-25"}'], "asOf: set by `eval` itself"),
         (["--as-of", "last year"], "--as-of: is not a date or an instant"),
         (["--mode", "psychic"], "psychic"),
         (["--plot", "a.txt"], "must end in"),
-        (["--fresh", "--collection", "docs"], "would delete"),
+        (["--fresh", "--collection", "docs"], "not allowed with --collection"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_asked(

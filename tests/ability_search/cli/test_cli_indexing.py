@@ -183,7 +183,7 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
     write(str(outside / "a.md"))
     (tree,) = trees([outside], None)
     assert read([tree], Limits()) == [["outside/a.md"]]
-    with pytest.raises(typer.BadParameter, match="lies outside"):
+    with pytest.raises(typer.BadParameter, match="is outside"):
         trees([outside], Path("."))
 
 

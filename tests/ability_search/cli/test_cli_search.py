@@ -224,7 +224,7 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
 
     def answering(*given: Any, **_: Any) -> tuple[str, list[str]]:
         asked.append(given)
-        return "skills.0123456789ab", ["the index in own does not answer: it is damaged"]
+        return "skills.0123456789ab", ["the index in own cannot be used: it is damaged"]
 
     monkeypatch.setattr("ability_search.cli.search._answering", answering)
     network.answers["search-query"] = lambda _: answer(hit(), warnings=["slow"])
@@ -232,9 +232,9 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
     shown = run(*options, broker=network.url)
     assert asked == [(network.url, Path("hub"), Path("own"))]
     assert network.inputs("search-query")[0]["collection"] == "skills.0123456789ab"
-    assert "warning: the index in own does not answer: it is damaged" in shown.stderr
+    assert "warning: the index in own cannot be used: it is damaged" in shown.stderr
     told = json.loads(run(*options, "--json", broker=network.url).stdout)
-    assert told["warnings"] == ["the index in own does not answer: it is damaged", "slow"]
+    assert told["warnings"] == ["the index in own cannot be used: it is damaged", "slow"]
 
 
 @pytest.mark.parametrize("options", [("--own", "own"), ("--artifact", "hub", "-c", "docs")])

@@ -96,10 +96,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:1: text: Field required"),
         ("corpus.jsonl", '{"text": "t"}\n', r"corpus\.jsonl:1: _id: Field required"),
         ("corpus.jsonl", '{"_id": "", "text": "t"}\n', r"corpus\.jsonl:1: _id"),
-        ("corpus.jsonl", '{"_id":"a","text":"t"}\n' * 2, r"corpus\.jsonl:2: _id 'a' appears a"),
+        ("corpus.jsonl", '{"_id":"a","text":"t"}\n' * 2, r"corpus\.jsonl:2: duplicate _id 'a'"),
         ("corpus.jsonl", "\n", r"corpus\.jsonl: is empty"),
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:1: "),
-        ("corpus.jsonl", '{"_id": "d1", "text": " "}\n', r"corpus\.jsonl: no document has any"),
+        ("corpus.jsonl", '{"_id": "d1", "text": " "}\n', r"corpus\.jsonl: no document has text"),
         (
             "corpus.jsonl",
             '{"_id": "d1", "text": "t"}\n{"_id": "%s", "text": "t"}\n' % ("d" * 1025),

@@ -121,7 +121,7 @@ async def test_all_is_embedded_again_if_asked_or_if_the_model_is_another(
         network.model.texts.clear()
         other, _ = await build(network, base, "search", model="words-32")
         assert len(network.model.texts) == first.manifest.counts.chunks
-        assert "was made with the model 'words-64', not 'words-32'" in capsys.readouterr().err
+        assert "its model is 'words-64', not 'words-32'" in capsys.readouterr().err
         assert (other.manifest.model_id, other.manifest.dim) == ("words-32", 32)
         assert other.manifest.revision == first.manifest.revision
 
@@ -134,7 +134,7 @@ async def test_a_damaged_base_is_said_and_not_built_upon(
         (base / "search" / "vectors.f32").write_bytes(b"")
         _, outcome = await build(network, base, "search")
         assert outcome.counts["added"] == 3
-        assert "is not built upon: vectors.f32" in capsys.readouterr().err
+        assert "is not used: vectors.f32" in capsys.readouterr().err
         assert len(vectors(base / "search")) == 3
 
 
@@ -218,7 +218,7 @@ async def test_what_another_version_has_made_is_said(
         path.write_text(json.dumps(manifest))
         older = open_artifact(base / "shared", services.settings)
         await imported(services, older, "two", replace=False, hidden=True)
-        assert "another version has made it (layout 0," in capsys.readouterr().err
+        assert "written by another version (layout 0," in capsys.readouterr().err
 
 
 async def test_an_own_index_with_damaged_files_is_said(start: Start, base: Path) -> None:
@@ -229,7 +229,7 @@ async def test_an_own_index_with_damaged_files_is_said(start: Start, base: Path)
         (base / "own" / "vectors.f32").write_bytes(b"")
         name, said = await answering(services, base / "shared", base / "own", hidden=True)
         assert len(said) == 1
-        assert "does not answer: vectors.f32" in said[0]
+        assert "cannot be used: vectors.f32" in said[0]
         assert (await assert_consistent(network, name)).sources == 3
 
 

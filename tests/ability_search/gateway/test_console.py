@@ -116,15 +116,15 @@ async def test_files_are_indexed_found_explained_and_deleted(
 async def index(network: Network, browser: Browser, home: Path) -> None:
     chosen = files(home)
     network.model.gate = asyncio.Event()
-    await browser.shows("#state", "all parts up")
+    await browser.shows("#state", "all components up")
     await browser.keys("#files", chosen)
-    await browser.shows("#index-message", "Name the collection")
+    await browser.shows("#index-message", "Enter a collection name")
     await browser.keys("#target", "notes")
     await browser.keys("#files", chosen)
     await browser.shows(".job", "0 of 1 document")
     await browser.shows(".job", "picture.png")
     network.model.gate.set()
-    await browser.shows(".job.failed", "4 added, 0 updated, 0 unchanged, 2 left out")
+    await browser.shows(".job.failed", "4 added, 0 updated, 0 unchanged, 2 failed")
     await browser.shows(".job.failed", "large.txt: documents.0.content: 2000 bytes")
     await browser.picture("index")
     await browser.run(DROPPED, "backups.md", (home / "backups.md").read_text(encoding="utf-8"))
@@ -261,7 +261,7 @@ async def look_at_network(browser: Browser) -> None:
     assert cells[1:3] == ["6", "1"]
     await browser.shows("#calls table", "search-similar")
     await browser.until("document.querySelectorAll('#calls .chart canvas').length === 2")
-    await browser.shows("#calls p", "calls a second now")
+    await browser.shows("#calls p", "calls per second, peak")
     await browser.shows("#calls p", "1 event stream open")
     await browser.picture("network")
 
@@ -271,7 +271,7 @@ async def delete(browser: Browser) -> None:
     for answer, left in (("", 4), ("delete", 3)):
         await browser.click("button[aria-label='Delete bread.html']")
         await browser.shows("dialog", "Delete bread.html from notes?")
-        assert await browser.run("return document.activeElement.textContent") == "Keep it"
+        assert await browser.run("return document.activeElement.textContent") == "Cancel"
         await browser.click(f"dialog button[value='{answer}']")
         await browser.shows("#detail h4", f"of {left}")
         await browser.until("document.querySelector('dialog') === null")
@@ -318,9 +318,9 @@ async def test_sources_are_paged_and_everything_is_reached_by_keyboard(
                 await browser.click(f"#detail .sources + .buttons button:nth-child({place})")
         assert (await browser.texts(".sources .source"))[0] == "s50"
         await browser.shows(
-            "figcaption", "A sample of 3 chunks; the commonest size is 0 to 49 tokens"
+            "figcaption", "A sample of 3 chunks; the most common size is 0 to 49 tokens"
         )
-        await browser.shows("figcaption", "by the month when it was last indexed")
+        await browser.shows("figcaption", "by the month of their last indexing")
 
 
 async def test_a_broker_and_a_gateway_that_go_are_told_of_and_come_back_by_themselves(
@@ -375,7 +375,7 @@ async def test_the_token_is_asked_for_and_kept_for_the_tab(
         await browser.shows("#overview .bad", "unauthorized")
         await browser.click("#overview .bad button")
         await browser.keys("dialog input", f"wr\N{LATIN SMALL LETTER O WITH DIAERESIS}ng{ENTER}")
-        await browser.shows("dialog", "The token that was given is wrong.")
+        await browser.shows("dialog", "The token is wrong.")
         await browser.picture("token")
         await browser.keys("dialog input", f"{TOKEN}{ENTER}")
         await browser.shows("#overview tbody", "notes")

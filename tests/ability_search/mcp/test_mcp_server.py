@@ -193,7 +193,7 @@ async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
         failed = await client.call_tool("search-collections", {})
         assert failed.is_error
         assert text_of(failed.content[0]).startswith("unavailable: ")
-        assert "Try again after" in text_of(failed.content[0])
+        assert "Retry after" in text_of(failed.content[0])
         with pytest.raises(MCPError, match="unavailable"):
             await client.list_resources()
 

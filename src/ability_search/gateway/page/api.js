@@ -1,11 +1,11 @@
-/** Requests to the gateway this page came from. */
+/** Requests to the gateway that serves this page. */
 
 import { ask, authorization } from "./token.js";
 
-/** A failure that the gateway told of: a problem document (RFC 9457). */
+/** A failure reported by the gateway as a problem document (RFC 9457). */
 export class Problem extends Error {
   constructor(status, body) {
-    super(body.detail || body.title || `The gateway answered ${status}.`);
+    super(body.detail || body.title || `The gateway returned status ${status}.`);
     this.status = status;
     this.code = body.code ?? "";
     this.hint = body.hint ?? "";
@@ -17,18 +17,18 @@ export class Unreachable extends Error {
   constructor() {
     super("The gateway does not answer.");
     this.code = "unreachable";
-    this.hint = "This page goes on by itself as soon as it is back.";
+    this.hint = "This page reconnects automatically.";
   }
 }
 
 let troubled = () => {};
 
-/** Have a function called whenever a request fails for lack of gateway, broker or worker. */
+/** Call `listener` whenever a request fails because gateway, broker or worker is unavailable. */
 export function onTrouble(listener) {
   troubled = listener;
 }
 
-/** The response to a request; throws Problem, Unreachable or, if `signal` says so, AbortError. */
+/** Send a request and return the response; throws Problem, Unreachable or (by `signal`) AbortError. */
 export async function request(path, { body, signal } = {}) {
   for (;;) {
     const shown = authorization();
@@ -42,12 +42,12 @@ export async function request(path, { body, signal } = {}) {
   }
 }
 
-/** What a tool answers. */
+/** Call a tool and return its result. */
 export async function call(tool, input, { signal } = {}) {
   return parsed(await request(`tools/${tool}`, { body: input, signal }));
 }
 
-/** What a GET answers, as JSON. */
+/** Send a GET request and return the JSON of the response. */
 export async function get(path) {
   return parsed(await request(path));
 }

@@ -1,4 +1,4 @@
-/** Plots by uPlot. Each has its meaning as a text, and stands beside its numbers. */
+/** Plots by uPlot. Each has a text alternative and is shown next to its numbers. */
 
 import { decimal, h } from "./dom.js";
 import uPlot from "./vendor/uPlot.esm.js";
@@ -9,8 +9,9 @@ const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => s
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 /**
- * Have `draw(element, width, color)` make a uPlot in an element while it can be seen, anew when its
- * width or the theme changes; `color(name)` is one of the style sheet's. Returns what gives the uPlot.
+ * Create a uPlot with `draw(element, width, color)` while the element is visible, and again when its
+ * width or the theme changes; `color(name)` reads the style sheet. Returns a function that returns
+ * the current uPlot.
  */
 export function drawing(element, draw) {
   let drawn = null;
@@ -35,11 +36,11 @@ function color() {
 }
 
 /**
- * A plot of series over one axis, with what is under the pointer told below it: its element, and
- * `update()`, which draws what is new.
+ * Create a plot of series over one axis, with the values at the pointer below it. Returns its element
+ * and `update()`, which draws new data.
  *
- * `read()` gives its data as uPlot takes them. A series has a `label`, a `color` by name, and may have
- * `value(number, index)`, `paths`, `fill` (how opaque, in hexadecimal) and the `scale` right.
+ * `read()` returns the data in the format of uPlot. A series has a `label`, the name of a `color`, and
+ * optionally `value(number, index)`, `paths`, `fill` (opacity in hexadecimal) and the `scale` right.
  */
 export function plot(label, read, { x, series, y = {} }) {
   const element = h("div", { class: "chart", role: "img", "aria-label": label });
@@ -98,5 +99,5 @@ function line({ label, color: name, value, scale: own = "y", paths, fill = false
 const shown = (value, number, index) =>
   number === null || number === undefined ? "\u2013" : value ? value(number, index) : String(number);
 
-/** Paths of bars that begin at their x and touch each other. */
+/** Return the paths of adjacent bars that start at their x. */
 export const bars = () => uPlot.paths.bars({ size: [1, Infinity], align: 1, gap: 1 });

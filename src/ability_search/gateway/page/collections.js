@@ -1,4 +1,4 @@
-/** The collections view: sizes of all of them, and the sources of one. */
+/** The collections view: the sizes of all collections, and the sources of one. */
 
 import { call, get } from "./api.js";
 import { asked, byId, count, decimal, described, h, moment, plural, table } from "./dom.js";
@@ -15,12 +15,12 @@ let turned = [];
 let overview = null;
 let nameListener = () => {};
 
-/** Have a function called with the names of all collections, whenever they are read. */
+/** Call `listener` with the names of all collections whenever they are read. */
 export function onNames(listener) {
   nameListener = listener;
 }
 
-/** Read all collections, and the one that is open, anew. What is the same stays, and its focus. */
+/** Read all collections and the open one again; unchanged elements and their focus stay. */
 export async function refresh() {
   const overview = byId("overview");
   try {
@@ -40,7 +40,7 @@ export async function refresh() {
 
 function shown(collections) {
   if (collections.length) return [tiles(collections), listing(collections)];
-  const link = h("a", { href: "#index" }, "Index something");
+  const link = h("a", { href: "#index" }, "Index files");
   return [h("p", {}, "There are no collections yet. ", link, ".")];
 }
 
@@ -58,7 +58,7 @@ function tiles(collections) {
 function listing(collections) {
   const chunks = Math.max(...collections.map((each) => each.chunks));
   const tokens = Math.max(...collections.map((each) => each.maxTokens));
-  const sizes = "Tokens of a chunk: least, mean, most";
+  const sizes = "Tokens per chunk: min, mean, max";
   const heads = ["Collection", "Sources", "Chunks", sizes, "Model", "Updated"];
   const rows = collections.map((each) => line(each, chunks, tokens));
   return table(heads, rows);
@@ -94,7 +94,7 @@ function close() {
   byId("detail").replaceChildren();
 }
 
-/** Show a collection; `cursors` lead to the page of its sources, the last one to the page itself. */
+/** Show a collection; `cursors` are those of the pages of sources up to the current one. */
 async function open(name, { cursors = [], focus = false } = {}) {
   [opened, turned] = [name, cursors];
   const detail = byId("detail");
@@ -124,12 +124,12 @@ function facts(info) {
   const told = {
     chunks: count(info.chunks),
     sources: count(info.sourceCount),
-    "tokens of a chunk": `${tokens}, ${decimal(info.avgTokens)} on average`,
+    "tokens per chunk": `${tokens}, ${decimal(info.avgTokens)} on average`,
     model: `${info.model}, ${plural(info.dimensions, "dimension")}, ${info.similarity}`,
     "keyword search": info.language,
     "in the vector index": `${decimal(info.embeddedPercent)} %`,
     state: `${info.state}, generation ${info.generation}`,
-    begun: moment(info.createdAt),
+    created: moment(info.createdAt),
     updated: moment(info.updatedAt),
   };
   return described(told, { class: "facts" });
@@ -143,8 +143,8 @@ function actions(info) {
   return h(
     "p",
     { class: "buttons" },
-    h("button", { type: "button", on: { click: () => searchIn(name) } }, "Search it"),
-    h("button", { type: "button", class: "danger", on: { click: remove } }, "Delete the collection"),
+    h("button", { type: "button", on: { click: () => searchIn(name) } }, "Search"),
+    h("button", { type: "button", class: "danger", on: { click: remove } }, "Delete collection"),
   );
 }
 
@@ -194,7 +194,7 @@ async function removal(button, text, input) {
       h(
         "p",
         { class: "buttons" },
-        h("button", { value: "", class: "quiet", autofocus: true }, "Keep it"),
+        h("button", { value: "", class: "quiet", autofocus: true }, "Cancel"),
         h("button", { value: "delete", class: "danger" }, "Delete"),
       ),
     ),

@@ -1,13 +1,13 @@
-/** Elements, numbers and texts. What comes from documents becomes text nodes, never markup. */
+/** Elements, numbers and texts. Content of documents becomes text nodes, never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element; `on` in the attributes holds listeners, `false` and `null` leave one out. */
+/** Create an element; the attribute `on` holds listeners, `false` and `null` omit an attribute. */
 export function h(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element, likewise. */
+/** Create an SVG element, like `h`. */
 export function svg(tag, attributes, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -23,13 +23,13 @@ function filled(element, { on = {}, ...attributes } = {}, children) {
   return element;
 }
 
-/** A table: its heads as texts, its rows as elements. */
+/** Create a table from headings (texts) and rows (elements). */
 export function table(heads, rows, attributes = {}) {
   const head = (text) => h("th", { scope: "col" }, text);
   return h("table", attributes, h("thead", {}, h("tr", {}, ...heads.map(head))), h("tbody", {}, ...rows));
 }
 
-/** What is told under names, as a list. */
+/** Create a description list from names and values. */
 export function described(told, attributes) {
   const pair = ([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
   return h("dl", attributes, ...Object.entries(told).map(pair));
@@ -45,16 +45,16 @@ export const decimal = (value) => short.format(value);
 export const score = (value) => value.toFixed(3);
 export const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/** Milliseconds, or seconds where there are many. */
+/** Format a duration in milliseconds, or in seconds from 1,000 ms. */
 export const duration = (ms) => (ms < 1000 ? `${short.format(ms)} ms` : `${short.format(ms / 1000)} s`);
 
-/** An instant in the reader's own time. */
+/** Create a time element with an instant in local time. */
 export function moment(text) {
   const at = new Date(text);
   return h("time", { datetime: text }, Number.isNaN(at.valueOf()) ? text : at.toLocaleString("en"));
 }
 
-/** A dialog that is removed when it closes; resolves to the value of the button that closed it. */
+/** Show a dialog and remove it when it closes; resolves to the value of the button pressed. */
 export function asked(dialog) {
   document.body.append(dialog);
   dialog.showModal();

@@ -1,11 +1,11 @@
-/** Progress of indexing, as server-sent events; read by fetch, as EventSource sends no token. */
+/** Indexing progress by server-sent events; read with fetch, because EventSource sends no token. */
 
 import { request } from "./api.js";
 
 const FIRST = 1000;
 const LONGEST = 15000;
 
-/** Call `listener(name, data)` for each event, for ever; reconnects with longer and longer waits. */
+/** Call `listener(name, data)` for each event, forever; reconnect with increasing delays. */
 export async function follow(listener) {
   for (let wait = FIRST; ; wait = Math.min(LONGEST, wait * 2)) {
     try {
@@ -15,7 +15,7 @@ export async function follow(listener) {
         hand(text, listener);
       }
     } catch {
-      // What is wrong is told where it is looked for: by the health of the gateway.
+      // The health check reports the problem.
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
   }

@@ -1,9 +1,9 @@
-/** What a failure says, with its hint and what can be done here. */
+/** Failures as elements: message, hint and actions. */
 
 import { h } from "./dom.js";
 import { ask } from "./token.js";
 
-/** Its element. Once a token was given after all, the window hears of it by the event `token`. */
+/** Create the element of an error. Entering a token later dispatches the event `token` on the window. */
 export function failure(error) {
   return h(
     "div",
@@ -19,5 +19,5 @@ function tokenButton() {
   const given = async () => {
     if (await ask({ again: true })) dispatchEvent(new Event("token"));
   };
-  return h("button", { type: "button", on: { click: given } }, "Enter the token");
+  return h("button", { type: "button", on: { click: given } }, "Enter token");
 }

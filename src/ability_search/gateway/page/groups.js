@@ -1,8 +1,8 @@
-/** Which points of a map have one colour: those of a source, or of a folder. */
+/** Groups of map points by colour: one colour per source or per folder. */
 
 const COLORS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
 
-/** Groups with a name, the name of a colour and their points, the largest first, the rest last. */
+/** Return groups with name, colour name and points; the largest first, the remainder last. */
 export function groupsOf(points) {
   const folders = (source) => source.split("/").slice(0, -1);
   const deepest = Math.max(...points.map(({ source }) => folders(source).length));
@@ -30,7 +30,7 @@ function coloured(points, key) {
   return [...named, { name, color: "rest", points: rest.flatMap(([, own]) => own) }];
 }
 
-/** How much the colours tell of a point: their entropy. */
+/** Return the entropy of the groups, in nats. */
 function told(groups, points) {
   const shares = groups.map((group) => group.points.length / points.length);
   return -shares.reduce((sum, share) => sum + share * Math.log(share), 0);

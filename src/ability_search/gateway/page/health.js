@@ -1,4 +1,4 @@
-/** Whether gateway, broker and parts are there: asked again and again, more slowly while they are not. */
+/** Polls the health of gateway, broker and components; more slowly while something is down. */
 
 import { byId, h, plural } from "./dom.js";
 import { authorization } from "./token.js";
@@ -7,9 +7,9 @@ const STEADY = 5;
 const FIRST = 1;
 const LONGEST = 15;
 const MISSING = {
-  database: "No database ability is on the network: nothing can be searched or indexed.",
-  models: "No model manager is on the network: searches by meaning are answered by words.",
-  worker: "No worker is on the network: nothing can be searched or indexed.",
+  database: "No database ability is connected: searching and indexing are not possible.",
+  models: "No model manager is connected: hybrid searches fall back to keywords.",
+  worker: "No worker is connected: searching and indexing are not possible.",
 };
 
 let timer = 0;
@@ -18,7 +18,7 @@ let checking = null;
 let usable = null;
 let recovered = () => {};
 
-/** Poll from now on; `listener` is called each time that all parts can be used again. */
+/** Start polling; `listener` is called whenever all components are up again. */
 export function watch(listener) {
   recovered = listener;
   document.addEventListener("visibilitychange", () => {
@@ -27,7 +27,7 @@ export function watch(listener) {
   return check();
 }
 
-/** The state now; who asks meanwhile waits for the same answer. */
+/** Return the current state; concurrent calls share one request. */
 export function check() {
   checking ??= checked().finally(() => (checking = null));
   return checking;
@@ -68,7 +68,7 @@ function show({ usable: up, problems, parts }) {
   const workers = parts.worker?.providers;
   const state = byId("state");
   state.className = up ? "up" : "down";
-  const text = up ? `all parts up, ${plural(workers ?? 1, "worker")}` : "not everything is up";
+  const text = up ? `all components up, ${plural(workers ?? 1, "worker")}` : "some components are down";
   if (state.textContent !== text) state.textContent = text;
   const banner = byId("banner");
   banner.hidden = up;
@@ -77,7 +77,7 @@ function show({ usable: up, problems, parts }) {
   banner.dataset.key = key;
   banner.replaceChildren(
     ...problems.map((problem) => h("p", {}, problem)),
-    h("p", { class: "small" }, "This page tries again by itself."),
-    h("button", { type: "button", on: { click: () => check() } }, "Try now"),
+    h("p", { class: "small" }, "This page retries automatically."),
+    h("button", { type: "button", on: { click: () => check() } }, "Retry now"),
   );
 }

@@ -1,4 +1,4 @@
-/** A hit: its text with what matched, and how its score came about. */
+/** A hit: its text with highlights, and the contributions to its score. */
 
 import { call } from "./api.js";
 import { asked, h, score } from "./dom.js";
@@ -8,7 +8,7 @@ import { bar } from "./plots.js";
 const LONG = 500;
 const LINES = 8;
 
-/** A list of hits, best first; `collection` is theirs unless they say otherwise. */
+/** Create a list of hits, best first; `collection` is the default for hits without one. */
 export function hitList(hits, collection) {
   return h("ol", { class: "hits" }, ...hits.map((hit) => item(hit, hit.collection ?? collection)));
 }
@@ -61,7 +61,7 @@ function content(hit) {
   return [text, more];
 }
 
-/** Text and marks; highlights count code points, which strings do not. */
+/** Return text and mark elements; highlights count code points, strings count UTF-16 units. */
 function marked(text, highlights) {
   const points = Array.from(text);
   const pieces = [];
@@ -75,7 +75,7 @@ function marked(text, highlights) {
   return [...pieces, points.slice(end).join("")];
 }
 
-/** One row for each arm and each stage: from which score to which it moved the hit. */
+/** Create a row for each retriever and stage: the score before and after it. */
 function contributions(hit) {
   const { fusion, ...stages } = hit.explain ?? {};
   const rows = [];
@@ -127,7 +127,7 @@ async function showSimilar(hit, collection) {
   asked(dialog);
   try {
     const found = await call("search-similar", { collection, chunkId: hit.chunkId, limit: 10 });
-    const nothing = h("p", {}, "There is no other chunk.");
+    const nothing = h("p", {}, "No other chunks.");
     body.replaceChildren(found.results.length ? hitList(found.results, collection) : nothing);
   } catch (error) {
     body.replaceChildren(failure(error));

@@ -1,4 +1,4 @@
-/** The index view: files that are dropped or chosen are read here, sent, and followed. */
+/** The index view: reads dropped or chosen files, sends them and shows the progress. */
 
 import { call } from "./api.js";
 import { byId, count, duration, h, plural } from "./dom.js";
@@ -22,7 +22,7 @@ const ENDS = { completed: "done", failed: "failed" };
 const jobs = new Map();
 let indexed = () => {};
 
-/** Make the form take files; `listener` is called when something was indexed. */
+/** Set up the form; `listener` is called after something was indexed. */
 export function start(listener) {
   indexed = listener;
   const [form, drop, files] = [byId("index-form"), byId("drop"), byId("files")];
@@ -38,13 +38,13 @@ export function start(listener) {
     });
   }
   drop.addEventListener("drop", (event) => take([...event.dataTransfer.files]));
-  // A file that misses its target must not take the place of this page.
+  // Without this, the browser would open a file dropped outside the target.
   for (const kind of ["dragover", "drop"]) {
     addEventListener(kind, (event) => event.preventDefault());
   }
 }
 
-/** Show an event of a job, whoever's it is. */
+/** Show an event of a job of any caller. */
 export function progress(name, data) {
   if (typeof data.jobId !== "string") return;
   const job = jobs.get(data.jobId) ?? listed(data.jobId, data.collection, "a job of another caller");
@@ -65,7 +65,7 @@ async function take(files) {
   message.textContent = "";
   if (!files.length) return;
   if (!target.checkValidity()) {
-    message.textContent = "Name the collection first: 1 to 64 of A-Z a-z 0-9 . _ -";
+    message.textContent = "Enter a collection name first: 1 to 64 characters A-Z a-z 0-9 . _ -";
     target.focus();
     return;
   }
@@ -97,12 +97,12 @@ async function send(job, id, collection, files) {
   }
   const { added, updated, unchanged, chunks } = total;
   const parts = [`${added} added`, `${updated} updated`, `${unchanged} unchanged`];
-  if (failed) parts.push(`${failed} left out`);
+  if (failed) parts.push(`${failed} failed`);
   const took = duration(performance.now() - began);
   job.end(failed ? "failed" : "done", `${parts.join(", ")}; ${plural(chunks, "chunk")} in ${took}`);
 }
 
-/** What comes of a call; if it is refused as a whole, of one for each document. */
+/** Index documents in one call; if it is refused as a whole, in one call per document. */
 async function* answers(input, documents) {
   try {
     yield await call("search-index", { ...input, documents });
@@ -114,7 +114,7 @@ async function* answers(input, documents) {
   }
 }
 
-/** Documents of files that can be read, in calls of a bearable size. */
+/** Yield the documents of readable files, in batches of limited size. */
 async function* batches(files, refuse) {
   let batch = [];
   let bytes = 0;
@@ -153,14 +153,14 @@ async function textOf(file) {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
   } catch (error) {
-    const binary = "no text in UTF-8; `ability-search index` reads PDF, Office and other files";
-    throw new Error(error instanceof TypeError ? binary : "cannot be read, is it a directory?");
+    const binary = "not UTF-8 text; use `ability-search index` for PDF, Office and other files";
+    throw new Error(error instanceof TypeError ? binary : "cannot be read; it may be a directory");
   }
-  if (text.includes("\0")) throw new Error("no text");
+  if (text.includes("\0")) throw new Error("not a text file");
   return text;
 }
 
-/** A line in the list of jobs. */
+/** Add a job to the list. */
 function listed(id, collection, what, { own = false } = {}) {
   const bar = h("progress", { max: 1, "aria-label": `Progress of ${what}` });
   const state = h("p", { class: "small" }, "sent");
@@ -191,7 +191,7 @@ function listed(id, collection, what, { own = false } = {}) {
 }
 
 function newId() {
-  // randomUUID() is there in secure contexts only.
+  // randomUUID() exists only in secure contexts.
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -1,4 +1,4 @@
-/** The page: which view is shown, and what happens when something comes back. */
+/** The page: switching of views, and recovery after failures. */
 
 import { onTrouble } from "./api.js";
 import * as collections from "./collections.js";
@@ -36,7 +36,7 @@ function names(found) {
   byId("collection-names").replaceChildren(...found.map((name) => h("option", { value: name })));
 }
 
-/** Read the collections again, once for all that happens in a moment. */
+/** Read the collections again, once for several events in quick succession. */
 function refreshSoon() {
   clearTimeout(refreshing);
   refreshing = setTimeout(collections.refresh, AT_ONCE);
@@ -49,7 +49,7 @@ function comeBack() {
 }
 
 addEventListener("hashchange", () => {
-  // The link that leads over the navigation is none to a view.
+  // The skip link is not a view.
   if (location.hash !== "#main") show({ focus: true });
 });
 addEventListener("token", comeBack);

@@ -1,4 +1,4 @@
-/** The map of a collection: a point for each chunk, found by pointer or arrow keys. */
+/** The map of a collection: one point per chunk, accessible by pointer or arrow keys. */
 
 import { call } from "./api.js";
 import { drawing } from "./chart.js";
@@ -9,22 +9,22 @@ import uPlot from "./vendor/uPlot.esm.js";
 
 const HEIGHT = 480;
 const RADIUS = 3;
-/** How far from a point the pointer may be, in pixels. */
+/** Maximum distance of the pointer from a point, in pixels. */
 const REACH = 20;
-/** How much more of the plane is shown than the points take. */
+/** Size of the visible area relative to the extent of the points. */
 const MARGIN = 1.1;
 const SIMILAR = 10;
 const ZOOM = { "+": 0.5, "=": 0.5, "-": 2 };
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const KEYS = "Arrow keys go from point to point, Enter finds similar chunks, + and - zoom, 0 shows all.";
+const KEYS = "Arrow keys move between points, Enter finds similar chunks, + and - zoom, 0 shows all.";
 
-/** Its element. */
+/** Create the element of a map. */
 export function drawMap(collection, map) {
   const { points, chunks } = map;
-  if (!points.length) return h("p", {}, "There is nothing to draw yet.");
+  if (!points.length) return h("p", {}, "There are no chunks to draw yet.");
   const [x, y] = map.explainedVariance.map((share) => `${Math.round(100 * share)} %`);
   const part = points.length < chunks ? `A sample of ${count(points.length)} of ` : "";
-  const note = `${part}${plural(chunks, "chunk")}, by principal components: ${x} of the variance across, ${y} up`;
+  const note = `${part}${plural(chunks, "chunk")}, by principal components: ${x} (across) and ${y} (up) of the variance`;
   const groups = groupsOf(points);
   return h(
     "div",
@@ -51,7 +51,7 @@ class Chart {
   constructor(collection, points, groups, note) {
     Object.assign(this, { collection, points, groups, active: null, similar: [], shown: null, seen: null });
     this.tip = h("div", { class: "tip", role: "status", hidden: true });
-    this.panel = h("div", { class: "found" }, h("p", { class: "small" }, `Choose a point. ${KEYS}`));
+    this.panel = h("div", { class: "found" }, h("p", { class: "small" }, `Select a point. ${KEYS}`));
     this.stage = h("div", {
       class: "stage",
       role: "application",
@@ -120,7 +120,7 @@ class Chart {
     });
   }
 
-  /** Where a point is, in pixels from the upper left corner. */
+  /** Return the position of a point in pixels from the upper left corner. */
   at(point) {
     return [this.plot.valToPos(point.x, "x"), this.plot.valToPos(point.y, "y")];
   }
@@ -155,7 +155,7 @@ class Chart {
     event.preventDefault();
   }
 
-  /** To the nearest point in a direction; what is aside counts twice. */
+  /** Move to the nearest point in a direction; sideways distance counts twice. */
   step([right, down]) {
     const [left, top] = this.at(this.active ?? this.middle());
     const { point } = this.best(([x, y], other) => {
@@ -176,7 +176,7 @@ class Chart {
     this.show(shown);
   }
 
-  /** To what was dragged over. */
+  /** Zoom to the dragged area. */
   select(plot) {
     const { left, top, width, height } = plot.select;
     if (!width || !height) return;
@@ -185,7 +185,7 @@ class Chart {
     this.show({ x: along("x", left, left + width), y: along("y", top + height, top) });
   }
 
-  /** Show a part of the plane, also after the plot was drawn anew. */
+  /** Show an area of the plane; it stays after the plot is redrawn. */
   show(part) {
     const { x, y } = part;
     this.seen = part === this.full ? null : part;
@@ -195,7 +195,7 @@ class Chart {
     });
   }
 
-  /** Make a point the one that is told of, or none. */
+  /** Make a point, or none, the active one. */
   go(point, { pointed = false } = {}) {
     if (point === this.active && !this.tip.hidden) return;
     this.active = point;
@@ -204,13 +204,13 @@ class Chart {
     this.mark();
   }
 
-  /** Put what is told beside its point, and away while that is out of sight. */
+  /** Place the tip next to the active point; hide it while the point is outside the visible area. */
   placeTip() {
     this.tip.hidden = !this.active || this.outside(this.active);
     if (this.tip.hidden) return;
     const [left, top] = this.at(this.active);
     const style = this.tip.style;
-    style.left = "0"; // at its full width
+    style.left = "0"; // measure it at full width
     style.left = `${Math.max(0, Math.min(left - 20, this.plot.width - this.tip.offsetWidth))}px`;
     style.top = `${top > HEIGHT / 2 ? top - this.tip.offsetHeight - 14 : top + 14}px`;
   }
@@ -220,7 +220,7 @@ class Chart {
     return left < 0 || top < 0 || left > this.plot.width || top > HEIGHT;
   }
 
-  /** Put rings around the active point, the chosen one and those like it, and tell of the first. */
+  /** Draw rings around the active, the chosen and the similar points, and place the tip. */
   mark() {
     if (!this.plot) return;
     const ring = (point, kind) => {
@@ -257,7 +257,7 @@ class Chart {
   }
 
   listed(results) {
-    if (!results.length) return [h("p", {}, "There is no other chunk.")];
+    if (!results.length) return [h("p", {}, "No other chunks.")];
     const known = new Map(this.points.map((point) => [point.chunkId, point]));
     const entry = (hit) => {
       const point = known.get(hit.chunkId);
@@ -281,7 +281,7 @@ class Chart {
   }
 }
 
-/** What a point stands for. */
+/** Create the description of a point. */
 function about({ title, source, excerpt }) {
   return [
     title && !source.endsWith(title) ? h("p", {}, h("strong", {}, title)) : null,
@@ -290,7 +290,7 @@ function about({ title, source, excerpt }) {
   ].filter(Boolean);
 }
 
-/** What is seen of the plane at first: all points, one unit as long across as up. */
+/** Return the initial area: all points, with equal units on both axes. */
 function frame(points, width, height) {
   const [x, y] = ["x", "y"].map((axis) => {
     const values = points.map((point) => point[axis]);
@@ -302,7 +302,7 @@ function frame(points, width, height) {
   return { x: seen(x, width), y: seen(y, height) };
 }
 
-/** Draws the points of a series, as a uPlot has its paths drawn. */
+/** Draw the points of a series; a paths function of uPlot. */
 function dots(plot, at) {
   const { ctx, bbox } = plot;
   const size = RADIUS * devicePixelRatio;

@@ -1,4 +1,4 @@
-/** HTML as Markdown, so that what is found of a page is its text: headings, lists and code are kept. */
+/** Converts HTML to Markdown; headings, lists and code are kept. */
 
 const SILENT = new Set(["FORM", "HEAD", "IFRAME", "NAV", "NOSCRIPT", "SCRIPT", "STYLE", "TEMPLATE"]);
 const BLOCKS = new Set([
@@ -6,7 +6,7 @@ const BLOCKS = new Set([
   ..."HEADER HR LI MAIN OL P SECTION SUMMARY TABLE TD TH TR UL".split(" "),
 ]);
 
-/** The title, if it has one, and the text. Nothing of it is run or loaded. */
+/** Return the title, if any, and the text; no script is run and nothing is loaded. */
 export function fromHtml(text) {
   const parsed = new DOMParser().parseFromString(text, "text/html");
   const content = written(parsed.body).replace(/[ \t]+\n/g, "\n").replace(/\n{3,}/g, "\n\n").trim();

@@ -1,4 +1,4 @@
-/** What the gateway counts, read from Prometheus' text format. */
+/** The metrics of the gateway, parsed from the Prometheus text format. */
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
@@ -7,7 +7,7 @@ const SECONDS = "ability_search_gateway_tool_call_seconds";
 const REQUESTS = "ability_search_gateway_requests_in_flight";
 const STREAMS = "ability_search_gateway_streams_open";
 
-/** The tools with calls, failures, seconds and buckets, by name, and the requests and streams of now. */
+/** Return calls, failures, seconds and buckets by tool, and the current requests and streams. */
 export function read(text) {
   const [tools, gauges] = [new Map(), {}];
   const of = (name) => {
@@ -27,7 +27,7 @@ export function read(text) {
   return { tools, ...gauges };
 }
 
-/** All tools as if they were one. */
+/** Return the sum over all tools. */
 export function total(tools) {
   const sum = { calls: 0, failures: 0, seconds: 0, buckets: [] };
   for (const { calls, failures, seconds, buckets } of tools.values()) {
@@ -39,7 +39,7 @@ export function total(tools) {
   return sum;
 }
 
-/** What was counted between two readings; of a gateway that has begun anew, what it has counted. */
+/** Return the difference of two readings; after a restart of the gateway, the later reading. */
 export function since(before, now) {
   if (!before || before.calls > now.calls) return now;
   const seen = (place) => before.buckets[place]?.[1] ?? 0;
@@ -52,7 +52,7 @@ export function since(before, now) {
   };
 }
 
-/** Latencies in milliseconds, `null` without calls; median and high are estimated by the buckets. */
+/** Return latencies in ms, `null` without calls; median and p95 (`high`) are bucket estimates. */
 export function latencies({ calls, seconds, buckets }) {
   if (!calls) return { mean: null, median: null, high: null };
   const [median, high] = [0.5, 0.95].map((share) => 1000 * quantile(buckets, share));
@@ -71,7 +71,7 @@ function* samples(text) {
 
 const number = (text) => (text === "+Inf" ? Infinity : Number(text));
 
-/** As histogram_quantile() of Prometheus: linear within a bucket, the last bound beyond it. */
+/** Estimate a quantile like Prometheus' histogram_quantile(): linear within a bucket. */
 function quantile(buckets, share) {
   const wanted = share * (buckets.at(-1)?.[1] ?? 0);
   let [low, before] = [0, 0];

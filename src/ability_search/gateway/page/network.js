@@ -1,4 +1,4 @@
-/** The network view: which parts are there, who offers which tool, how many calls and how long. */
+/** The network view: components, tools and their providers, call rates and latencies. */
 
 import { get, request } from "./api.js";
 import { plot } from "./chart.js";
@@ -20,7 +20,7 @@ let last = null;
 let listed = "";
 const history = [];
 
-/** Show it, and keep it live until stop(). */
+/** Show the view and keep it live until stop(). */
 export async function show() {
   stop();
   const own = shows;
@@ -35,7 +35,7 @@ export async function show() {
   }, SECONDS * 1000);
 }
 
-/** Ask no more. */
+/** Stop polling. */
 export function stop() {
   shows += 1;
   clearInterval(timer);
@@ -48,7 +48,7 @@ async function readAgents() {
     if (now === listed) return;
     listed = now;
     byId("parts").replaceChildren(h("ul", { class: "parts" }, ...states(parts)));
-    byId("agents").replaceChildren(h("h3", {}, "Who offers what"), agents(tools));
+    byId("agents").replaceChildren(h("h3", {}, "Providers and their tools"), agents(tools));
   } catch (error) {
     listed = "";
     byId("parts").replaceChildren(failure(error));
@@ -66,7 +66,7 @@ function states(parts) {
 function agents(tools) {
   const offered = new Map();
   for (const tool of tools) {
-    const providers = tool.providers.length ? tool.providers : [{ name: "not told by the broker" }];
+    const providers = tool.providers.length ? tool.providers : [{ name: "not listed by the broker" }];
     for (const { agentId, name } of providers) {
       const key = agentId ?? name;
       if (!offered.has(key)) offered.set(key, { name: name ?? key, agentId, tools: [] });
@@ -82,7 +82,7 @@ function agent({ name, agentId, tools }) {
   return h(
     "section",
     { class: "column" },
-    h("h4", {}, name || "without a name"),
+    h("h4", {}, name || "unnamed"),
     agentId ? h("p", { class: "small source" }, agentId) : null,
     h("ul", {}, ...tools.map(offer)),
   );
@@ -101,7 +101,7 @@ async function readCalls() {
   }
 }
 
-/** Remember a reading; returns the calls a second of each tool since the one before. */
+/** Store a reading; returns the calls per second of each tool since the previous one. */
 function note(now) {
   const at = performance.now();
   if (last && at - last.at < LEAST_MS) return last.rates;
@@ -128,19 +128,19 @@ const live = (() => {
     return [end - PLACES * SECONDS, end];
   };
   const x = { time: true, label: "time", range, value: (at) => new Date(1000 * at).toLocaleTimeString("en") };
-  const rates = plot("Calls a second, of the last three minutes", shown("calls", "failures"), {
+  const rates = plot("Calls per second over the last three minutes", shown("calls", "failures"), {
     x,
     series: [
-      { label: "calls a second", color: "accent", fill: "33", value: decimal },
+      { label: "calls per second", color: "accent", fill: "33", value: decimal },
       { label: "failed", color: "loss", value: decimal },
     ],
   });
-  const times = plot("How long calls took, of the last three minutes", shown("median", "high"), {
+  const times = plot("Latency of calls over the last three minutes", shown("median", "high"), {
     x,
     y: { value: duration },
     series: [
-      { label: "half within", color: "accent", value: duration },
-      { label: "95 % within", color: "keyword", value: duration },
+      { label: "median", color: "accent", value: duration },
+      { label: "p95", color: "keyword", value: duration },
     ],
   });
   const [text, tools] = [h("p", { class: "small" }), h("div", {})];
@@ -150,31 +150,31 @@ const live = (() => {
     {},
     h("h3", {}, "Calls through this gateway"),
     text,
-    h("div", { class: "figures" }, figure("Calls a second", rates), figure("Latency", times)),
+    h("div", { class: "figures" }, figure("Calls per second", rates), figure("Latency", times)),
     tools,
   );
   const fill = (now, byTool) => {
     text.textContent = told(now);
     rates.update();
     times.update();
-    tools.replaceChildren(now.tools.size ? timesOf([...now.tools.values()], byTool) : h("p", {}, "There were none yet."));
+    tools.replaceChildren(now.tools.size ? timesOf([...now.tools.values()], byTool) : h("p", {}, "No calls yet."));
   };
   return { element, fill };
 })();
 
 function told({ requests, streams }) {
-  // One of the requests is that of this page.
+  // One of the requests is this page's own.
   const open = `${plural(requests - 1, "other request")} in progress, ${plural(streams, "event stream")} open`;
   const now = history.at(-1);
   if (!now) return open;
   const most = Math.max(...history.map((each) => each.calls));
-  return `${decimal(now.calls)} calls a second now, at most ${decimal(most)} in what is shown; ${open}`;
+  return `${decimal(now.calls)} calls per second, peak ${decimal(most)}; ${open}`;
 }
 
 function timesOf(calls, rates) {
   const rows = calls.map((tool) => ({ ...tool, ...latencies(tool) }));
   const most = Math.max(...rows.map((tool) => tool.high));
-  const heads = ["Tool", "Calls", "Failed", "A second now", "Mean", "Half within", "95 % within"];
+  const heads = ["Tool", "Calls", "Failed", "Per second", "Mean", "Median", "p95"];
   const cell = (head, text) => h("td", { class: "number", "data-head": head }, text);
   const row = (tool) =>
     h(
@@ -183,12 +183,12 @@ function timesOf(calls, rates) {
       h("th", { scope: "row" }, h("code", {}, tool.name)),
       cell("calls", count(tool.calls)),
       cell("failed", count(tool.failures)),
-      cell("a second now", decimal(rates.get(tool.name) ?? 0)),
+      cell("per second", decimal(rates.get(tool.name) ?? 0)),
       cell("mean", duration(tool.mean)),
-      cell("half within", duration(tool.median)),
+      cell("median", duration(tool.median)),
       h(
         "td",
-        { class: "plotted", "data-head": "95 % within" },
+        { class: "plotted", "data-head": "p95" },
         duration(tool.high),
         bar(0, tool.high, most),
       ),

@@ -1,4 +1,4 @@
-/** How a collection looks as a whole: chunk sizes, growth, and a map when it is asked for. */
+/** The overview of a collection: chunk sizes, growth, and a map on request. */
 
 import { call } from "./api.js";
 import { bars, plot } from "./chart.js";
@@ -9,7 +9,7 @@ import { drawMap } from "./map.js";
 const LENGTHS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400, year: 365 * 86400 };
 const SIZES = [1000, 2500, 5000];
 
-/** An element for a collection, and `read()`, which fills it anew; the map is left as it is. */
+/** Return an element for a collection and `read()`, which refreshes it except for the map. */
 export function overviewOf(collection) {
   const figures = h("div", { class: "figures" });
   const element = h("div", {}, figures, mapOf(collection));
@@ -53,24 +53,24 @@ function sizes({ bins, counted, sampled }) {
     least === most ? count(least) : `${count(least)} to ${count(most)}`;
   const peak = bins.reduce((best, bin) => (bin.chunks > (best?.chunks ?? 0) ? bin : best), null);
   const note = peak
-    ? `${sampled ? "A sample of " : ""}${plural(counted, "chunk")}; the commonest size is ${name(peak)} tokens`
+    ? `${sampled ? "A sample of " : ""}${plural(counted, "chunk")}; the most common size is ${name(peak)} tokens`
     : "There are no chunks yet.";
   const data = [bins.map((bin) => bin.minTokens), bins.map((bin) => bin.chunks)];
   const range = () => [bins[0].minTokens, bins.at(-1).maxTokens + 1];
   const chunks = { label: "chunks", color: "accent", fill: "66", paths: bars(), value: count };
-  const drawn = plot(`Chunks by their tokens. ${note}`, () => data, {
+  const drawn = plot(`Chunks by number of tokens. ${note}`, () => data, {
     y: { whole: true },
     x: { label: "tokens", range, value: (_, index) => name(bins[index]) },
     series: [chunks],
   });
   const rows = bins.map((bin) => [name(bin), count(bin.chunks)]);
-  return figure("Tokens of a chunk", note, drawn, ["Tokens", "Chunks"], rows);
+  return figure("Tokens per chunk", note, drawn, ["Tokens", "Chunks"], rows);
 }
 
 function growing({ unit, periods }) {
   const data = grown(unit, periods);
   const note = periods.length
-    ? `What is stored now, by the ${unit} when it was last indexed`
+    ? `Stored sources and chunks by the ${unit} of their last indexing`
     : "Nothing is stored yet.";
   const all = ["chunks", "sources"].map((what) => periods.reduce((sum, each) => sum + each[what], 0));
   const label = `Growth to ${plural(all[0], "chunk")} of ${plural(all[1], "source")}. ${note}`;
@@ -83,10 +83,10 @@ function growing({ unit, periods }) {
     ],
   });
   const rows = periods.map((each) => [moment(each.start), count(each.sources), count(each.chunks)]);
-  return figure("Growth", note, drawn, [`From this ${unit} on`, "Sources", "Chunks"], rows);
+  return figure("Growth", note, drawn, [`Start of ${unit}`, "Sources", "Chunks"], rows);
 }
 
-/** Seconds, chunks and sources so far: rising within each period, level between them. */
+/** Return times and cumulative chunks and sources, rising within each period, flat in between. */
 function grown(unit, periods) {
   const data = [[], [], []];
   const add = (at, chunks, sources) => {
@@ -108,7 +108,7 @@ function grown(unit, periods) {
 function mapOf(collection) {
   const place = h("div", {});
   const most = h("select", {}, ...SIZES.map((size) => h("option", { value: size }, count(size))));
-  const button = h("button", { type: "button" }, "Draw the map");
+  const button = h("button", { type: "button" }, "Draw map");
   button.addEventListener("click", async () => {
     button.disabled = true;
     place.replaceChildren(h("p", { role: "status" }, "Drawing\u2026"));
@@ -116,7 +116,7 @@ function mapOf(collection) {
       const wanted = { collection, limit: 1, include: ["map"], mapPoints: Number(most.value) };
       const { map } = await call("search-collection-info", wanted);
       place.replaceChildren(drawMap(collection, map));
-      button.textContent = "Draw it anew";
+      button.textContent = "Redraw";
     } catch (error) {
       place.replaceChildren(failure(error));
     } finally {
@@ -127,8 +127,8 @@ function mapOf(collection) {
     "section",
     { class: "map", "aria-label": "Map" },
     h("h4", {}, "Map"),
-    h("p", { class: "small" }, "Chunks as points: near each other if they mean the same."),
-    h("form", { on: { submit: (event) => event.preventDefault() } }, h("label", {}, "Most points", most), button),
+    h("p", { class: "small" }, "Each point is a chunk; chunks of similar meaning are close together."),
+    h("form", { on: { submit: (event) => event.preventDefault() } }, h("label", {}, "Maximum points", most), button),
     place,
   );
 }

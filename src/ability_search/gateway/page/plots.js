@@ -1,4 +1,4 @@
-/** Bars for the cells of tables. Each stands beside its number, and so is hidden from screen readers. */
+/** Bars for table cells, shown next to their numbers and hidden from screen readers. */
 
 import { svg } from "./dom.js";
 
@@ -22,14 +22,14 @@ function rect(from, to, kind, title) {
   return svg("rect", box, title ? svg("title", {}, title) : null);
 }
 
-/** A bar from `from` to `to` of a scale that ends at `most`. */
+/** Create a bar from `from` to `to` on a scale that ends at `most`. */
 export function bar(from, to, most, kind = "value") {
   const at = (value) => (most > 0 ? (100 * value) / most : 0);
   const [low, high] = [at(Math.min(from, to)), at(Math.max(from, to))];
   return plot(100, HEIGHT, rect(0, 100, "track"), rect(low, high, kind));
 }
 
-/** Least, mean and most, on a scale that ends at `end`. */
+/** Create a bar of minimum, mean and maximum on a scale that ends at `end`. */
 export function range(least, mean, most, end) {
   const at = (value) => (end > 0 ? (100 * value) / end : 0);
   return plot(

@@ -9,7 +9,7 @@ const MODES = ["hybrid", "semantic", "keyword"];
 let running = null;
 let failed = false;
 
-/** Make the form search. */
+/** Set up the form. */
 export function start() {
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -17,19 +17,19 @@ export function start() {
   });
 }
 
-/** Search again if something was missing then. */
+/** Repeat the last search if it failed. */
 export function retry() {
   if (failed) search();
 }
 
-/** Search only this collection, as the next query is typed. */
+/** Select a collection and go to the search form. */
 export function searchIn(name) {
   choose([name], { keep: true });
   byId("collection").value = name;
   location.hash = "#search";
 }
 
-/** Offer these collections. */
+/** Set the collections to choose from. */
 export function choose(names, { keep = false } = {}) {
   const select = byId("collection");
   const chosen = select.value;
@@ -90,7 +90,7 @@ function shown(answer, collection) {
   const { degraded, understood = {} } = answer;
   const notices = (answer.warnings ?? []).map((text) => h("p", { class: "notice" }, text));
   if (degraded) {
-    const text = `Answered by ${degraded.mode} only: ${degraded.reason}`;
+    const text = `Fallback to ${degraded.mode} search: ${degraded.reason}`;
     notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
   }
   const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
@@ -102,6 +102,6 @@ function shown(answer, collection) {
     h("p", { class: "small" }, head.join(" in ")),
     times.length ? h("p", { class: "small" }, times.join(" · ")) : null,
     taken.length ? h("p", { class: "small" }, `Understood: ${taken.join("; ")}`) : null,
-    answer.results.length ? hitList(answer.results, collection) : h("p", {}, "Nothing was found."),
+    answer.results.length ? hitList(answer.results, collection) : h("p", {}, "No hits."),
   ].filter(Boolean);
 }

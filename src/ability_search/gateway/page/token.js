@@ -1,4 +1,4 @@
-/** The bearer token: asked for when the gateway wants one, kept for this tab only. */
+/** The bearer token: requested when the gateway requires one, kept for this tab only. */
 
 import { asked, h } from "./dom.js";
 
@@ -6,7 +6,7 @@ const KEY = "token";
 let asking = null;
 let declined = false;
 
-/** The header that shows it; a token in other letters than ASCII is sent as its UTF-8 bytes. */
+/** Return the Authorization header; a non-ASCII token is sent as its UTF-8 bytes. */
 export function authorization() {
   const token = sessionStorage.getItem(KEY);
   if (token === null) return {};
@@ -14,7 +14,7 @@ export function authorization() {
   return { Authorization: `Bearer ${String.fromCharCode(...bytes)}` };
 }
 
-/** Ask for a token; whether one was given. Whoever declines is not asked again until he wishes. */
+/** Ask for a token; resolves to whether one was entered. After a refusal, ask only if `again`. */
 export async function ask({ again = false } = {}) {
   if (declined && !again) return false;
   asking ??= dialog().finally(() => (asking = null));
@@ -36,9 +36,9 @@ async function dialog() {
       h(
         "form",
         { method: "dialog" },
-        h("h2", { id: "token-title" }, "The gateway asks for its token"),
-        wrong ? h("p", { class: "notice bad" }, "The token that was given is wrong.") : null,
-        h("p", {}, "It is the setting SEARCH_GATEWAY_TOKEN, and is kept until this tab is closed."),
+        h("h2", { id: "token-title" }, "Token required"),
+        wrong ? h("p", { class: "notice bad" }, "The token is wrong.") : null,
+        h("p", {}, "Enter the value of SEARCH_GATEWAY_TOKEN. It is kept until this tab is closed."),
         h("label", {}, "Token", input),
         h(
           "p",
