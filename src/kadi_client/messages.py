@@ -130,7 +130,7 @@ def error_response(id_: int | str | Raw | None, message: str, *, code: int = SER
 
 
 def short_text(message: str) -> str:
-    """Cut an error text to ``MAX_ERROR_CHARS`` characters and make it valid Unicode."""
+    """Truncate an error text to ``MAX_ERROR_CHARS`` characters and make it valid Unicode."""
     return message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
 
 

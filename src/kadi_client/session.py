@@ -237,7 +237,7 @@ class Session:
         self._send(response(id_, result))
 
     def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Answer a request with an error; an overlong text is cut."""
+        """Answer a request with an error; an overlong text is truncated."""
         try:
             self._send(error_response(id_, short_text(message), code=code))
         except FrameTooLarge as exc:

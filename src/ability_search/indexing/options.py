@@ -24,7 +24,7 @@ class IndexOptions:
     kinds: tuple[str, ...] | None = None
     """Kinds to derive from each document, see :data:`~ability_search.documents.ASPECTS`."""
     kinds_by: str | None = None
-    """How kinds are derived: ``local`` extraction, or a language model (``chat``)."""
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
     """Index unchanged documents, too."""
     anew: bool = False

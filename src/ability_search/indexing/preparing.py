@@ -30,7 +30,7 @@ _GENERATED = "#~"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How documents of a collection are chunked and analyzed, and which kinds are derived."""
+    """Parameters for chunking and analyzing documents and for deriving kinds."""
 
     chunk_strategy: str
     chunk_size: int
@@ -40,7 +40,7 @@ class Recipe:
     kinds: tuple[str, ...] = ()
     """Kinds derived from each document."""
     kinds_by: str = "local"
-    """How kinds are derived: ``local`` extraction, or a language model (``chat``)."""
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""

@@ -71,7 +71,7 @@ class CrossEncoder:
         return encoder
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """Tokenize ``query`` with each text; a pair that is too long is cut in the longer one."""
+        """Tokenize ``query`` with each text; in long pairs, the longer of the two is truncated."""
         encodings = [self._graph.encode(query, text) for text in texts]
         return [
             Pair(np.asarray(each.ids, np.int64), np.asarray(each.type_ids, np.int64))

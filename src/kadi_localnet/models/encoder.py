@@ -72,7 +72,7 @@ class Encoder:
         return encoder
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the token ids of each text with special tokens, cut at the model's maximum."""
+        """Return the token ids of each text with special tokens, truncated at the maximum."""
         return [np.asarray(self._graph.encode(text).ids, np.int64) for text in texts]
 
     def infer(self, batch: Sequence[Ids]) -> Vectors:

@@ -39,7 +39,7 @@ class TokenGraph:
 
     @classmethod
     def load(cls, graph: Path, tokenizer: Path, *, max_tokens: int, pad_id: int) -> TokenGraph:
-        """Load graph and tokenizer; texts are cut at ``max_tokens``, including special tokens.
+        """Load graph and tokenizer; texts are truncated at ``max_tokens``, special tokens included.
 
         Raises:
             ModelSetupError: if a file cannot be read, or the graph requires inputs other than
@@ -64,8 +64,8 @@ class TokenGraph:
     def encode(self, text: str, pair: str | None = None) -> Any:
         """Return the tokenizer's encoding of a text or a pair of texts.
 
-        Special tokens are included; of two texts the longer one is cut first. Unpaired surrogates
-        become U+FFFD. An empty text gives only the special tokens.
+        Special tokens are included; of two texts the longer one is truncated first. Unpaired
+        surrogates become U+FFFD. An empty text gives only the special tokens.
         """
         # One text per call: a batch would start one thread per core, and a plain encode() does
         # not release the interpreter lock.

@@ -63,7 +63,7 @@ class LocalModel:
         dimensions: int | None = None,
         api_key: str | None = None,
     ) -> Embedded:
-        """Embed ``texts``; those over the model's maximum number of tokens are cut.
+        """Embed ``texts``; those over the model's maximum number of tokens are truncated.
 
         ``api_key`` is ignored.
 
@@ -134,7 +134,7 @@ class LocalReranker:
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
     ) -> Reranked:
-        """Score ``texts`` by their relevance to ``query``; a pair that is too long is cut.
+        """Score ``texts`` by their relevance to ``query``; pairs that are too long are truncated.
 
         ``api_key`` is ignored.
 
