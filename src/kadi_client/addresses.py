@@ -1,4 +1,4 @@
-"""Addresses of machines."""
+"""Network addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to ``host``; names other than localhost may not be."""
+    """Return True if ``host`` is a loopback address; of names, only ``localhost`` counts."""
     if host == "localhost":
         return True
     try:

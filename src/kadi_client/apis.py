@@ -1,4 +1,4 @@
-"""What HTTP APIs of models have in common: where their routes are, and when to come back."""
+"""Conventions common to HTTP APIs of models: route addresses and Retry-After."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LONGEST_PAUSE = 24 * 3600.0
 
 
 def route_address(url: str, route: str) -> str:
-    """The address of a route below a base URL: ``/v1/<route>`` is appended unless present.
+    """Return the address of a route: ``/v1/<route>`` is appended to the base URL unless present.
 
-    A version at its end is kept: ``/v2``, as Cohere's, becomes ``/v2/<route>``.
+    A version at the end of the base URL is kept: ``/v2`` (Cohere) becomes ``/v2/<route>``.
     """
     base = url.rstrip("/")
     if base.endswith(f"/{route}"):
@@ -23,9 +23,9 @@ def route_address(url: str, route: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110).
+    """Return the seconds of a Retry-After header, given as a number or as a date (RFC 9110).
 
-    At most a day, at least 0; ``None`` without the header, or if it is neither.
+    At least 0 and at most a day; ``None`` if the header is missing or malformed.
     """
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():

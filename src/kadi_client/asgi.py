@@ -1,6 +1,6 @@
-"""An ASGI application beside the network: served in the running event loop.
+"""Serving an ASGI application in the running event loop.
 
-Needs starlette and uvicorn, which the client itself does not.
+Requires starlette and uvicorn, which the client itself does not.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kadi_client.addresses import is_loopback
 T = TypeVar("T")
 
 _GRACE = 5
-"""Seconds for requests in progress on leaving."""
+"""Seconds for requests in progress to finish on shutdown."""
 
 
 class CannotServe(Exception):
-    """An address that cannot be listened on, or must not be."""
+    """The address cannot be bound, or binding it is not allowed."""
 
 
 @asynccontextmanager
 async def serve_app(app: ASGIApp, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
-    """Serve ``app`` until the context ends; port 0 takes a free one. Yields the base URL.
+    """Serve ``app`` until the context ends and yield its base URL; port 0 picks a free port.
 
-    Whether a request shows the ``token`` is for the application to check.
+    The application must check the ``token`` of each request itself.
 
     Raises:
         CannotServe: if the address cannot be bound, or is not loopback and has no ``token``.
@@ -85,15 +85,15 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # The process and its signals belong to the composition root.
+        # The composition root handles the signals of the process.
         yield
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """Do the work for a caller whose request has been read whole; drop it when he hangs up.
+    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
 
     Raises:
-        ClientDisconnect: if he did.
+        ClientDisconnect: if the client disconnected.
     """
     answer = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnect(request))

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""Delays between attempts to connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Backoff:
 
     The n-th attempt in a row waits a uniformly random time between 0 and
     ``min(cap, base * 2**n)`` seconds, as in Brooker, "Exponential Backoff And Jitter", AWS
-    Architecture Blog, 2015. A connection that lived for ``stable`` seconds starts the count anew.
+    Architecture Blog, 2015. A connection that lived for ``stable`` seconds resets the count.
     """
 
     def __init__(
@@ -29,10 +29,13 @@ class Backoff:
         self._attempts = 0
 
     def delay(self, lived: float) -> float:
-        """Seconds to wait after a connection that lived for ``lived`` seconds, 0 if none came."""
+        """Return the seconds to wait.
+
+        ``lived`` is the lifetime of the last connection in seconds, 0 if the attempt failed.
+        """
         if lived >= self._stable:
             self._attempts = 0
-        # 2**32 times any sensible base is beyond any sensible cap, and still a float.
+        # 2**32 times any sensible base exceeds any sensible cap, without overflowing a float.
         ceiling = min(self._cap, self._base * 2.0 ** min(self._attempts, 32))
         self._attempts += 1
         return self._uniform(0.0, ceiling)

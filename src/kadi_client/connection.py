@@ -1,4 +1,4 @@
-"""A connection to a KADI broker that outlives its sessions."""
+"""A connection to a KADI broker that survives the loss of a session."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_URL = "ws://localhost:8080/kadi"
 _PROVIDER_PAUSE = 0.1
-"""Seconds between two looks for a provider."""
+"""Seconds between two attempts to find a provider."""
 BROKER_TIMEOUT = 10.0
-"""Seconds for the broker to answer what it answers itself: publish, subscribe, list, register."""
+"""Seconds for methods that the broker answers itself: publish, subscribe, list, register."""
 
 
 class Connection(Invoker):
@@ -47,39 +47,39 @@ class Connection(Invoker):
             found = await broker.invoke("search-collections", {})
             print(found["collections"])
 
-    Entering connects and registers, or raises. If the session is lost, calls in flight fail at
-    once with :class:`NotConnected`, and handlers that serve its calls are cancelled. The
-    connection then reconnects in the background, with exponential backoff and full jitter, and
-    keeps the identity, the tools and the subscriptions. Calls made meanwhile wait for the new
-    session within their own timeout. Leaving accepts no more calls, gives running handlers
-    ``grace`` seconds to finish, says goodbye and ends every wait.
+    Entering the context connects and registers, or raises. If the session is lost, calls in
+    flight fail at once with :class:`NotConnected`, and handlers running for that session are
+    cancelled. The connection then reconnects in the background, with exponential backoff and full
+    jitter, and keeps the identity, the tools and the subscriptions. Calls made meanwhile wait for
+    the new session within their own timeout. Leaving the context refuses new calls, gives running
+    handlers ``grace`` seconds to finish, says goodbye and ends every wait.
 
     Args:
         url: ``ws://`` or ``wss://`` address of the broker.
-        identity: Key pair of the agent; a new one if not given.
+        identity: Key pair of the agent; generated if not given.
         name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         version: Version of the agent or ability.
         role: ``"ability"`` for an agent that mainly serves tools.
         networks: Networks to join; tools and events are shared within a network.
         tools: Tools to serve from the start; :meth:`serve` replaces them.
-        max_message_bytes: Limit of a message in either direction.
+        max_message_bytes: Maximum size of a message in either direction.
         open_timeout: Seconds for one attempt: connecting, handshake, registration.
-        connect_timeout: Seconds to keep trying for the first session; 0 tries once. A refused
-            identity is not tried again before the first session.
-        grace: Seconds for running handlers on closing.
-        max_concurrent: Handlers that run at a time.
-        max_queued: Calls that may wait for a handler; more are refused.
-        provider: Runs the handlers, for several connections of one agent; then ``tools``,
-            ``max_concurrent``, ``max_queued`` and ``observe`` are those of it.
+        connect_timeout: Seconds to keep trying to get the first session; 0 tries once. Before the
+            first session, a refused identity is not tried again.
+        grace: Seconds for running handlers to finish on closing.
+        max_concurrent: Maximum number of handlers running at a time.
+        max_queued: Maximum number of calls waiting for a handler; more are refused.
+        provider: Provider that runs the handlers, shared by several connections of one agent;
+            ``tools``, ``max_concurrent``, ``max_queued`` and ``observe`` are then ignored.
         max_backoff: Longest pause between two attempts to reconnect, in seconds; 30 if not given,
             and 2 to a broker on this machine.
-        provider_patience: Tools and how many seconds their calls wait for a provider that is being
-            restarted: one that has answered on this connection before, and is not there now.
-        propagate: Send the call id and the trace along with calls, see :mod:`kadi_client.context`.
+        provider_patience: Tools, and the seconds that their calls wait for a restarting provider:
+            one that has answered on this connection before and is not connected now.
+        propagate: Send the call id and the trace with calls, see :mod:`kadi_client.context`.
         observe: See :data:`kadi_client.serving.Observe`.
 
     Raises:
-        ValueError: if an argument is not usable; the message names it.
+        ValueError: if an argument is invalid; the message names it.
     """
 
     def __init__(
@@ -135,21 +135,21 @@ class Connection(Invoker):
             max_backoff=max_backoff,
         )
         self.agent_id = self._identity.agent_id
-        """Id of this agent; once connected, the one that the broker uses."""
+        """Id of this agent; once connected, the id that the broker assigned."""
 
     @property
     def connected(self) -> bool:
-        """Return whether there is a session at this moment."""
+        """True if there is a session at this moment."""
         return self._uplink.link is not None
 
     @property
     def sessions(self) -> int:
-        """Number of sessions so far; a new one may show other tools."""
+        """Number of sessions so far; the visible tools may differ between sessions."""
         return self._uplink.sessions
 
     @property
     def calls_waiting(self) -> int:
-        """Return how many calls of this agent's tools wait for a free handler."""
+        """Number of calls to this agent's tools that wait for a free handler."""
         return self._provider.waiting
 
     async def wait_connected(self) -> None:
@@ -157,7 +157,7 @@ class Connection(Invoker):
         await self._uplink.next_link()
 
     async def open(self) -> None:
-        """Connect and register; ``async with`` does so on entering.
+        """Connect and register; entering ``async with`` does the same.
 
         Raises:
             NotConnected: if the broker cannot be reached.
@@ -171,7 +171,7 @@ class Connection(Invoker):
             raise
 
     async def close(self) -> None:
-        """Close in order; ``async with`` does so on leaving. Closing again is harmless."""
+        """Close in order; leaving ``async with`` does the same. Closing twice is allowed."""
         if not self._uplink.opened:
             return
         if not self._uplink.begin_close():
@@ -183,7 +183,10 @@ class Connection(Invoker):
             await self._uplink.end()
 
     async def serve_forever(self) -> None:
-        """Wait until another task closes the connection; cancel it to stop waiting."""
+        """Wait until another task closes the connection; cancel it to stop waiting.
+
+        Raises the error if the connection fails permanently.
+        """
         await self._uplink.closed.wait()
         if self._uplink.failure is not None:
             raise self._uplink.failure
@@ -193,9 +196,10 @@ class Connection(Invoker):
     async def invoke_raw(
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
     ) -> Raw:
-        """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says.
+        """Call a tool as :meth:`invoke` does, and return its answer as unparsed JSON.
 
-        ``tool_input`` may be or hold :class:`kadi_client.messages.Raw`, which is sent as it is.
+        An answer that reports a failure is returned too, not raised. ``tool_input`` may be or
+        contain :class:`kadi_client.messages.Raw`, which is sent unchanged.
         """
 
         def send(session: Session, remaining: float) -> int:
@@ -237,7 +241,7 @@ class Connection(Invoker):
         include_providers: bool = False,
         timeout: float = BROKER_TIMEOUT,
     ) -> list[dict[str, Any]]:
-        """Return the tools that this agent can call, as the broker describes them.
+        """Return the broker's descriptions of the tools that this agent can call.
 
         Example:
             for tool in await broker.list_tools():
@@ -246,8 +250,8 @@ class Connection(Invoker):
         Raises as :meth:`invoke` does.
 
         Args:
-            networks: Networks to look in; all networks of this agent if not given.
-            include_providers: Whether each tool names the agents that serve it.
+            networks: Networks to search; all networks of this agent if not given.
+            include_providers: Add to each tool the agents that serve it.
             timeout: Seconds to wait for the broker.
         """
         method = "kadi.ability.list"
@@ -259,7 +263,7 @@ class Connection(Invoker):
         except RemoteError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
-            # Newer brokers may know it as a tool only.
+            # Newer brokers may offer it as a tool only.
             answer = await self.invoke(method, params, timeout=timeout)
         tools = answer.get("tools") if isinstance(answer, dict) else None
         if not isinstance(tools, list):
@@ -267,7 +271,7 @@ class Connection(Invoker):
         return [tool for tool in tools if isinstance(tool, dict)]
 
     async def _ask(self, what: str, timeout: float, send: Callable[[Session, float], int]) -> Raw:
-        """Send one request and return its answer; waits for a session first."""
+        """Wait for a session, send one request and return its answer."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
@@ -280,7 +284,7 @@ class Connection(Invoker):
     async def _ask_each(
         self, what: str, timeout: float, send: Callable[[Session], Sequence[int]]
     ) -> None:
-        """Send several requests at once and wait for their answers; raises the first error."""
+        """Send several requests at once and wait for all answers; raise the first error."""
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             link = await self._link_by(deadline)
@@ -302,10 +306,10 @@ class Connection(Invoker):
     async def _request(self, method: str, params: Any, timeout: float) -> Raw:
         return await self._ask(method, timeout, lambda session, _: session.request(method, params))
 
-    # Offering
+    # Serving
 
     async def serve(self, tools: Iterable[Tool]) -> None:
-        """Replace the tools that this agent serves; running calls go on.
+        """Replace the tools that this agent serves; running calls continue.
 
         Example:
             async def greet(tool_input, call):
@@ -317,15 +321,15 @@ class Connection(Invoker):
 
         Raises:
             ValueError: if two tools share a name.
-            FrameTooLarge: if their descriptions are too large to send.
+            FrameTooLarge: if the tool descriptions are too large to send.
             RemoteError: if the broker refuses the registration.
-            CallTimeout, NotConnected: if it does not confirm; the next session tries again.
+            CallTimeout, NotConnected: if the broker does not confirm; the next session retries.
         """
         self._provider.replace(tools)
         await self.register()
 
     async def register(self) -> None:
-        """Register the tools with the broker as they are now; raises as :meth:`serve` does."""
+        """Register the current tools with the broker again; raises as :meth:`serve` does."""
         if self._uplink.link is not None:
             await self._ask("kadi.agent.register", BROKER_TIMEOUT, self._register)
 
@@ -348,8 +352,9 @@ class Connection(Invoker):
         Example:
             await broker.publish("kitchen.timer", {"minutes": 3})
 
-        Without a ``network`` it is published on all networks of this agent. An agent that shares
-        several of them gets it once from the local broker, and once a network from others.
+        Without a ``network`` the event is published on all networks of this agent. An agent that
+        shares several of them receives it once from the local broker, and once per network from
+        other brokers.
         """
         await self._ask_each(
             "kadi.event.publish", timeout, lambda session: session.publish(channel, data, network)
@@ -358,7 +363,7 @@ class Connection(Invoker):
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
     ) -> Subscription:
-        """Receive the events of all channels that match a pattern.
+        """Return a subscription to the events of all channels that match a pattern.
 
         Example:
             async with broker.subscribe("kitchen.#") as events:
@@ -367,13 +372,13 @@ class Connection(Invoker):
                     print(event.channel, event.data)
                     break
 
-        Dots separate the words of a channel. In a pattern ``*`` stands for one word and ``#`` for
-        any number of words. Entering the block subscribes, and raises as :meth:`invoke` does.
+        Dots separate the words of a channel. In a pattern, ``*`` matches one word and ``#`` any
+        number of words. Entering the block subscribes, and raises as :meth:`invoke` does.
 
         Args:
             patterns: One or more patterns.
             network: Network of the events; all networks of this agent if not given.
-            max_queued: Events that may wait to be read; the oldest are dropped first.
+            max_queued: Maximum number of unread events; the oldest are dropped first.
         """
         return Subscription(
             patterns,
@@ -384,11 +389,11 @@ class Connection(Invoker):
         )
 
     async def attach(self, subscription: Subscription, *, wait: bool = True) -> None:
-        """Feed a subscription with the events of this connection; raises as :meth:`subscribe`.
+        """Deliver the events of this connection to a subscription; raises as :meth:`subscribe`.
 
         Args:
-            subscription: One that is not attached to this connection yet.
-            wait: Wait for a session where there is none; otherwise the next one subscribes.
+            subscription: A subscription that is not attached to this connection yet.
+            wait: Wait for a session if there is none; otherwise the next session subscribes.
         """
         self._subscriptions.add(subscription)
         subscription.attach()
@@ -407,7 +412,7 @@ class Connection(Invoker):
             raise
 
     async def detach(self, subscription: Subscription) -> None:
-        """Stop feeding a subscription."""
+        """Stop delivering events to a subscription."""
         self._subscriptions.discard(subscription)
         still_wanted = {
             pattern
@@ -422,7 +427,7 @@ class Connection(Invoker):
                 link.session.post("kadi.event.unsubscribe", each)
             link.flush()
 
-    # What the uplink reports
+    # The Observer interface of uplink.py
 
     def _new_session(self) -> Session:
         self._registered = self._provider.tools
@@ -437,7 +442,7 @@ class Connection(Invoker):
         )
 
     def ready(self, link: Link) -> None:
-        """Take up a new session: register what has changed since it began, subscribe again."""
+        """Set up a new session: register tools that changed meanwhile and subscribe again."""
         self.agent_id = link.session.agent_id
         if self._registered is not self._provider.tools:
             try:
@@ -452,16 +457,16 @@ class Connection(Invoker):
                 link.session.post("kadi.event.subscribe", each)
 
     def lost(self, link: Link) -> None:
-        """Stop working for a broker that is gone."""
+        """Cancel the calls of a lost session."""
         self._provider.cancel_all(link)
 
     def closed(self) -> None:
-        """End the subscriptions that no other connection feeds."""
+        """Detach from all subscriptions; those without another connection end."""
         for subscription in self._subscriptions:
             subscription.detach()
 
     def received(self, event: SessionEvent, link: Link) -> None:
-        """Act on what the broker sent."""
+        """Dispatch an event from the broker."""
         match event:
             case Invocation():
                 self._provider.accept(event, link, session=link)

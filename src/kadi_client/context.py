@@ -1,8 +1,8 @@
-"""The call that the running code works for: an id and a trace that follow it across processes.
+"""The context of the current call: an id and a trace that follow it across processes.
 
-They hold for the task that handles the call and for all tasks and threads that it starts. Every
-call made meanwhile carries them in ``_meta``, beside its input; a broker that does not know them
-drops them.
+The context applies to the task that handles the call and to all tasks and threads that it starts.
+Every call made from them carries it in ``_meta``, beside the input; a broker that does not know
+the members drops them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUEST_ID = "X-Request-Id"
 _HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT, TRACESTATE: TRACESTATE}
 
 LOG_FIELD = "kadi_call"
-"""Attribute of a log record that names its call where the code at hand works for several."""
+"""Attribute of a log record with its call id, for code that works for several calls."""
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -35,47 +35,46 @@ _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _ID_BYTES = 8
 _INCIDENT_BYTES = 6
 _UNIQUE_CHARS = 8
-"""A request id that is shorter, as JSON-RPC has them, is one of many alike."""
+"""Minimum length of a usable request id; shorter ones, as of JSON-RPC, are not unique."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A call: its id, and where its trace goes on from, if whoever made it said so."""
+    """The id of a call and, if the caller sent it, the parent of its trace."""
 
     call: str
     traceparent: str | None = None
     tracestate: str | None = None
-    """What the tracers of others keep beside that trace; passed on as it came (W3C)."""
+    """Vendor data of the trace (W3C ``tracestate``), passed on unchanged."""
 
 
 _current: ContextVar[Context | None] = ContextVar("kadi_call", default=None)
 
 
 def call_id() -> str | None:
-    """The id of the call that the code at hand works for."""
+    """Return the id of the current call; ``None`` outside a call."""
     context = _current.get()
     return None if context is None else context.call
 
 
 def incident() -> str:
-    """A name for a failure that nobody expected, for the log and for whoever is told of it."""
+    """Return an id for an unexpected failure, to show to the caller and to find in the log."""
     name, call = secrets.token_hex(_INCIDENT_BYTES), call_id()
     return name if call is None else f"{name} of call {call}"
 
 
 def usable_id(value: Any) -> str | None:
-    """An id as somebody else sent it; ``None`` if it is not 1 to 64 letters, digits, ``._:-``."""
+    """Return a received call id; ``None`` if it is not 1 to 64 letters, digits or ``._:-``."""
     return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
 @contextmanager
 def handling(told: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Context]:
-    """Work for somebody's call in the block.
+    """Set the context of a received call for the block.
 
     Args:
-        told: What came with it in ``_meta`` or ``_kadi``; what cannot be used is left out.
-        otherwise: Its id where none came with it, if that is long enough to be the only one;
-            else a new one is made.
+        told: Members of its ``_meta`` or ``_kadi``; invalid ones are ignored.
+        otherwise: Call id if none was sent; one too short to be unique is replaced by a new id.
     """
     id_ = usable_id(told.get(CALL_ID))
     if id_ is None and len(otherwise) >= _UNIQUE_CHARS:
@@ -96,10 +95,10 @@ def handling(told: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Contex
 
 @contextmanager
 def calling(tool_input: Any) -> Iterator[Context]:
-    """Make a call in the block: as part of the one that the code at hand works for, or a new one.
+    """Set the context for an outgoing call in the block: the current one, or else a new one.
 
     Args:
-        tool_input: Its input, which may name the id of a new one.
+        tool_input: Input of the call; its routing hints may contain the id for a new context.
     """
     context = _current.get()
     if context is not None:
@@ -110,7 +109,7 @@ def calling(tool_input: Any) -> Iterator[Context]:
 
 
 def current() -> dict[str, str]:
-    """Return the context as members of ``_meta``; empty outside a call."""
+    """Return the current context as members of ``_meta``; empty outside a call."""
     context = _current.get()
     told = {} if context is None else {CALL_ID: context.call}
     parent = tracing.traceparent() or (context and context.traceparent)
@@ -122,7 +121,7 @@ def current() -> dict[str, str]:
 
 
 def headers() -> dict[str, str]:
-    """Return the context as headers of an HTTP request."""
+    """Return the current context as headers of an HTTP request."""
     return {_HEADERS[name]: value for name, value in current().items()}
 
 

@@ -1,4 +1,4 @@
-"""Which answer belongs to which call."""
+"""Matching of outcomes to calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from kadi_client.params import AbilityResponse
 
 
 class OpenCalls:
-    """Calls that wait for their outcome, by key and by request id.
+    """Calls waiting for their outcome, by key and by request id.
 
-    The caller chooses the request id. A broker may acknowledge a call under an id of its own;
-    outcomes that overtake such an acknowledgement are kept until it comes, ``max_bytes`` of them.
+    The caller chooses the request id. A broker may acknowledge a call under an id of its own; an
+    outcome that overtakes the acknowledgement is kept until it arrives, up to ``max_bytes`` in
+    total.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -24,15 +25,15 @@ class OpenCalls:
         return len(self._request_of)
 
     def start(self, key: int, request_id: str) -> None:
-        """Add a call that was made under a request id."""
+        """Add a call with its request id."""
         self._unacknowledged.add(key)
         self._bind(key, request_id)
 
     def acknowledge(self, key: int, request_id: str, now: float) -> AbilityResponse | None:
-        """Take in the id that the broker acknowledges a call under.
+        """Record the request id under which the broker acknowledges a call.
 
         Returns:
-            The outcome of the call if it came before; the call has ended then.
+            The outcome of the call if it arrived earlier; the call has then ended.
         """
         known = self._request_of.get(key)
         outcome = None
@@ -50,7 +51,7 @@ class OpenCalls:
         key = self._key_of.get(str(outcome.request_id))
         if key is not None:
             self.end(key)
-        # Only a call still to be acknowledged can claim it; without one it is a late answer.
+        # Only an unacknowledged call can claim it later; if there is none, the answer is late.
         elif self._unacknowledged:
             self._early.put(outcome, now)
         return key
@@ -74,10 +75,10 @@ class OpenCalls:
 
 
 class EarlyResults:
-    """A bounded, expiring buffer of ``kadi.ability.response`` params by their request id.
+    """A bounded, expiring buffer of ``kadi.ability.response`` params by request id.
 
-    The oldest go first when ``max_count`` or ``max_bytes`` is exceeded, and all after ``ttl``
-    seconds.
+    The oldest entries are dropped when ``max_count`` or ``max_bytes`` is exceeded; every entry
+    expires after ``ttl`` seconds.
     """
 
     def __init__(
@@ -103,12 +104,12 @@ class EarlyResults:
             self._drop(next(iter(self._held)))
 
     def take(self, request_id: str, now: float) -> AbilityResponse | None:
-        """Remove and return what is held for a request id."""
+        """Remove and return the outcome for a request id; ``None`` if there is none."""
         self._expire(now)
         return self._drop(request_id)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all outcomes."""
         self._held.clear()
         self._bytes = 0
 

@@ -1,4 +1,4 @@
-"""Ed25519 identities: who an agent is to a broker."""
+"""Ed25519 identities of agents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kadi_client.errors import AuthenticationError, DecryptionError
 
 
 class Identity:
-    """An Ed25519 key pair, from which brokers derive the id of an agent.
+    """An Ed25519 key pair; brokers derive the id of an agent from its public key.
 
     Example:
         identity = Identity.load_or_create(Path("agent.pem"))
@@ -42,12 +42,12 @@ class Identity:
 
     @classmethod
     def generate(cls) -> Identity:
-        """Create an identity for a process that need not be recognised again."""
+        """Generate an identity that is not stored and ends with the process."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def load_or_create(cls, path: Path) -> Identity:
-        """Read the identity from a PEM file; create the file, with mode 0600, if it is missing.
+        """Load the identity from a PEM file; create the file with mode 0600 if it is missing.
 
         Example:
             identity = Identity.load_or_create(Path("agent.pem"))
@@ -55,7 +55,7 @@ class Identity:
                 print(broker.agent_id)
 
         Raises:
-            AuthenticationError: if the file holds anything but an unencrypted Ed25519 key.
+            AuthenticationError: if the file does not contain an unencrypted Ed25519 key.
         """
         try:
             pem = path.read_bytes()
@@ -64,9 +64,9 @@ class Identity:
         try:
             private = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError) as exc:
-            raise AuthenticationError(f"{path.name} does not hold a private key") from exc
+            raise AuthenticationError(f"{path.name} does not contain a private key") from exc
         if not isinstance(private, Ed25519PrivateKey):
-            raise AuthenticationError(f"{path.name} holds a key that is not Ed25519")
+            raise AuthenticationError(f"{path.name} contains a key that is not Ed25519")
         return cls(private)
 
     @classmethod
@@ -82,20 +82,20 @@ class Identity:
 
     @property
     def agent_id(self) -> str:
-        """Id that brokers derive from the public key, see :func:`agent_id`."""
+        """The id that brokers derive from the public key, see :func:`agent_id`."""
         return agent_id(self.public_key)
 
     def sign(self, nonce: str) -> str:
-        """Base64 of the Ed25519 signature over the nonce string's own UTF-8 bytes."""
+        """Return the base64 Ed25519 signature over the UTF-8 bytes of the nonce string."""
         return base64.b64encode(self._private.sign(nonce.encode())).decode("ascii")
 
     def unseal(self, box: bytes) -> bytes:
-        """Decrypt a libsodium sealed box that was made for the X25519 form of this key.
+        """Decrypt a libsodium sealed box for the X25519 form of this key.
 
         Raises:
-            DecryptionError: if it was made for another key, or is damaged.
+            DecryptionError: if it was sealed for another key, or is damaged.
         """
-        # Few programs receive one: the others need not load libsodium.
+        # Imported here because few programs need libsodium.
         from nacl.bindings import crypto_sign_ed25519_sk_to_curve25519
         from nacl.exceptions import CryptoError
         from nacl.public import PrivateKey, SealedBox
@@ -115,17 +115,17 @@ def agent_id(public_key: str) -> str:
     """Return the first 16 hex digits of SHA-256 over the base64 text of a public key.
 
     Raises:
-        AuthenticationError: if it is not base64 in its one standard spelling.
+        AuthenticationError: if it is not canonical standard base64.
     """
     _der(public_key)
     return hashlib.sha256(public_key.encode()).hexdigest()[:16]
 
 
 def verify(public_key: str, signature: str, nonce: str) -> None:
-    """Check that ``signature`` over ``nonce`` was made with the private half of ``public_key``.
+    """Verify that ``signature`` over ``nonce`` was made with the private key of ``public_key``.
 
     Raises:
-        AuthenticationError: if it was not, or if any part is malformed.
+        AuthenticationError: if it was not, or if any argument is malformed.
     """
     from nacl.bindings import crypto_core_ed25519_is_valid_point
 
@@ -148,7 +148,7 @@ def _der(public_key: str) -> bytes:
         der = base64.b64decode(public_key, validate=True)
     except (binascii.Error, ValueError) as exc:
         raise AuthenticationError("publicKey is not standard base64") from exc
-    # Unused bits at the end would give one key several ids.
+    # Unused trailing bits would give one key several ids.
     if base64.b64encode(der) != public_key.encode():
         raise AuthenticationError("publicKey is not standard base64")
     return der

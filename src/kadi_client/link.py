@@ -1,4 +1,4 @@
-"""One session over one WebSocket, from the handshake until it is lost."""
+"""One session over one WebSocket, from the handshake until the connection ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Link:
-    """Moves frames between a session and its socket, and wakes whoever waits for an answer.
+    """A link that moves frames between a session and its socket and wakes waiting requests.
 
-    Frames leave in the order the session queued them: taking the next one and writing it happen
-    without a suspension between, whoever does it.
+    Frames leave in the order the session queued them: no task switch happens between taking a
+    frame from the queue and writing it.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Link:
         self._lost: str | None = None
 
     async def run(self, handle: Callable[[SessionEvent], None]) -> None:
-        """Shake hands and read until the connection ends; everybody who waits is woken then.
+        """Do the handshake and read until the connection ends, then wake all waiting requests.
 
-        ``handle`` gets every event but the answers and the refusal. It must not raise.
+        ``handle`` gets every event except answers and the refusal. It must not raise.
 
         Raises:
-            NotConnected: when the connection ends, whoever ended it.
+            NotConnected: when the connection ends, whichever side ended it.
             KadiError: if the handshake fails.
         """
         tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._beat())]
@@ -64,7 +64,7 @@ class Link:
             await asyncio.wait(tasks)
 
     def lose(self, reason: str) -> None:
-        """Take the session for lost: whoever waits for an answer gets :class:`NotConnected`."""
+        """Mark the session as lost: all waiting requests fail with :class:`NotConnected`."""
         if self._lost is not None:
             return
         self._lost = reason
@@ -75,12 +75,12 @@ class Link:
     async def answer_to(self, key: int, deadline: float) -> Raw:
         """Send what is queued and wait for the answer to the request numbered ``key``.
 
-        Cancelling this forgets the request, and so does the deadline, on the clock of the loop.
+        Cancellation and the deadline (a time of the loop's clock) abandon the request.
 
         Raises:
             NotConnected: if the session is lost first.
             RemoteError: if the answer is an error.
-            TimeoutError: if there is none in time.
+            TimeoutError: if there is no answer before the deadline.
         """
         if self._lost is not None:
             raise NotConnected(self._lost)
@@ -98,24 +98,24 @@ class Link:
                 self.flush()
 
     def flush(self) -> None:
-        """Send what the session has queued, as far as the broker keeps up; the rest follows.
+        """Send what the session has queued, without waiting; what the broker cannot take follows.
 
-        On a connection that ends it is dropped.
+        If the connection is closing, it is dropped.
         """
         self._socket.send_at_once(self.session.next_to_send)
         if self.session.has_output:
             self._output.set()
 
     async def drain(self) -> None:
-        """Send what the session has queued; waits while the broker is slow to read."""
+        """Send what the session has queued; wait while the broker is slow to read."""
         self.flush()
         with contextlib.suppress(ConnectionClosed):
             await self._socket.send_all(self.session.next_to_send)
 
-    # What a provider needs of its caller
+    # The Caller interface of serving.py
 
     async def respond(self, id_: Raw, result: Any) -> None:
-        """Send the result of an invocation; does nothing on a lost session."""
+        """Send the result of an invocation; do nothing if the session is lost."""
         self.session.respond(id_, result)
         await self.drain()
 
@@ -130,7 +130,7 @@ class Link:
         self.flush()
 
     async def publish(self, channel: str, data: Any) -> None:
-        """Publish an event without waiting for it to be confirmed; never raises."""
+        """Publish an event without waiting for the confirmation; never raises."""
         try:
             for key in self.session.publish(channel, data, None):
                 self.session.abandon(key)
@@ -139,7 +139,7 @@ class Link:
             logger.warning("event on %s not published: %s", channel, type(exc).__name__)
 
     async def goodbye(self, timeout: float) -> None:
-        """Announce the orderly close that is about to follow."""
+        """Announce an orderly close; wait at most ``timeout`` seconds to send it."""
         self.session.goodbye()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -176,7 +176,7 @@ class Link:
                 handle(event)
 
     async def _write(self) -> None:
-        """Send what was queued by somebody who cannot wait for the socket."""
+        """Send frames that :meth:`flush` left in the queue."""
         while True:
             await self._output.wait()
             self._output.clear()
@@ -188,11 +188,11 @@ class Link:
         while self.session.tick(clock()):
             self.flush()
             await asyncio.sleep(max(0.0, self.session.next_beat - clock()))
-        self.lose("the broker has fallen silent")
+        self.lose("the broker has stopped responding")
         self._socket.transport.abort()
 
 
 def _fail(waiter: asyncio.Future[Raw], error: Exception) -> None:
     if not waiter.done():
         waiter.set_exception(error)
-        waiter.exception()  # marks it as seen: whoever waits may be on the way out already
+        waiter.exception()  # marks it as retrieved: the waiting task may be ending already

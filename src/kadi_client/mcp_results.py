@@ -1,6 +1,6 @@
-"""Results of tools in the form that MCP clients expect (CallToolResult, MCP 2025-06-18).
+"""Tool results in the form that MCP clients expect (CallToolResult, MCP 2025-06-18).
 
-A broker with an MCP side passes a provider's answer on as it is and marks such calls with
+A broker with an MCP interface forwards a provider's answer unchanged and marks such calls with
 ``_meta.callerProtocol``.
 """
 
@@ -19,16 +19,16 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
     "audio": ("data", "mimeType"),
     "resource_link": ("uri",),
 }
-"""Texts that a content block of each type must have."""
+"""String members that a content block of each type must have."""
 
 
 def call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
-    """Return a tool's result as a CallToolResult; one that is in this form stays as it is.
+    """Return a tool's result as a CallToolResult; one in this form already is unchanged.
 
     Args:
         result: A JSON value, or raw JSON.
-        structured: Whether to add an object as ``structuredContent`` too, as MCP demands of tools
-            with an output schema.
+        structured: Also return an object as ``structuredContent``, as MCP requires of tools with
+            an output schema.
     """
     value = decode(result) if isinstance(result, Raw) else result
     if isinstance(value, Mapping) and _is_call_result(value):
@@ -44,7 +44,7 @@ def call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
 
 
 def call_error(message: str) -> Mapping[str, Any]:
-    """Return a CallToolResult for a call that failed."""
+    """Return a CallToolResult for a failed call."""
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 

@@ -1,8 +1,8 @@
 """JSON-RPC frames as KADI peers exchange them.
 
-Decoding reads the envelope only: ``id``, ``params``, ``result`` and ``error`` stay raw JSON, so a
-broker forwards what it never looks into without parsing or writing it again, and an id is echoed
-byte for byte whatever its type.
+Decoding reads only the envelope: ``id``, ``params``, ``result`` and ``error`` stay raw JSON. A
+broker thus forwards payloads without parsing or encoding them again, and an id of any type is
+echoed byte for byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kadi_client.errors import INVALID_REQUEST, PARSE_ERROR, SERVER_ERROR, Proto
 
 Raw = msgspec.Raw
 ABSENT = Raw()
-"""What :class:`Frame` holds for a member the frame did not carry."""
+"""The value of a :class:`Frame` member that is missing from the frame."""
 
 NULL = Raw(b"null")
 
@@ -25,11 +25,11 @@ MAX_ERROR_CHARS = 8192
 _HIGH = r"[dD][89aAbB][0-9a-fA-F]{2}"
 _LOW = r"[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPES = re.compile(rf"\\u{_HIGH}\\u{_LOW}|(?P<half>\\u(?:{_HIGH}|{_LOW}))|\\.")
-"""Escapes in JSON text; one that stands for half a surrogate pair is ``half``."""
+"""Escapes in JSON text; the group ``half`` matches an unpaired surrogate."""
 
 
 class Frame(msgspec.Struct, omit_defaults=True):
-    """One JSON-RPC message; raw members are ``ABSENT`` (empty) where the peer left them out."""
+    """One JSON-RPC message; raw members that the peer left out are ``ABSENT`` (empty)."""
 
     jsonrpc: str | None = None
     id: Raw = ABSENT
@@ -40,15 +40,15 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
     @property
     def has_id(self) -> bool:
-        """Whether an id was sent; an explicit ``null`` counts as none."""
+        """True if an id was sent; an explicit ``null`` counts as none."""
         raw = bytes(self.id)
         return raw not in (b"", b"null")
 
     @property
     def is_response(self) -> bool:
-        """An answer to an earlier request.
+        """True if this is the response to an earlier request.
 
-        JavaScript leaves ``result`` out where a tool returns ``undefined``: it counts as ``null``.
+        JavaScript omits ``result`` if a tool returns ``undefined``; it then counts as ``null``.
         """
         answered = len(self.result) > 0 or len(self.error) > 0 or self.has_id
         return self.method is None and answered
@@ -60,7 +60,7 @@ encode = _encoder.encode
 
 
 def decode_frame(text: str | bytes) -> Frame:
-    """Read one frame.
+    """Decode one frame.
 
     Raises:
         ProtocolError: with code -32700 if it is not JSON, -32600 if it is not one JSON-RPC object.
@@ -77,7 +77,7 @@ def decode_frame(text: str | bytes) -> Frame:
 
 
 def _decode_leniently(text: str | bytes) -> Frame:
-    """Decode; halves of surrogate pairs, which JavaScript writes as escapes, become U+FFFD."""
+    """Decode; unpaired surrogates, which JavaScript writes as escapes, become U+FFFD."""
     try:
         return _frames.decode(text)
     except msgspec.ValidationError:
@@ -87,7 +87,7 @@ def _decode_leniently(text: str | bytes) -> Frame:
 
 
 def without_halves(text: str) -> str:
-    """JSON text in which escapes of halves of surrogate pairs are those of U+FFFD."""
+    """Return JSON text with the escapes of unpaired surrogates replaced by U+FFFD."""
     return _ESCAPES.sub(_without_half, text)
 
 
@@ -96,7 +96,7 @@ def _without_half(escape: re.Match[str]) -> str:
 
 
 def decode(raw: Raw | bytes | str) -> Any:
-    """Parse a raw member into plain Python values; an absent one is ``None``.
+    """Parse a raw member into plain Python values; an absent member is ``None``.
 
     Raises:
         ProtocolError: if it is not valid JSON.
@@ -120,25 +120,25 @@ def notification(method: str, params: Any) -> bytes:
 
 
 def response(id_: int | str | Raw, result: Any) -> bytes:
-    """Encode a successful answer."""
+    """Encode a successful response."""
     return encode({"jsonrpc": "2.0", "id": id_, "result": result})
 
 
 def error_response(id_: int | str | Raw | None, message: str, *, code: int = SERVER_ERROR) -> bytes:
-    """Encode a failure; ``id_`` is ``None`` where the request's own could not be read."""
+    """Encode an error response; ``id_`` is ``None`` if the id of the request is unreadable."""
     return encode({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
 
 
 def short_text(message: str) -> str:
-    """Cut the text of an error to a length that is fit to be sent, and make it valid Unicode."""
+    """Truncate an error text to ``MAX_ERROR_CHARS`` characters and make it valid Unicode."""
     return message[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()
 
 
 def error_text(error: Any) -> tuple[int, str]:
-    """Read an error as any peer sends it: a string, ``{code, message}`` or anything else.
+    """Read an error in any form that peers send: a string, ``{code, message}`` or another value.
 
     Returns:
-        The code (:data:`SERVER_ERROR` where none was sent) and a text.
+        The code (:data:`SERVER_ERROR` if none was sent) and a text.
     """
     if isinstance(error, str):
         return SERVER_ERROR, error

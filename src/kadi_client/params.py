@@ -1,6 +1,6 @@
-"""What KADI's methods carry in ``params`` and ``result``, as leniently as it can be read.
+"""Lenient readers for the ``params`` and ``result`` of KADI's methods.
 
-Whatever the protocol leaves open to interpretation is decided here.
+Where the protocol leaves the interpretation open, this module decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kadi_client.tools import UNKNOWN, Origin, Tool
 DEFAULT_BEAT_SECONDS = 30.0
 SHORTEST_BEAT_SECONDS = 0.1
 MILLISECONDS_FROM = 1000
-"""Nobody documents the unit of ``heartbeatInterval``: from here on it can only be milliseconds."""
+"""The unit of ``heartbeatInterval`` is not documented: values from here on are milliseconds."""
 
 
 class Hello(msgspec.Struct, rename="camel"):
@@ -32,7 +32,7 @@ class Hello(msgspec.Struct, rename="camel"):
 
     @property
     def answers_directly(self) -> bool:
-        """Whether the broker answers calls that ask for it without acknowledging them first."""
+        """True if the broker can answer a call directly, without acknowledging it first."""
         return self.direct_replies is True
 
 
@@ -43,7 +43,7 @@ class Authenticated(msgspec.Struct, rename="camel"):
 
 
 class AbilityRequest(msgspec.Struct, rename="camel"):
-    """Params of ``kadi.ability.request``; of a loaded ability, params of ``invoke``."""
+    """Params of ``kadi.ability.request``, or of ``invoke`` for a loaded ability."""
 
     tool_name: str | None = None
     name: str | None = None
@@ -69,7 +69,7 @@ class AbilityResponse(msgspec.Struct, rename="camel"):
 
 
 CALLER_LOST = "caller_lost"
-"""Why a call is cancelled that its caller does not wait for any more, as it has disconnected."""
+"""Reason of a cancellation: the caller has disconnected and no longer waits."""
 
 
 class CancelParams(msgspec.Struct, rename="camel"):
@@ -80,12 +80,12 @@ class CancelParams(msgspec.Struct, rename="camel"):
 
     @property
     def caller_lost(self) -> bool:
-        """Whether the caller did not ask for it, but has disconnected."""
+        """True if the call is cancelled because the caller disconnected, not at its request."""
         return self.reason == CALLER_LOST
 
 
 def cancellation(request_id: str) -> bytes:
-    """Encode the message that gives up a call; brokers that do not know it ignore it."""
+    """Encode the message that cancels a call; brokers that do not know the message ignore it."""
     return notification("kadi.ability.cancel", {"requestId": request_id})
 
 
@@ -109,7 +109,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A call of one of this side's tools. ``input`` is still raw JSON, ``timeout`` in seconds."""
+    """A call to a tool served here. ``input`` is raw JSON, ``timeout`` is in seconds."""
 
     id: Raw
     request_id: str
@@ -118,7 +118,7 @@ class Invocation:
     timeout: float | None
     origin: Origin = UNKNOWN
     context: Mapping[str, Any] = field(default_factory=dict)
-    """Call id and trace that the call belongs to, see :mod:`kadi_client.context`."""
+    """Call id and trace of the call, see :mod:`kadi_client.context`."""
 
 
 @cache
@@ -127,10 +127,10 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def read(raw: Raw, kind: type[S]) -> S:
-    """Read a raw member; an absent one counts as an empty object.
+    """Decode a raw member as ``kind``; an absent member counts as an empty object.
 
     Raises:
-        ProtocolError: with code -32602, naming the field, if it does not fit.
+        ProtocolError: with code -32602, naming the field, if the value does not fit.
     """
     try:
         value: S = _decoder(kind).decode(raw if len(raw) else b"{}")
@@ -140,9 +140,9 @@ def read(raw: Raw, kind: type[S]) -> S:
 
 
 def read_invocation(frame: Frame) -> Invocation:
-    """Read a ``kadi.ability.request`` that came in.
+    """Read an incoming ``kadi.ability.request``.
 
-    Without a ``requestId`` the text of the JSON-RPC id stands in for it.
+    Without a ``requestId``, the text of the JSON-RPC id is used instead.
 
     Raises:
         ProtocolError: with code -32602 if no tool is named or a field has the wrong type.
@@ -166,7 +166,7 @@ def read_invocation(frame: Frame) -> Invocation:
 
 
 def _origin(meta: Any) -> Origin:
-    """Read the origin of a call from ``_meta``; what has another form counts as absent."""
+    """Read the origin of a call from ``_meta``; malformed members count as absent."""
     if not isinstance(meta, dict):
         return UNKNOWN
     agent = meta.get("kadi_caller")
@@ -184,9 +184,9 @@ def _text(value: Any) -> str | None:
 
 
 def acknowledged_request(result: Raw) -> str | None:
-    """The request id in ``{status: "pending", requestId}``; ``None`` if the result is final.
+    """Return the request id of ``{status: "pending", requestId}``; ``None`` for a final result.
 
-    A result that carries a ``requestId`` under another status is taken for a final one.
+    A result with a ``requestId`` and another status counts as final.
     """
     try:
         ack = _decoder(_Acknowledgement).decode(result)
@@ -198,7 +198,7 @@ def acknowledged_request(result: Raw) -> str | None:
 
 
 def seconds_between_beats(interval: Any) -> float:
-    """Read a ``heartbeatInterval``; anything that is not a positive number gives the default."""
+    """Convert a ``heartbeatInterval`` to seconds; not a positive number gives the default."""
     value = _positive(interval)
     if value is None:
         return DEFAULT_BEAT_SECONDS
@@ -213,7 +213,7 @@ def _positive(value: Any, *, scale: float = 1.0) -> float | None:
 
 
 def describe(tool: Tool) -> dict[str, Any]:
-    """A tool as it is registered and listed."""
+    """Return the descriptor of a tool for registration and listings."""
     descriptor = {
         "name": tool.name,
         "description": tool.description,
@@ -227,7 +227,10 @@ def describe(tool: Tool) -> dict[str, Any]:
 
 
 def own_key(id_: Raw) -> int:
-    """The key in an id as it came back; some peers turn numbers into strings. -1 if none is."""
+    """Return the key in the id of a response, or -1 if there is none.
+
+    Some peers turn numeric ids into strings.
+    """
     try:
         return int(bytes(id_).strip(b'"'))
     except ValueError:
@@ -235,13 +238,13 @@ def own_key(id_: Raw) -> int:
 
 
 def error_in(raw: Raw) -> RemoteError | None:
-    """The error a peer sent; ``None`` if it is absent or null."""
+    """Return the error a peer sent; ``None`` if it is absent or null."""
     if not len(raw) or raw == NULL:
         return None
     try:
         code, text = error_text(decode(raw))
     except ProtocolError:
-        return RemoteError("the other side sent an error that cannot be read")
+        return RemoteError("the peer sent an error that is not valid JSON")
     # Brokers have no code for it.
     kind = NoProvider if text.startswith("no provider") else RemoteError
     return kind(text, code=code)

@@ -1,8 +1,8 @@
-"""Blocking byte streams, read and written in threads of their own.
+"""Blocking byte streams, read and written in separate threads.
 
-A pipe could be watched by the event loop, a regular file cannot, and switching a terminal to
-non-blocking switches the shell and our own standard error with it. Threads do for all of them.
-They are daemons: one that is stuck in the operating system does not keep the process alive.
+The event loop can watch a pipe but not a regular file, and making a terminal non-blocking also
+affects the shell and our own standard error. Threads work for all of them. They are daemon
+threads, so that one stuck in a system call does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FINISH_SECONDS = 5.0
 
 
 class PipeReader:
-    """Pieces of a stream as they come; reads at most ``UNREAD_PIECES`` pieces ahead.
+    """A reader that returns a stream piece by piece, at most ``UNREAD_PIECES`` pieces ahead.
 
-    Works on a duplicate of ``fd``, which the owner may close at any time.
+    It works on a duplicate of ``fd``; the owner may close ``fd`` at any time.
     """
 
     def __init__(self, fd: int) -> None:
@@ -38,7 +38,7 @@ class PipeReader:
         threading.Thread(target=self._read, name="kadi-stdin", daemon=True).start()
 
     async def next(self) -> bytes:
-        """The next piece; empty at the end of the stream and after :meth:`stop`."""
+        """Return the next piece; empty at the end of the stream and after :meth:`stop`."""
         if self._stopped and self._pieces.empty():
             return b""
         piece = await self._pieces.get()
@@ -46,7 +46,7 @@ class PipeReader:
         return piece
 
     def stop(self) -> None:
-        """End the stream on this side, waking whoever waits for the next piece."""
+        """Stop reading; a pending :meth:`next` returns."""
         self._stopped = True
         self._pieces.put_nowait(b"")
         self._room.release()
@@ -61,7 +61,7 @@ class PipeReader:
                 piece = self._read_piece()
                 self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
         except RuntimeError:
-            logger.debug("the event loop has gone before the input ended")
+            logger.debug("the event loop was closed before the input ended")
         finally:
             os.close(self._fd)
 
@@ -77,9 +77,9 @@ class PipeReader:
 
 
 class PipeWriter:
-    """Writes in the order given. ``on_broken`` is called once when the other end has gone.
+    """A writer that keeps order. ``on_broken`` is called once if the other end is closed.
 
-    Works on a duplicate of ``fd``, which is closed once everything is written.
+    It works on a duplicate of ``fd``, which is closed once everything is written.
     """
 
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
@@ -94,17 +94,17 @@ class PipeWriter:
         threading.Thread(target=self._write, name="kadi-stdout", daemon=True).start()
 
     def put(self, data: bytes) -> None:
-        """Have bytes written, without waiting."""
+        """Queue bytes to be written, without waiting."""
         self._queue.put((data, None))
 
     async def write(self, data: bytes) -> None:
-        """Have bytes written and wait until they are, or until the other end has gone."""
+        """Queue bytes and wait until they are written, or the other end is closed."""
         written: asyncio.Future[None] = self._loop.create_future()
         self._queue.put((data, written))
         await written
 
     async def finish(self) -> None:
-        """Write what is queued, unless the other end takes too long to read it."""
+        """Write what is queued; give up after ``FINISH_SECONDS``."""
         self._queue.put(None)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
@@ -120,7 +120,7 @@ class PipeWriter:
                     self._loop.call_soon_threadsafe(_settle, written)
             self._loop.call_soon_threadsafe(self._finished.set)
         except RuntimeError:
-            logger.debug("the event loop has gone before the output was written")
+            logger.debug("the event loop was closed before the output was written")
         finally:
             os.close(self._fd)
 

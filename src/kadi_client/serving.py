@@ -1,4 +1,4 @@
-"""Running the handlers of the tools this side offers."""
+"""Running the handlers of served tools."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kadi_client.tools import Origin, Tool, without_routing
 logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 1.0
-"""How long a cancelled handler may take to clean up before it is left behind."""
+"""Seconds a cancelled handler may take to clean up before it is abandoned."""
 
 OK = "ok"
 CANCELLED = "cancelled"
 FAILED = "failed"
-"""Outcomes of calls, beside the codes that tools answer with."""
+"""Outcomes of calls, in addition to the error codes that tools return."""
 
 _CODE = re.compile(r"[a-z0-9_]{1,64}")
 
@@ -39,20 +39,19 @@ _CODE = re.compile(r"[a-z0-9_]{1,64}")
 OnBusy = Callable[[str], Any]
 
 Observe = Callable[[str, str, float], None]
-"""Is told of each call that has ended: its tool, its outcome and how many seconds it took. Must
-not raise."""
+"""A callback for each call that has ended: tool, outcome, duration in seconds. Must not raise."""
 
 
 def noted(tool: str, outcome: str, seconds: float, *, level: int = logging.DEBUG) -> None:
-    """Write a line into the log; the default of :data:`Observe`."""
+    """Log the end of a call; the default of :data:`Observe`."""
     logger.log(level, "%s: %s in %.1f ms", tool, outcome, seconds * 1e3)
 
 
 class Caller(Protocol):
-    """Whoever an invocation came from; once it has gone, all of these do nothing."""
+    """The sender of an invocation; after it has disconnected, the methods do nothing."""
 
     async def respond(self, id_: Raw, result: Any) -> None:
-        """Send a result; waits while the other side is slow to read.
+        """Send a result; wait while the peer is slow to read.
 
         Raises:
             FrameTooLarge: if the result exceeds the message limit.
@@ -60,10 +59,10 @@ class Caller(Protocol):
         """
 
     def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Send an error, without waiting."""
+        """Send an error without waiting."""
 
     def confirm(self, id_: Raw, result: Any) -> None:
-        """Send a short result, without waiting; raises as :meth:`respond` does."""
+        """Send a short result without waiting; raises as :meth:`respond` does."""
 
     async def publish(self, channel: str, data: Any) -> None:
         """Publish an event."""
@@ -89,7 +88,7 @@ class _Call:
 
 
 class _Refused(Exception):
-    """A call that fails before or after its handler, with the code to answer."""
+    """A call that fails outside its handler, with the code of the error response."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -97,7 +96,7 @@ class _Refused(Exception):
 
 
 class _McpCaller:
-    """A caller that gets results and errors as MCP's CallToolResult."""
+    """A caller that receives results and errors as MCP's CallToolResult."""
 
     def __init__(self, caller: Caller, tool: Tool | None) -> None:
         self._caller = caller
@@ -121,20 +120,20 @@ class _McpCaller:
 
 
 class Provider:
-    """A set of tools and the calls of them that are running.
+    """A set of tools and their running calls.
 
-    ``max_concurrent`` handlers run at a time and ``max_queued`` calls wait for their turn, at most
-    a quarter of them of one caller. Callers take turns; the calls of one are served in the order
-    they came. A call beyond that is refused at once. A call's deadline counts from its arrival,
-    waiting included, and cancels the handler: nobody waits for the answer any more.
+    At most ``max_concurrent`` handlers run at a time, and ``max_queued`` calls wait, at most a
+    quarter of them of one caller. Callers take turns; the calls of one caller are served in order
+    of arrival. Further calls are refused at once. The deadline of a call counts from its arrival,
+    including the wait, and cancels the handler, since the caller no longer waits.
 
     Args:
         tools: Tools to serve from the start.
-        max_concurrent: Handlers that run at a time.
-        max_queued: Calls that may wait for a handler.
-        observe: Receives each call that has ended.
-        on_busy: Makes the answer to a call that is refused, from the name of its tool; an error
-            if not given.
+        max_concurrent: Maximum number of handlers running at a time.
+        max_queued: Maximum number of calls waiting for a handler.
+        observe: Callback for each call that has ended.
+        on_busy: Returns the answer to a refused call, given the name of its tool; if not given,
+            a refused call gets an error.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Provider:
         self.replace(tools)
 
     def replace(self, tools: Iterable[Tool]) -> None:
-        """Offer these tools from now on; calls already running are not touched.
+        """Serve these tools from now on; running calls are not affected.
 
         Raises:
             ValueError: if two tools share a name.
@@ -197,27 +196,27 @@ class Provider:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for their turn; the others are being worked on."""
+        """Number of calls waiting for their turn."""
         return self._slots.waiting
 
     def cancel(self, request_id: str, *, session: Hashable = None, abandoned: bool = False) -> None:
-        """Stop working on one call; an unknown one is ignored. See :attr:`Call.abandoned`."""
+        """Cancel a call; ignore an unknown one. For ``abandoned`` see :attr:`Call.abandoned`."""
         task = self._by_request.get((session, request_id))
         if task is not None:
             self._calls[task].abandoned = abandoned
             task.cancel()
 
     def cancel_all(self, session: Hashable = None) -> None:
-        """Stop working on every call of a session, which nobody takes the answers of any more."""
+        """Cancel all calls of a session that is gone."""
         for task, call in self._calls.items():
             if call.session == session:
                 call.abandoned = True
                 task.cancel()
 
     async def drain(self, grace: float) -> None:
-        """Take no more calls, let the running ones finish, cancel them after ``grace`` seconds.
+        """Refuse new calls, wait for the running ones, cancel them after ``grace`` seconds.
 
-        The call that this runs in, if any, is not waited for.
+        Does not wait for the call that it is called from.
         """
         self._draining = True
         current = asyncio.current_task()
@@ -251,7 +250,7 @@ class Provider:
     async def _answer(
         self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
     ) -> None:
-        """Deal with a call under its id and in a span of its own, and tell what became of it."""
+        """Handle a call in its own context and span, and report the outcome to the observer."""
         clock = asyncio.get_running_loop().time
         began, outcome = clock(), CANCELLED
         tool_input, hints = _given(invocation)
@@ -275,7 +274,7 @@ class Provider:
         caller: Caller,
         deadline: float | None,
     ) -> str:
-        """Run a call and send its result or its error; returns the outcome."""
+        """Run a call, send its result or its error, and return the outcome."""
         if invocation.origin.protocol == mcp_results.PROTOCOL:
             caller = _McpCaller(caller, self._by_name.get(invocation.tool))
         try:
@@ -329,7 +328,7 @@ class Provider:
 
 
 def outcome_of(result: Any) -> str:
-    """``ok``, or the code of a failure that is returned, not raised."""
+    """Return ``ok``, or the code of a result that reports a failure."""
     if not isinstance(result, Mapping) or result.get("success") is not False:
         return OK
     code = result.get("code")
@@ -337,7 +336,7 @@ def outcome_of(result: Any) -> str:
 
 
 def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
-    """The input, or why there is none to be had, and the hints."""
+    """Return the input, or why it is unusable, and the routing hints."""
     try:
         return without_routing(decode(invocation.input))
     except ProtocolError as exc:
@@ -347,7 +346,7 @@ def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str,
 
 
 async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
-    """Send a result, or an error where it cannot be sent; whether it could."""
+    """Send a result, or an error if that is not possible; return True if the result was sent."""
     try:
         await caller.respond(invocation.id, result)
         return True
@@ -355,6 +354,6 @@ async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
         text = f"the result of {invocation.tool} is too large: {exc}; ask for less at a time"
         caller.fail(invocation.id, text)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        text = f"{invocation.tool} returned something that is not JSON: {exc}"
+        text = f"{invocation.tool} returned a value that is not JSON: {exc}"
         caller.fail(invocation.id, text)
     return False

@@ -1,8 +1,8 @@
 """The client's half of a KADI session, without I/O.
 
-Feed it what the broker sent with :meth:`Session.receive`, act on the event it returns, and put
-whatever :meth:`Session.next_to_send` hands out on the wire, in that order. ``now`` is any
-monotonic clock in seconds, the same one throughout.
+Pass what the broker sent to :meth:`Session.receive`, act on the event it returns, and send the
+frames from :meth:`Session.next_to_send` in that order. ``now`` is the time in seconds of any
+monotonic clock, always the same one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ BEATS_UNTIL_DEAD = 3
 
 
 class Phase(enum.Enum):
-    """How far the handshake has come."""
+    """The progress of the handshake."""
 
     NEW = enum.auto()
     HANDSHAKE = enum.auto()
@@ -84,7 +84,7 @@ _OnAnswer = Callable[[int, Raw, RemoteError | None, float], SessionEvent | None]
 class Session:
     """One session with a broker: handshake, correlation, liveness.
 
-    Every frame is measured before it is queued: one over ``max_message_bytes`` raises
+    The size of a frame is checked before it is queued: a frame over ``max_message_bytes`` raises
     :class:`FrameTooLarge` and changes nothing.
     """
 
@@ -112,30 +112,30 @@ class Session:
         self._pending: dict[int, _OnAnswer] = {}
         self._calls = OpenCalls(max_bytes=max_message_bytes)
         self._extended = False
-        # Request ids are UUIDs: random but for their last group, which counts.
+        # Request ids are UUIDs, random except for the last group, which is a counter.
         self._request_prefix = str(uuid.uuid4())[:24]
         self._wall_clock = wall_clock
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
         self.phase = Phase.NEW
         self.agent_id = identity.agent_id
-        """What the broker calls this session; until it has said so, what we would expect."""
+        """The agent id assigned by the broker; before authentication, the expected one."""
         self.next_beat = float("inf")
-        """When :meth:`tick` wants to be called next."""
+        """Time of the next call of :meth:`tick`, on the clock of ``now``."""
 
     # Outgoing
 
     def next_to_send(self) -> bytes | None:
-        """Take the next frame to put on the wire; ``None`` if there is none."""
+        """Remove and return the next frame to send; ``None`` if there is none."""
         return self._outgoing.popleft() if self._outgoing else None
 
     @property
     def has_output(self) -> bool:
-        """Whether :meth:`next_to_send` has a frame to give."""
+        """True if :meth:`next_to_send` would return a frame."""
         return bool(self._outgoing)
 
     def start(self) -> None:
-        """Begin the handshake; :class:`Ready` or :class:`Refused` will tell how it went."""
+        """Begin the handshake, which ends with a :class:`Ready` or :class:`Refused` event."""
         self.phase = Phase.HANDSHAKE
         params: dict[str, Any] = {"role": self._role, "networks": self._networks}
         if self._name:
@@ -156,15 +156,15 @@ class Session:
         """Call a tool on the network.
 
         Args:
-            tool: Its name.
-            tool_input: Its input, a JSON object.
-            timeout: Seconds, which the broker passes on to the provider.
+            tool: Name of the tool.
+            tool_input: Input of the tool, a JSON object.
+            timeout: Timeout in seconds; the broker passes it on to the provider.
             target_agent: Id of the agent that must serve the call.
             context: Call id and trace for the callee, see :mod:`kadi_client.context`; sent only
                 to a broker that passes them on.
 
         Returns:
-            The key that :class:`Answered` or :class:`Failed` will carry.
+            The key of the :class:`Answered` or :class:`Failed` event to come.
 
         Raises:
             FrameTooLarge: if the input is too large to send.
@@ -187,16 +187,16 @@ class Session:
         return key
 
     def request(self, method: str, params: Any) -> int:
-        """Call a method of the broker itself; raises and returns as :meth:`invoke` does."""
+        """Call a method of the broker itself; returns and raises as :meth:`invoke` does."""
         return self._request(method, params, self._on_answer)
 
     def post(self, method: str, params: Any) -> None:
-        """Call a method of the broker whose answer nobody waits for."""
+        """Call a method of the broker and ignore its answer."""
         self._last_key += 1
         self._send(request(self._last_key, method, params))
 
     def register(self, tools: Sequence[Tool]) -> int:
-        """Replace the tools this session offers; returns a key as :meth:`request` does."""
+        """Replace the tools of this session; returns a key as :meth:`request` does."""
         key = self.request("kadi.agent.register", self._registration(tools))
         self._pending[key] = self._on_registered_again
         return key
@@ -204,10 +204,10 @@ class Session:
     def publish(self, channel: str, data: Any, network: str | None) -> list[int]:
         """Publish an event on one network, or on all networks of this agent.
 
-        Brokers publish on one network at a time, except those that know our extensions.
+        A broker without our extensions publishes on one network at a time.
 
         Returns:
-            The keys of the requests that it takes; raises as :meth:`invoke` does.
+            The keys of the requests, one or more; raises as :meth:`invoke` does.
         """
         params = {"channel": channel, "data": data}
         if network is None and self._extended:
@@ -218,7 +218,7 @@ class Session:
         ]
 
     def abandon(self, key: int) -> None:
-        """Forget a request: whatever is still to come for it is dropped. Unknown keys are fine.
+        """Forget a request and drop its answer; ignore an unknown key.
 
         Abandoning an invocation cancels it at the broker.
         """
@@ -237,7 +237,7 @@ class Session:
         self._send(response(id_, result))
 
     def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
-        """Answer a request with an error; a text too long for an error is cut."""
+        """Answer a request with an error; an overlong text is truncated."""
         try:
             self._send(error_response(id_, short_text(message), code=code))
         except FrameTooLarge as exc:
@@ -251,7 +251,7 @@ class Session:
         """Queue a heartbeat when one is due.
 
         Returns:
-            False if the broker has been silent for so long that it must be taken for dead.
+            False if the broker has been silent for too long and counts as dead.
         """
         if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
             return False
@@ -284,11 +284,11 @@ class Session:
     # Incoming
 
     def receive(self, text: str | bytes, now: float) -> SessionEvent | None:
-        """Take in one frame; it may queue answers to send.
+        """Process one frame; this may queue responses to send.
 
         Returns:
-            What there is to act on, ``None`` for most frames. Never raises: a frame that breaks
-            the protocol is answered with its error, as far as JSON-RPC has an answer for it.
+            The event to act on; ``None`` for most frames. Never raises: a frame that violates the
+            protocol gets an error response where JSON-RPC provides for one.
         """
         self._last_heard = now
         try:
@@ -348,7 +348,7 @@ class Session:
         if on_answer is None:
             error = error_in(frame.error)
             if error is not None:
-                logger.debug("error for no request of ours: code %d", error.code)
+                logger.debug("error response without a matching request: code %d", error.code)
             return None
         return on_answer(key, frame.result, error_in(frame.error), now)
 
@@ -425,7 +425,7 @@ class Session:
         if error and self._tools:
             return self._refuse(error)
         if error:
-            logger.warning("the broker refuses a registration without tools; going on without")
+            logger.warning("the broker refused a registration without tools; continuing without")
         else:
             _warn_of_dropped_networks(result)
         return self._ready(now)
@@ -454,6 +454,6 @@ def _warn_of_dropped_networks(registered: Raw) -> None:
         return
     if isinstance(dropped, list) and dropped:
         logger.warning(
-            "the broker does not let this agent join %s; its tools are not visible there",
+            "the broker did not let this agent join %s; its tools are not visible there",
             ", ".join(map(str, dropped)),
         )

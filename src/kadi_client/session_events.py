@@ -1,4 +1,4 @@
-"""What a session has to tell whoever drives it."""
+"""Events that a session returns to its driver."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kadi_client.params import Invocation
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handshake is complete; the broker knows this session as ``agent_id``."""
+    """The handshake is complete; the broker assigned ``agent_id``."""
 
     agent_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The handshake failed; the session is of no further use."""
+    """The handshake failed; the session can no longer be used."""
 
     error: KadiError
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The request or invocation numbered ``key`` has its final result."""
+    """The request or invocation numbered ``key`` succeeded; ``result`` is final."""
 
     key: int
     result: Raw
@@ -34,7 +34,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The request or invocation numbered ``key`` ended with an error."""
+    """The request or invocation numbered ``key`` failed."""
 
     key: int
     error: RemoteError
@@ -42,16 +42,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Nobody waits any more for the answer to the invocation ``request_id``."""
+    """The answer to the invocation ``request_id`` is no longer needed."""
 
     request_id: str
     caller_lost: bool = False
-    """Whether that is because the caller has disconnected."""
+    """True if the reason is that the caller disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """An event from a channel subscribed to."""
+    """An event on a subscribed channel."""
 
     channel: str
     data: Raw

@@ -1,4 +1,4 @@
-"""Who may work next: slots that callers share fairly."""
+"""Concurrency slots that callers share fairly."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 
 
 class Full(Exception):
-    """There is no room to wait."""
+    """The queue for a slot is full."""
 
 
 class FairSlots:
-    """A number of slots, given to the callers that wait for one in turns.
+    """A fixed number of slots, granted to the waiting callers in turn (round-robin).
 
-    Calls of one caller get theirs in the order they came. At most ``max_waiting`` calls wait, and
-    at most a quarter of them, but at least one, belong to one caller.
+    The calls of one caller are served in order of arrival. At most ``max_waiting`` calls wait;
+    one caller may have at most a quarter of that, but at least one.
     """
 
     def __init__(self, slots: int, *, max_waiting: int) -> None:
@@ -25,14 +25,14 @@ class FairSlots:
         self._max_waiting_each = min(max_waiting, max(1, max_waiting // 4))
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self.waiting = 0
-        """Calls that wait for a slot."""
+        """Number of calls waiting for a slot."""
 
     @asynccontextmanager
     async def slot(self, caller: Hashable) -> AsyncIterator[None]:
-        """Hold a slot during the block; waits for one first.
+        """Wait for a slot and hold it during the block.
 
         Raises:
-            Full: if too many calls wait already, in all or of this caller.
+            Full: if too many calls are waiting already, in total or of this caller.
         """
         await self._acquire(caller)
         try:
@@ -55,7 +55,7 @@ class FairSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # the slot was given, but nobody is there to use it
+                self._release()  # the slot was granted, but the caller is gone
             else:
                 self._leave(caller, turn)
             raise
@@ -69,7 +69,7 @@ class FairSlots:
                 del self._queues[caller]
 
     def _release(self) -> None:
-        """Give the slot to the caller whose turn it is, or free it."""
+        """Grant the slot to the next caller in turn, or free it."""
         while self._queues:
             caller, queue = next(iter(self._queues.items()))
             turn = queue.popleft()

@@ -1,4 +1,4 @@
-"""WebSockets that hand on each message as it arrives, without a task to be woken for it."""
+"""WebSockets that deliver each message on arrival, without waking a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from websockets.frames import DATA_OPCODES, Frame
 from websockets.http11 import Request, Response
 
 WRITE_BUFFER = 64 * 1024
-"""Bytes handed to a socket that it has not taken yet, above which its peer counts as slow."""
+"""Size of the write buffer in bytes from which the peer counts as slow."""
 
 
 class _Socket(Connection):
@@ -23,10 +23,10 @@ class _Socket(Connection):
         self._begun = bytearray()
 
     async def deliver(self, take: Callable[[bytes], None]) -> NoReturn:
-        """Hand every message to ``take``, which must neither wait nor raise.
+        """Pass every message to ``take``, which must neither wait nor raise.
 
         Raises:
-            ConnectionClosed: when the connection ends, whoever ended it.
+            ConnectionClosed: when the connection ends, whichever side ended it.
         """
         for message in self._arrived:
             take(message)
@@ -34,12 +34,12 @@ class _Socket(Connection):
         self._take = take
         try:
             while True:
-                await self.recv()  # which gets to know of the end only
+                await self.recv()  # never returns a message; raises when the connection ends
         finally:
             self._take = _ignore
 
     def process_event(self, event: Request | Response | Frame) -> None:
-        """Take in a part of a message; anything else is for the base class."""
+        """Process a fragment of a message; leave everything else to the base class."""
         if not isinstance(event, Frame) or event.opcode not in DATA_OPCODES:
             super().process_event(event)
         elif event.fin and not self._begun:
@@ -52,9 +52,9 @@ class _Socket(Connection):
                 self._take(message)
 
     def send_at_once(self, next_frame: Callable[[], bytes | None]) -> None:
-        """Send text messages until there is none, or the peer is slow.
+        """Send text messages until there are none left or the peer is slow; never waits.
 
-        On a connection that ends they are dropped.
+        If the connection is closing, they are dropped.
         """
         while self.transport.get_write_buffer_size() < WRITE_BUFFER:
             frame = next_frame()
@@ -63,7 +63,7 @@ class _Socket(Connection):
             broadcast((self,), frame, text=True)
 
     async def send_all(self, next_frame: Callable[[], bytes | None]) -> None:
-        """Send text messages until there is none, at the pace of the peer.
+        """Send text messages until there are none left, at the pace of the peer.
 
         Raises:
             ConnectionClosed: if the connection has ended.
@@ -73,12 +73,12 @@ class _Socket(Connection):
 
 
 def _ignore(_message: bytes) -> None:
-    """Nobody is there to take it any more."""
+    """Drop a message that arrives after :meth:`_Socket.deliver` has ended."""
 
 
 class ClientSocket(_Socket, ClientConnection):
-    """Our end of a connection to a server."""
+    """The client end of a connection."""
 
 
 class ServerSocket(_Socket, ServerConnection):
-    """Our end of a connection from a client."""
+    """The server end of a connection."""

@@ -1,10 +1,10 @@
 """Tools over a pair of byte streams, usually stdin and stdout, without a broker.
 
 The peer may load the tools as KADI's own clients do (``readAgentJson``, ``invoke``,
-``shutdown``), speak as to a broker (``kadi.session.hello`` first), or call at once. An answer
-comes in the framing of its request, an event in the form that fits the method of the call. While
-standard output is served, whatever else the process prints there goes to standard error: nothing
-but messages ever reaches the peer.
+``shutdown``), speak as to a broker (``kadi.session.hello`` first), or call at once. A response
+uses the framing of its request, an event the form that fits the method of the call. While
+standard output is served, anything else the process prints there is redirected to standard error,
+so that only messages reach the peer.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ async def serve_stdio(
         await serve_stdio([Tool("greet", "Greet by name.", {"type": "object"}, greet)])
 
     Returns when the input ends, the peer shuts the ability down or the output is closed. Running
-    handlers then get ``grace`` seconds to finish, unless nobody is left to read their answers.
-    Pipes, files and terminals will do; none of them blocks the event loop.
+    handlers then get ``grace`` seconds to finish, or none if the output is broken. The streams may
+    be pipes, files or terminals; none of them blocks the event loop.
 
     Args:
-        tools: Tools to offer.
-        name: Name of the ability, as ``readAgentJson`` answers it.
-        version: Its version.
-        stdin: Where requests come from; the process's standard input if not given.
-        stdout: Where answers go; the process's standard output if not given.
-        max_message_bytes: Limit of a message in either direction.
-        max_concurrent: Handlers that run at a time.
-        max_queued: Calls that may wait for a handler; more are refused.
-        grace: Seconds for running handlers at the end.
+        tools: Tools to serve.
+        name: Name of the ability, returned by ``readAgentJson``.
+        version: Version of the ability, returned by ``readAgentJson``.
+        stdin: Stream to read requests from; the process's standard input if not given.
+        stdout: Stream to write responses to; the process's standard output if not given.
+        max_message_bytes: Maximum size of a message in either direction.
+        max_concurrent: Maximum number of handlers running at a time.
+        max_queued: Maximum number of calls waiting for a handler; more are refused.
+        grace: Seconds for running handlers to finish at the end.
         observe: See :data:`kadi_client.serving.Observe`.
 
     Raises:
@@ -97,7 +97,7 @@ async def serve_stdio(
 
 @contextlib.contextmanager
 def _output(stdout: BinaryIO | None) -> Iterator[int]:
-    """The descriptor to write messages to."""
+    """Yield the file descriptor to write messages to."""
     if stdout is not None:
         yield stdout.fileno()
         return
@@ -147,7 +147,7 @@ async def _receive(reader: PipeReader, desk: _Desk, max_message_bytes: int) -> N
 class _Peer:
     """The peer as the caller of our tools, addressed in one of the two framings.
 
-    ``loaded`` says that it loaded the ability and expects events in the form of that.
+    ``loaded`` is true if it loaded the ability and expects events in that form.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class _Peer:
         self._writer.put(frame(error, headed=self._headed))
 
     def loading(self) -> _Peer:
-        """Return the same peer, with events for one that loaded the ability."""
+        """Return the same peer, with events in the form for one that loaded the ability."""
         return _Peer(self._writer, self._max_message_bytes, headed=self._headed, loaded=True)
 
     async def publish(self, channel: str, data: Any) -> None:
@@ -199,7 +199,7 @@ class _Peer:
 
 
 class _Desk:
-    """Answers what the peer asks of the session itself and hands its calls to the provider."""
+    """A dispatcher that answers session methods itself and passes calls to the provider."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class _Desk:
         self._headed = _Peer(writer, max_message_bytes, headed=True)
 
     def receive(self, item: Message | ProtocolError) -> bool:
-        """Take in a message, or the error that stands for one; False when the peer leaves."""
+        """Process a message, or the error in its place; return False when the peer leaves."""
         if isinstance(item, ProtocolError):
             self._refuse(self._headed, None, item)
             return True
@@ -262,7 +262,7 @@ class _Desk:
             case "kadi.session.ping" | "kadi.session.heartbeat":
                 peer.confirm(message.id, "pong")
             case "kadi.session.hello":
-                # Whoever holds the pipes is trusted: there is nothing left to prove.
+                # The process at the other end of the pipes is trusted: no authentication.
                 hello = {
                     "nonce": secrets.token_hex(16),
                     "requiredSteps": [],

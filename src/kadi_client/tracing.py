@@ -1,4 +1,4 @@
-"""Spans: what a part does for a call, told to whoever collects it. Nobody does unless asked to."""
+"""Spans around the work for a call. They are dropped unless a tracer is set with :func:`use`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 Kind = Literal["internal", "server", "client"]
-"""Work of one's own, work for a caller elsewhere, or a wait for somebody else's work."""
+"""Local work, work for a remote caller, or waiting for a remote callee."""
 
 Value = str | int | float | bool
 
 RPC: Mapping[str, Value] = {"rpc.system": "kadi"}
-"""What is noted of the spans of calls, on either side."""
+"""Attributes of the spans of calls, on the client and on the server side."""
 
 
 class Span(Protocol):
-    """A piece of work that is going on."""
+    """A unit of work in progress."""
 
     def note(self, name: str, value: Value) -> None:
-        """Say something about it."""
+        """Set an attribute."""
 
     def fail(self, reason: str) -> None:
-        """It came to nothing: a code, never the words of an error."""
+        """Mark the span as failed; ``reason`` is a code, never the text of an error."""
 
 
 class Tracer(Protocol):
-    """Whoever collects spans. Must not raise, and must not wait."""
+    """A collector of spans. Its methods must neither raise nor wait."""
 
     def span(
         self, name: str, kind: Kind, notes: Mapping[str, Value], parent: str | None
     ) -> AbstractContextManager[Span]:
-        """A span for a block of code; it fails with what the block raises.
+        """Return a span for a block of code; it fails if the block raises.
 
-        Its parent is the one around it, or the one that a ``traceparent`` (W3C) from elsewhere
-        names.
+        Its parent is ``parent``, a W3C ``traceparent`` from another process, or else the
+        enclosing span.
         """
 
     def traceparent(self) -> str | None:
-        """The span around the code at hand, for others to go on from; ``None`` if there is none."""
+        """Return the current span as a ``traceparent`` to pass on; ``None`` if there is none."""
 
 
 class _Untraced:
-    """The span that nobody collects."""
+    """A span that is not collected."""
 
     def __enter__(self) -> _Untraced:
         return self
@@ -51,10 +51,10 @@ class _Untraced:
         return None
 
     def note(self, name: str, value: Value) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
     def fail(self, reason: str) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 _UNTRACED = _Untraced()
@@ -63,7 +63,7 @@ _tracer: Tracer | None = None
 
 
 def use(tracer: Tracer | None) -> None:
-    """From now on tell this one of the spans of the process, or nobody."""
+    """Send the spans of this process to ``tracer`` from now on; ``None`` drops them."""
     global _tracer
     _tracer = tracer
 
@@ -75,12 +75,12 @@ def span(
     *,
     parent: str | None = None,
 ) -> AbstractContextManager[Span]:
-    """A span for a block of code, see :meth:`Tracer.span`."""
+    """Return a span for a block of code, see :meth:`Tracer.span`."""
     if _tracer is None:
         return _UNTRACED
     return _tracer.span(name, kind, notes, parent)
 
 
 def traceparent() -> str | None:
-    """See :meth:`Tracer.traceparent`."""
+    """Return the current span as a ``traceparent``, see :meth:`Tracer.traceparent`."""
     return None if _tracer is None else _tracer.traceparent()

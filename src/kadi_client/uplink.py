@@ -1,4 +1,4 @@
-"""Keeping a session with the broker: connect, and connect again."""
+"""Connecting to the broker and reconnecting after a lost session."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ REMOTE_BACKOFF = 30.0
 LOCAL_BACKOFF = 2.0
 """Longest pauses between attempts to reconnect: a broker on this machine is spared nothing."""
 CLOSE_SECONDS = 5.0
-"""How long saying goodbye, and then the closing handshake, may take."""
+"""Timeout for the goodbye, and then for the closing handshake."""
 
 
 class Observer(Protocol):
-    """Whoever wants to know how the sessions fare. Must not raise."""
+    """Callbacks for changes of the session. They must not raise."""
 
     def ready(self, link: Link) -> None:
-        """A session is up."""
+        """Handle a new session."""
 
     def received(self, event: SessionEvent, link: Link) -> None:
-        """The broker sent something that is neither part of the handshake nor an answer."""
+        """Handle an event that belongs neither to the handshake nor to an answer."""
 
     def lost(self, link: Link) -> None:
-        """The session is gone; another one will follow unless :meth:`closed` does."""
+        """Handle the loss of a session; a new session or :meth:`closed` follows."""
 
     def closed(self) -> None:
-        """There will be no session any more."""
+        """Handle the end: there will be no more sessions."""
 
 
 class Uplink:
-    """One session at a time with the broker at ``url``; a lost one is replaced by a new one."""
+    """One session at a time with the broker at ``url``; a lost session is replaced."""
 
     def __init__(
         self,
@@ -72,26 +72,26 @@ class Uplink:
         self._established = False
         self._ready_at: float | None = None
         self._closing = False
-        self._settled = asyncio.Event()  # a session is up, or none will ever be again
+        self._settled = asyncio.Event()  # set if a session is up, or there will be no more
         self.link: Link | None = None
-        """The session that is up, if one is."""
+        """The current session; ``None`` if there is none."""
         self.sessions = 0
         """Number of sessions so far."""
         self.closed = asyncio.Event()
         self.failure: Exception | None = None
-        """Why there is no session and will be none."""
+        """The error that ended the connection for good."""
 
     async def open(self) -> None:
-        """Wait for the first session; raises what kept it from coming."""
+        """Connect and wait for the first session; raise the error if there will be none."""
         if self._supervisor is not None:
-            raise RuntimeError("a connection is opened once: make a new one")
+            raise RuntimeError("a connection can be opened only once: create a new one")
         self._supervisor = asyncio.create_task(self._supervise())
         await self._settled.wait()
         if not self._established:
-            raise self.failure or NotConnected("the connection was closed while it was opening")
+            raise self.failure or NotConnected("the connection was closed while opening")
 
     async def next_link(self) -> Link:
-        """The session that is up, or the next one to be.
+        """Return the current session, or wait for the next one.
 
         Raises:
             NotConnected: if there will be none.
@@ -106,11 +106,11 @@ class Uplink:
 
     @property
     def opened(self) -> bool:
-        """Whether :meth:`open` was called."""
+        """True if :meth:`open` was called."""
         return self._supervisor is not None
 
     def begin_close(self) -> bool:
-        """Make no more sessions; False if that had been said before."""
+        """Stop creating sessions; return False if closing has begun already."""
         if self._closing:
             return False
         self._closing = True
@@ -118,7 +118,7 @@ class Uplink:
         return True
 
     async def end(self) -> None:
-        """Close the session that is up, saying goodbye."""
+        """Say goodbye and close the current session."""
         try:
             if self.link is not None:
                 await self.link.goodbye(CLOSE_SECONDS)
@@ -136,7 +136,7 @@ class Uplink:
         except Exception as exc:
             self.failure = exc
             if self._established:
-                logger.exception("the connection to %s has failed for good", self._address)
+                logger.exception("the connection to %s failed permanently", self._address)
         finally:
             self._finish()
 
@@ -164,11 +164,11 @@ class Uplink:
             delay = self._backoff.delay(clock() - self._ready_at if self._ready_at else 0.0)
             if not self._established:
                 delay = min(delay, max(0.0, give_up - clock()))
-            logger.warning("%s; connecting again in %.2f s", failure, delay)
+            logger.warning("%s; reconnecting in %.2f s", failure, delay)
             await asyncio.sleep(delay)
 
     async def _attempt(self) -> None:
-        """One session, from connecting until it is lost; ends by an exception only."""
+        """Run one session, from connecting until it is lost; always raises."""
         async with asyncio.timeout(self._open_timeout) as opening:
             socket = await connect(
                 self._url,
@@ -194,7 +194,7 @@ class Uplink:
                 await link.run(handle)
             except BaseException:
                 if link.session.phase is not Phase.READY:
-                    socket.transport.abort()  # no courtesies with a broker that does not answer
+                    socket.transport.abort()  # no closing handshake with a silent broker
                 raise
             finally:
                 await socket.close()
@@ -229,7 +229,7 @@ class Uplink:
 
 
 def _parse(url: str) -> tuple[str, str]:
-    """The host, and the address as it may be shown: without user, password and query."""
+    """Return the host, and the address for display: without user, password and query."""
     try:
         parts = urlsplit(url)
         port = parts.port

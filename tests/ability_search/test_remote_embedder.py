@@ -243,7 +243,7 @@ async def test_batches_of_several_lengths_are_refused() -> None:
         return {"data": [{"index": 0, "embedding": [1.0] * length}]}
 
     client = embedder(transport, batch_texts=1)
-    with pytest.raises(EmbeddingUnavailable, match="several lengths"):
+    with pytest.raises(EmbeddingUnavailable, match="differ in dimensions"):
         await client.embed("m", ["aa", "aaa"], timeout=5)
 
 

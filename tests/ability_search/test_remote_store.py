@@ -224,7 +224,7 @@ async def test_a_database_that_cannot_be_created_is_a_refusal() -> None:
         (NotConnected("lost"), "the connection to the broker is lost"),
         (
             RemoteError("no provider"),
-            "who offers it is away, or failed",
+            "its provider is not available or failed",
         ),
     ],
 )
@@ -308,7 +308,7 @@ async def test_an_answer_that_does_not_fit_into_a_message_is_too_large() -> None
         database = BrokerStore(client.invoke, database="d", timeout=5)
         with pytest.raises(TooLarge) as raised:
             await database.read("SELECT n", {})
-    assert raised.value.hint.startswith("Ask for less")
+    assert raised.value.hint.startswith("Request less")
 
 
 def test_the_log_has_the_cause_of_a_refusal_and_no_text(caplog: pytest.LogCaptureFixture) -> None:

@@ -221,7 +221,7 @@ async def test_a_message_over_the_limit_ends_the_call_at_once(
         if side == "caller":
             assert raised.value.code == "BROKER_NOT_CONNECTED"
         else:
-            assert "disconnected before it answered" in str(raised.value)
+            assert "disconnected before answering" in str(raised.value)
         for client in (caller, provider):
             await client.disconnect()
     node.logs.clear()
@@ -331,9 +331,9 @@ async def test_a_provider_that_dies_ends_its_calls_at_once(
         for _ in calls:
             await within(begun.acquire())
         doomed.process.kill()
-        with pytest.raises(RemoteError, match="disconnected before it answered"):
+        with pytest.raises(RemoteError, match="disconnected before answering"):
             await within(calls[0])
-        with pytest.raises(ClientError, match="disconnected before it answered") as raised:
+        with pytest.raises(ClientError, match="disconnected before answering") as raised:
             await calls[1]
         assert raised.value.code == "TOOL_INVOCATION_FAILED"
         assert broker.stats()["calls_provider_lost"] == 2

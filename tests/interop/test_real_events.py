@@ -166,7 +166,7 @@ async def test_events_stay_in_their_network(real: CreateReal, python: CreatePyth
         await both.publish("second", 2, network="green")
         await red.publish("third", 3)
         await green.publish("fourth", 4)
-        with pytest.raises(ClientError, match="'green' is not among this session's networks"):
+        with pytest.raises(ClientError, match="'green' is not a network of this session"):
             await red.publish("fifth", 5, network="green")
         for client in (both, red):
             await client.synchronise()

@@ -120,7 +120,7 @@ async def _not_json(_input: Any, _call: Any) -> Any:
         (_time_out, "the disk is slow"),
         (_cancel_itself, "the call of t was cancelled"),
         (_large, "the result of t is too large: message of 2002 bytes"),
-        (_not_json, "t returned something that is not JSON"),
+        (_not_json, "t returned a value that is not JSON"),
     ],
 )
 async def test_a_handler_that_fails_answers_with_its_text(handler: Any, text: str) -> None:

@@ -375,7 +375,7 @@ def test_an_error_that_cannot_be_read_is_still_an_error() -> None:
     key = session.request("m", {})
     event = session.receive(b'{"id":%d,"error":1e999}' % key, 0.0)
     assert isinstance(event, Failed)
-    assert "cannot be read" in str(event.error)
+    assert "is not valid JSON" in str(event.error)
 
 
 def test_a_null_error_beside_a_result_is_no_error() -> None:

@@ -774,7 +774,7 @@ def test_a_provider_that_is_behind_is_spared_and_then_refused() -> None:
     error = desk.send(
         caller, "kadi.ability.request", {"toolName": "echo", "targetAgent": behind.agent_id}
     )
-    assert "too far behind" in error["message"]
+    assert "are overloaded" in error["message"]
     assert behind.closing is None
 
 

@@ -1,4 +1,4 @@
-"""Documents -> their aspects, by extraction from the text or by a language model."""
+"""Deriving kinds (such as a summary) from documents, by extraction or with a language model."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ability_search.ports import Chat
 
 CHAT = "chat"
 CONVERSATIONS = 4
-"""Documents that the language model is asked about at the same time."""
+"""Documents that the language model processes at the same time."""
 
 
 class Describing:
-    """Makes the aspects of the documents of one call.
+    """Derives the kinds of the documents of one call.
 
     Args:
         chat: The language model.
-        recipe: Which aspects, and how texts are cut.
-        settings: How the language model is asked.
-        analyzer: Of the collection's language.
+        recipe: The kinds to derive, and how texts are chunked.
+        settings: Model and timeout for the language model.
+        analyzer: Analyzer of the collection's language.
         count: Counts tokens.
     """
 
@@ -51,21 +51,21 @@ class Describing:
 
     @property
     def abreast(self) -> int:
-        """How many documents are worth being described at the same time."""
+        """Number of documents to process at the same time."""
         return CONVERSATIONS if self._recipe.kinds and self._recipe.kinds_by == CHAT else 1
 
     @property
     def warnings(self) -> list[str]:
-        """What the caller is to be told."""
+        """Warnings for the caller."""
         if not self._missed:
             return []
         return [
-            f"kindsBy: {self._missed} of the documents were described by their own words, as the"
-            f" language model did not: {self._reason}"
+            f"kindsBy: for {self._missed} of the documents kinds were extracted from the text,"
+            f" because the language model failed: {self._reason}"
         ]
 
     async def described(self, prepared: Prepared) -> Prepared:
-        """Give a document its aspects, in place; it is never worse off than without them."""
+        """Add the derived kinds to a document, in place; a failure of the model never fails it."""
         kinds = self._recipe.kinds_of(prepared.document)
         if not kinds or not prepared.passages:
             return prepared
@@ -76,7 +76,7 @@ class Describing:
         return prepared
 
     async def _asked(self, document: Document, kinds: Sequence[str]) -> dict[str, list[Statement]]:
-        """What the language model says of each kind, as far as it is asked and answers."""
+        """Return the language model's answers by kind; empty if it is not used or fails."""
         said: dict[str, list[Statement]] = {}
         if self._recipe.kinds_by != CHAT:
             return said
@@ -129,7 +129,7 @@ class Describing:
         )
 
     def _cut(self, said: Sequence[Statement]) -> Iterator[Passage]:
-        """A passage for each statement, or more for one that is longer than a chunk may be."""
+        """Yield a passage for each statement, or several if it is longer than a chunk may be."""
         start, line = 0, 0
         for statement in said:
             for passage in chunk(

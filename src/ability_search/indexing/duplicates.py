@@ -1,8 +1,9 @@
-"""Chunks that say what another chunk of the collection says already.
+"""Detection of near-duplicate chunks.
 
-A duplicate is stored, so that its document can be restored, but kept out of the indexes: what they
-would hold of it is spared beside them, and it names the chunk that stands for it. When that one
-goes, the duplicate takes its place in the indexes, see :func:`statements.replace_sources`.
+A duplicate is stored, so that its document can be restored, but not indexed: its embedding, terms
+and weights are kept in fields that are not indexed, and it names its stand-in, the indexed chunk
+that represents it. When the stand-in is deleted, the duplicate is indexed in its place, see
+:func:`statements.replace_sources`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from ability_search.ports import Store
 Row = dict[str, Any]
 
 _PROBES = 32
-"""Neighbours asked for by one statement."""
+"""Rows whose neighbours are requested in one statement."""
 _NEIGHBOURS = 10
-"""Enough that chunks about to be replaced seldom hide one that stays."""
+"""Neighbours per row; enough that chunks to be replaced seldom hide one that is kept."""
 _ROUNDING = 1e-6
-"""How far the cosine of equal vectors of seven decimals may fall below 1."""
+"""Tolerance for the cosine of equal vectors that are rounded to seven decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """When a chunk is a duplicate, and how its neighbours are looked for.
+    """Parameters of duplicate detection.
 
     Attributes:
-        threshold: Least cosine of a duplicate and the chunk that stands for it, in (0, 1].
-        beam: Width of the beam of the graph search.
-        scan_below: Chunks below which embeddings are scanned although there is a graph.
+        threshold: Minimum cosine of a duplicate and its stand-in, in (0, 1].
+        beam: Beam width of the graph search.
+        scan_below: Number of chunks below which embeddings are scanned, even if there is a graph.
     """
 
     threshold: float
@@ -49,15 +50,15 @@ class Duplicates:
     """The duplicates among some rows.
 
     Attributes:
-        stand_ins: The chunkId that stands for each duplicate, by the duplicate's own.
-        stored: The stand-ins that are in the database already, with their ``createdAt``.
+        stand_ins: chunkId of the stand-in by the chunkId of the duplicate.
+        stored: ``createdAt`` of the stand-ins that are already in the database, by chunkId.
     """
 
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
 
     def set_aside(self, row: Row) -> Row:
-        """The row as it is stored: a duplicate spares what the indexes would hold of it."""
+        """Return the row to store; a duplicate has its indexed fields moved to spare fields."""
         stand_in = self.stand_ins.get(row["chunkId"])
         if stand_in is None:
             return row
@@ -75,17 +76,17 @@ class Duplicates:
 async def find_duplicates(
     store: Store, collection: Collection, rows: Sequence[Row], rule: Deduplication
 ) -> Duplicates:
-    """Find the rows whose text the collection holds already, or an earlier row.
+    """Find the rows that duplicate a stored chunk of the collection or an earlier row.
 
-    What is stored of the rows' own sources does not count, since the rows replace it. A stand-in
-    never is a duplicate itself. Of several stored neighbours the nearest stands in, of several
+    Stored chunks of the rows' own sources are ignored, since the rows replace them. A stand-in is
+    never a duplicate itself. Of several stored neighbours the nearest is the stand-in, of several
     rows the first.
 
     Args:
         store: The database.
-        collection: Where the rows go.
-        rows: Whole rows of chunks, embeddings included.
-        rule: What a duplicate is.
+        collection: The collection that the rows belong to.
+        rows: Complete rows of chunks, including embeddings.
+        rule: The parameters.
 
     Raises:
         DatabaseUnavailable: if the database does not answer.
@@ -108,7 +109,7 @@ async def find_duplicates(
 async def _stored_neighbours(
     store: Store, collection: Collection, rows: Sequence[Row], rule: Deduplication
 ) -> dict[str, Mapping[str, Any]]:
-    """The stored stand-in (``chunkId, source, createdAt, cosine``) of each row that has one."""
+    """Return the stored stand-in (``chunkId, source, createdAt, cosine``) by chunkId of a row."""
     replaced = {row["source"] for row in rows}
     least = rule.threshold - _ROUNDING
     found: dict[str, Mapping[str, Any]] = {}
@@ -137,12 +138,12 @@ async def _stored_neighbours(
 
 
 def _repeated(vectors: Vector, candidates: Sequence[int], least: float) -> dict[int, int]:
-    """The candidates that repeat an earlier one, each with the first that it repeats.
+    """Return the candidates that repeat an earlier one, mapped to the first that they repeat.
 
     Args:
         vectors: Unit vectors, shape (n, d).
-        candidates: Rows of ``vectors``, ascending; those found to repeat another do not stand in.
-        least: Least cosine of a repetition.
+        candidates: Row numbers in ``vectors``, ascending; a repetition is never a stand-in.
+        least: Minimum cosine of a repetition.
     """
     standing = np.empty(len(candidates), dtype=np.intp)
     count = 0

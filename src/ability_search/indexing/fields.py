@@ -1,4 +1,4 @@
-"""Metadata as text: what a keyword search over chosen fields finds. Pure."""
+"""Terms of metadata fields, for keyword search in selected fields. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ability_search.analysis import Analyzer, metadata_field
 
 TERMS_OF_A_FIELD = 128
 TERMS_OF_A_DOCUMENT = 256
-"""Every chunk of the document carries them."""
+"""Limited because every chunk of the document stores them."""
 _MAX_CHARACTERS = 4096
 _MAX_DEPTH = 16
 
 
 def metadata_terms(metadata: Mapping[str, Any], analyzer: Analyzer) -> dict[str, list[str]]:
-    """Analyze the texts in metadata.
+    """Return the terms of the texts in metadata, by field.
 
     Args:
         metadata: Any JSON object.
-        analyzer: Of the collection's language.
+        analyzer: Analyzer of the collection's language.
 
     Returns:
-        By the name of each field (:func:`.analysis.metadata_field`) the terms of a text, or of
-        the texts in a list. Of each field the first 128 count, taken from its first 4,096
-        characters, and of a document the first 256, in the order of its metadata; keys nested
-        deeper than 16 levels do not. Fields without terms are left out.
+        The terms of a text, or of the texts in a list, by field name
+        (:func:`.analysis.metadata_field`). A field gives its first 128 terms, taken from its first
+        4,096 characters; a document gives its first 256 terms, in the order of its metadata. Keys
+        nested deeper than 16 levels and fields without terms are left out.
     """
     fields: dict[str, list[str]] = {}
     left = TERMS_OF_A_DOCUMENT
@@ -41,7 +41,7 @@ def metadata_terms(metadata: Mapping[str, Any], analyzer: Analyzer) -> dict[str,
 
 
 def _texts(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The texts in a value, each with the keys that lead to it."""
+    """Yield the texts in a value, each with its path of keys."""
     if isinstance(value, Mapping):
         if len(path) < _MAX_DEPTH:
             for key, inner in value.items():

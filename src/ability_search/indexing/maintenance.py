@@ -1,6 +1,6 @@
-"""What an index needs after it was written to, done behind the callers' backs.
+"""Background maintenance of collections after writes.
 
-All of it is safe to leave out, to stop at any moment and to do twice.
+Every step may be skipped, interrupted at any moment or repeated.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ability_search.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 _DRIFT = 1.5
-"""Factor by which the average length may be off before the weights are renewed."""
+"""Factor by which the average length may be off before the weights are recomputed."""
 _FEW = 50
-"""Chunks below which an average says little."""
+"""Number of chunks below which the average length is not reliable."""
 _PAGE = 500
 _STALE_AFTER = 6 * 3600 * 1000
-"""Milliseconds after which unfinished work has been given up."""
+"""Milliseconds after which unfinished work counts as abandoned."""
 _SWEEP_EVERY = 600 * 1000
 _BUILDS = 10
 _BUILD_PAUSE = 60.0
-"""Seconds between looks at a graph that takes longer to build than a statement may."""
+"""Seconds between checks of a graph whose build takes longer than a statement may."""
 
 
 class Maintenance:
-    """Keeps collections in shape, one at a time each.
+    """Maintains collections in the background, with one task per collection.
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
-        vocabulary: Knows their terms.
-        generations: Drops what is left behind.
-        scan_below: Chunks below which a scan is as good as a graph.
-        now: The time in epoch milliseconds.
+        catalogue: The registry of collections.
+        vocabulary: The term statistics.
+        generations: Drops abandoned generations.
+        scan_below: Number of chunks below which a scan is as good as a graph.
+        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(
@@ -65,25 +65,25 @@ class Maintenance:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
         self._inspected: dict[str, tuple[str, int, float]] = {}
-        """What was seen to have no outdated weights, which takes a look at every chunk."""
+        """States of collections without outdated weights, since the check reads every chunk."""
         self._next_sweep = 0
 
     def schedule(self, record: str) -> None:
-        """Look after a collection soon; once more afterwards if it is being done already."""
+        """Maintain a collection in the background; if that is running, do it once more after."""
         self._due.add(record)
         if record not in self._running:
             task = asyncio.create_task(self._look_after(record), name=f"maintain {record}")
             self._running[record] = task
 
     async def close(self) -> None:
-        """Stop what is running."""
+        """Cancel the running tasks."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Wait until nothing is running."""
+        """Wait until no task is running."""
         while self._running:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
@@ -94,15 +94,15 @@ class Maintenance:
                 try:
                     await self.tend(record)
                 except SearchError as exc:
-                    log.warning("maintenance of %s put off: %s", record, exc)
+                    log.warning("maintenance of %s postponed: %s", record, exc)
         finally:
             del self._running[record]
 
     async def tend(self, record: str) -> None:
-        """Look after a collection now.
+        """Maintain a collection now.
 
         Raises:
-            DatabaseUnavailable: if it has to be put off.
+            DatabaseUnavailable: if the maintenance must be postponed.
         """
         collection = await self._catalogue.reload(record)
         if collection is None:
@@ -116,12 +116,12 @@ class Maintenance:
             await self._sweep(before=self._now() - _STALE_AFTER)
 
     async def _sweep(self, *, before: int) -> None:
-        """Remove what writers that died left behind: staged chunks, half-built generations."""
+        """Remove what crashed writers left: staged chunks and incomplete generations."""
         await self._store.write(*statements.discard_staged(before=before))
         await self._generations.sweep(before=before)
 
     async def _build_graph(self, collection: Collection) -> None:
-        """Have the engine build the vector graph, so that no query has to wait for it."""
+        """Let the engine build the vector graph now, so that no query has to wait for it."""
         if not collection.graph and collection.chunks >= self._scan_below:
             await self._build(collection.type, collection.dimensions)
             collection = await self._catalogue.update(collection, graph=True)
@@ -143,9 +143,9 @@ class Maintenance:
                 await asyncio.sleep(_BUILD_PAUSE)
 
     async def _renew_weights(self, collection: Collection) -> Collection:
-        """Weigh the terms anew if texts have become longer or shorter than was assumed.
+        """Recompute the term weights if the average length differs too much from the assumed one.
 
-        A renewal that was interrupted is completed.
+        An interrupted recomputation is completed.
         """
         actual = (await self._vocabulary.of(collection)).average_length
         assumed = collection.average_length
@@ -159,12 +159,12 @@ class Maintenance:
             aspects = statements.aspect_type(collection.type)
             renewed += await self._renew_type(aspects, collection)
         if renewed:
-            log.info("weighed the terms of %d chunks in %s anew", renewed, collection.name)
+            log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)
         self._inspected[collection.name] = state
         return collection
 
     async def _renew_type(self, chunk_type: str, collection: Collection) -> int:
-        """Weigh the terms of one type's chunks anew; how many those were."""
+        """Recompute outdated term weights of one type; return the number of chunks."""
         renewed = 0
         while rows := await self._store.read(
             *statements.outdated_weights(
@@ -182,7 +182,7 @@ class Maintenance:
 
 
 def _weighed(row: Mapping[str, Any], collection: Collection) -> dict[str, Any]:
-    """Return the change of a chunk's weights to the average length of its collection."""
+    """Return the change that adapts a chunk's weights to its collection's average length."""
     weights = reweighted(
         row["terms"],
         row["weights"],

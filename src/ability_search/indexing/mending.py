@@ -1,8 +1,9 @@
-"""Finding collections that the database has lost words of, and building them anew.
+"""Self-repair: finding collections whose sparse vector index lost entries, and reindexing them.
 
-A sparse vector index of the engine is in no log: a database server that is killed lacks, for the
-keyword search and for good, what was committed since that index was written to disk last. The
-records are all there, so a reindex with nothing to embed brings everything back.
+The engine does not log changes to a sparse vector index. After a kill of the database server, the
+index permanently lacks what was committed since it was last written to disk, and keyword search
+does not find it. The records themselves are complete, so a reindex restores the index without
+embedding anything.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from ability_search.ports import Store
 log = logging.getLogger(__name__)
 
 _NEWEST = 2
-"""Of the chunks that are looked for, those stored last."""
+"""Number of checked chunks that were stored last."""
 _ANY = 2
-"""And others."""
+"""Number of other checked chunks, chosen at random."""
 
 
 class Mending:
-    """Looks for chunks by their own words.
+    """Checks whether keyword search finds chunks by their own terms.
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
-        reindexing: Builds anew.
+        catalogue: The registry of collections.
+        reindexing: The reindex service.
     """
 
     def __init__(self, store: Store, catalogue: Catalogue, reindexing: Reindexing) -> None:
@@ -41,23 +42,23 @@ class Mending:
         self._catalogue = catalogue
         self._reindexing = reindexing
         self._mended: set[str] = set()
-        """Generations that were found wanting, which is done something about once."""
+        """Generations for which a reindex was started; it is started once only."""
 
     async def look(self) -> None:
-        """Look at every collection, and begin a reindex of those that have lost words.
+        """Check all collections, and start a reindex of those that lost index entries.
 
         Raises:
-            DatabaseUnavailable: if it has to be put off.
+            DatabaseUnavailable: if the check must be postponed.
         """
         for collection in await self._catalogue.all():
             if not collection.chunks or collection.type in self._mended:
                 continue
-            # What is replaced at this moment is not there the second time.
+            # Checked twice, because a chunk may be replaced during the first check.
             if await self._lost(collection) and await self._lost(collection):
                 await self._mend(collection)
 
     async def _lost(self, collection: Collection) -> bool:
-        """Whether a chunk that is stored is not found by its words."""
+        """Return True if a stored chunk is not found by its terms."""
         rows = await self._store.read(
             *statements.some_chunks(
                 collection.type, newest=_NEWEST, others=_ANY, after=secrets.token_hex(16)
@@ -70,12 +71,13 @@ class Mending:
 
     async def _mend(self, collection: Collection) -> None:
         log.error(
-            "%s has lost words, as after a kill of the database server: it is built anew",
+            "the keyword index of %s is incomplete, as after a kill of the database server:"
+            " starting a reindex",
             collection.name,
         )
         try:
             await self._reindexing.start(collection.name, IndexOptions())
         except SearchError as exc:
-            log.warning("%s is not built anew yet: %s", collection.name, exc)
+            log.warning("could not start the reindex of %s yet: %s", collection.name, exc)
         else:
             self._mended.add(collection.type)

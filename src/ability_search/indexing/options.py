@@ -1,4 +1,4 @@
-"""How a call wants its documents indexed."""
+"""The options of an index call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ability_search.indexing.preparing import Recipe
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """How a call wants its documents indexed; what is ``None`` is the collection's own way."""
+    """The options of an index call; ``None`` leaves the choice to the collection."""
 
     chunk_strategy: str | None = None
     max_tokens: int | None = None
@@ -22,25 +22,25 @@ class IndexOptions:
     model: str | None = None
     language: str | None = None
     kinds: tuple[str, ...] | None = None
-    """Aspects that are made of each document, see :data:`~ability_search.documents.ASPECTS`."""
+    """Kinds to derive from each document, see :data:`~ability_search.documents.ASPECTS`."""
     kinds_by: str | None = None
-    """Who makes them: ``local`` extraction, or a language model (``chat``)."""
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
-    """Index even what is unchanged."""
+    """Index unchanged documents, too."""
     anew: bool = False
-    """Embed even what was embedded before."""
+    """Do not reuse stored vectors."""
     dedup_threshold: float | None = None
-    """Least cosine of a near-duplicate, in (0, 1]; ``None`` looks for none."""
+    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 
 
 def recipe_for(options: IndexOptions, collection: Collection | None, settings: Settings) -> Recipe:
-    """How to cut: as the call says, else as the collection was begun, else by the settings.
+    """Return the recipe of a call: its options, else those of the collection, else the settings.
 
-    A chunk never is longer than the model reads.
+    The chunk size is limited to the maximum number of tokens of the model.
 
     Raises:
-        InvalidInput: if the overlap is no less than a chunk, or the language is not known or
-            not the collection's.
+        InvalidInput: if the overlap is not less than the chunk size, or the language is unknown
+            or not that of the collection.
     """
     chunking = settings.chunking
     size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
@@ -57,7 +57,7 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
         raise InvalidInput(
             "language",
             f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
-            hint="Leave language out, or search-reindex the collection with another one.",
+            hint="Omit language, or change it for the whole collection with search-reindex.",
         )
     return Recipe(
         chunk_strategy=options.chunk_strategy

@@ -1,4 +1,4 @@
-"""Chunking, embedding and storing, overlapped: none of the stages waits for another's turn."""
+"""A pipeline that chunks, embeds and stores documents concurrently."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ability_search.errors import (
 from ability_search.indexing.preparing import Prepared
 
 _LOOKED_UP = 64
-"""Passages whose vectors are looked for at a time."""
+"""Passages per lookup of stored vectors."""
 _FEW = 8
-"""Passages of the first batch of many documents, and the least of the last one."""
+"""Passages in the first batch of many documents, and minimum size of the last batches."""
 _LINGER = 1.0
-"""Seconds that finished documents wait for others to share their transaction."""
+"""Seconds that a finished document waits for others to share a transaction."""
 
 
 class Task(NamedTuple):
-    """A document to be stored under the hash of its content."""
+    """A document to store, with its content hash."""
 
     document: Document
     content_hash: str
 
 
 class Slot(NamedTuple):
-    """One passage of a document or of its aspects, waiting for its vector."""
+    """A passage of a document or of a derived kind that waits for its vector."""
 
     whole: Prepared
     part: Prepared
@@ -41,7 +41,7 @@ class Slot(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is embedded of the passage."""
+        """The text to embed for the passage."""
         return self.part.texts[self.place]
 
 
@@ -54,24 +54,24 @@ Fail = Callable[[Document, SearchError], None]
 
 @dataclass(slots=True)
 class Pipeline:
-    """Takes documents in and stores them, a bounded number at a time.
+    """Prepares, embeds and stores documents, with a bounded number in progress.
 
-    Of many documents the first batches are small, each twice as large as the one before, and the
-    last ones again, each half of what is left: the embedder has something to do soon, and little
-    is left to store when it ends. Few documents go in one batch, which suits one that is far away.
+    With many documents the first batches are small, each twice as large as the one before, and so
+    are the last ones, each half of what is left: the embedder starts early, and little is left to
+    store when it ends. Few documents go in one batch, which suits a remote embedder.
 
     Args:
-        prepare: Cuts a document. A :class:`SearchError` fails the document.
-        reuse: Finds the vectors of those texts that were embedded before. It must not raise.
+        prepare: Chunks a document. A :class:`SearchError` fails the document.
+        reuse: Returns the stored vectors of texts. It must not raise.
         embed: Embeds a batch of texts.
-        write: Stores documents whose vectors are complete, in one transaction.
-        fail: Is told of each document that could not be done, with the reason.
+        write: Stores documents with complete vectors in one transaction.
+        fail: Called with each document that failed and the reason.
         size: Estimates the bytes of a finished document in a statement.
-        abreast: Documents that are prepared at the same time.
-        batch_texts: Texts in a batch.
+        abreast: Documents prepared at the same time.
+        batch_texts: Maximum number of texts in a batch.
         embedders: Batches embedded at the same time.
-        group_chunks: Chunks after which a transaction is full.
-        group_bytes: Bytes after which a transaction is full.
+        group_chunks: Number of chunks from which a transaction is full.
+        group_bytes: Number of bytes from which a transaction is full.
     """
 
     prepare: Prepare
@@ -86,14 +86,14 @@ class Pipeline:
     group_chunks: int
     group_bytes: int
     reused: int = field(init=False, default=0)
-    """Passages that took a vector which was there before."""
+    """Number of passages with a reused vector."""
     _cut: asyncio.Queue[list[Slot] | None] = field(init=False)
     _batches: asyncio.Queue[list[Slot] | None] = field(init=False)
     _finished: asyncio.Queue[Prepared | None] = field(init=False)
     _broken: EmbeddingUnavailable | None = field(init=False, default=None)
     _gradual: bool = field(init=False, default=False)
     _ending: bool = field(init=False, default=False)
-    """Whether all that is left has been handed to the embedder, or nearly so."""
+    """True if only the last batches are left for the embedder."""
 
     def __post_init__(self) -> None:
         self._cut = asyncio.Queue(self.embedders)
@@ -101,10 +101,10 @@ class Pipeline:
         self._finished = asyncio.Queue(self.group_chunks)
 
     async def run(self, tasks: Sequence[Task]) -> None:
-        """Store all documents; those that were finished are stored whatever happens to others.
+        """Store all documents; the failure of one does not affect the others.
 
         Raises:
-            EmbeddingUnavailable: if the embedder gave out; what was embedded by then is stored.
+            EmbeddingUnavailable: if the embedder failed; documents embedded until then are stored.
             DatabaseUnavailable: if storing failed.
         """
         self._gradual = len(tasks) > self.batch_texts
@@ -121,7 +121,7 @@ class Pipeline:
 
     async def _prepare_all(self, tasks: Sequence[Task]) -> None:
         batch: list[Slot] = []
-        # At first no more than the first two batches take.
+        # The first lookup covers only the first two batches.
         size = 3 * _FEW if self._gradual else _LOOKED_UP
         waiting = iter(tasks)
         while not self._broken and (some := list(islice(waiting, self.abreast))):
@@ -143,7 +143,7 @@ class Pipeline:
             return None
 
     async def _reuse_all(self) -> None:
-        """Fill in the vectors that there are, and hand on the other passages in batches."""
+        """Fill in stored vectors, and pass the other passages on in batches."""
         left: list[Slot] = []
         size = min(_FEW, self.batch_texts) if self._gradual else self.batch_texts
         while (slots := await self._cut.get()) is not None:
@@ -155,7 +155,7 @@ class Pipeline:
                     await self._arrived(slot, vector)
                     continue
                 left.append(slot)
-                # One full batch is kept, for the last ones to be made of.
+                # One full batch is kept back, to be split into the last, smaller ones.
                 kept = size if self._gradual and size == self.batch_texts else 0
                 if len(left) == size + kept:
                     await self._batches.put(left[:size])
@@ -185,9 +185,9 @@ class Pipeline:
                 self._broken = exc
 
     async def _embed_slots(self, slots: list[Slot]) -> None:
-        """Embed a batch; if the embedder objects to its texts, find the documents it means.
+        """Embed a batch; if the embedder refuses its texts, find the refused documents.
 
-        An aspect that it objects to is left out, its document is not.
+        A refused derived kind is skipped; its document is kept.
         """
         parts = list(_by_part(slots))
         try:
@@ -206,14 +206,14 @@ class Pipeline:
             await self._arrived(slot, vector)
 
     async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
-        """Take a vector in; the document goes on with its last one."""
+        """Add a vector; a document with all its vectors is finished."""
         slot.part.vectors[slot.place] = vector
         slot.whole.missing -= 1
         if not slot.whole.missing:
             await self._finished.put(slot.whole)
 
     async def _embed_unique(self, slots: list[Slot]) -> list[Vector]:
-        """Vectors of the slots; texts that occur several times are embedded once."""
+        """Return the vectors of the slots; repeated texts are embedded once."""
         places = {text: place for place, text in enumerate(dict.fromkeys(s.text for s in slots))}
         vectors = await self.embed(list(places))
         return [vectors[places[slot.text]] for slot in slots]
@@ -249,7 +249,7 @@ def _slots(prepared: Prepared) -> Iterator[Slot]:
 
 
 def _by_part(slots: list[Slot]) -> Iterator[list[Slot]]:
-    """Runs of slots of one document, or of one of its aspects."""
+    """Yield runs of slots of the same document or derived kind."""
     run: list[Slot] = []
     for slot in slots:
         if run and slot.part is not run[-1].part:

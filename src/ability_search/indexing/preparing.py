@@ -1,4 +1,4 @@
-"""Documents -> chunks -> database rows. Pure: no database, no embedder, no clock."""
+"""Converting documents to chunks and database rows. Pure: no database, no embedder, no clock."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ability_search.ranking.bm25 import document_vector
 from ability_search.understanding import Period, buckets, chunk_periods, to_numbers
 
 LAYOUT = "2"
-"""Version of everything in this module that decides what is stored of a text."""
+"""Version of the stored representation; increase it when this module stores texts differently."""
 
 _GENERATED = "#~"
-"""Between the source of a document and the kind of what was made of it."""
+"""Separator between the source of a document and the kind derived from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How texts of a collection become chunks."""
+    """Parameters for chunking and analyzing documents and for deriving kinds."""
 
     chunk_strategy: str
     chunk_size: int
@@ -38,69 +38,69 @@ class Recipe:
     language: str
     """Language of the full-text analysis."""
     kinds: tuple[str, ...] = ()
-    """Aspects that are made of each document."""
+    """Kinds derived from each document."""
     kinds_by: str = "local"
-    """Who makes them: ``local`` extraction, or a language model (``chat``)."""
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
-        """The aspects that are made of a document; none of what is an aspect itself."""
+        """Return the kinds to derive from a document; none if it is itself of such a kind."""
         is_aspect = document.aspect_of is not None or document.kind in ASPECTS
         return () if is_aspect else self.kinds
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A document on its way into the database; the vectors arrive later."""
+    """A chunked and analyzed document; its vectors are added later."""
 
     document: Document
     content_hash: str
     passages: Sequence[Passage]
     title_terms: Sequence[str]
     terms: Sequence[Sequence[str]]
-    """Terms of each passage, for the keyword search."""
+    """Terms of each passage, for keyword search."""
     texts: Sequence[str]
-    """What is embedded of each passage."""
+    """Text to embed for each passage."""
     metadata_terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Terms of the metadata by their fields, for the keyword search over these."""
+    """Terms of the metadata by field, for keyword search in these fields."""
     facets: Sequence[str] = ()
-    """What equality filters look up."""
+    """Keys for equality filters."""
     periods: Sequence[Sequence[Period]] = ()
-    """What each passage is about in time."""
+    """Periods of time mentioned in each passage."""
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
-    """How many vectors have not arrived yet, those of its aspects included."""
+    """Number of vectors not yet added, including those of derived kinds."""
     aspects: Sequence[Prepared] = ()
-    """What was made of it, to be stored with it."""
+    """The derived kinds, which are stored with the document."""
 
     @property
     def parts(self) -> Sequence[Prepared]:
-        """Itself and its aspects."""
+        """The document itself and its derived kinds."""
         return (self, *self.aspects)
 
     @property
     def complete(self) -> bool:
-        """Whether every passage has its vector."""
+        """True if every passage has its vector."""
         return all(vector is not None for vector in self.vectors)
 
     @property
     def chunks(self) -> int:
-        """Passages of all parts."""
+        """Number of passages of all parts."""
         return sum(len(part.passages) for part in self.parts)
 
     @property
     def tokens(self) -> int:
-        """Tokens of all passages."""
+        """Number of tokens of all passages, without derived kinds."""
         return sum(passage.tokens for passage in self.passages)
 
 
 def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str) -> str:
-    """SHA-256 over everything that decides the chunks of a document and their vectors.
+    """Return the SHA-256 of everything that determines a document's chunks and their vectors.
 
     Args:
         document: The document.
-        recipe: How it is cut and analyzed.
-        model: What it is embedded with.
-        counter: What tokens are counted with.
+        recipe: How the document is chunked and analyzed.
+        model: The embedding model.
+        counter: Name of the token counter.
     """
     said = (
         document.title,
@@ -136,11 +136,11 @@ def prepare(
     analyzer: Analyzer,
     count: TokenCounter,
 ) -> Prepared:
-    """Cut a document and analyze its chunks; a blank one has none.
+    """Chunk a document and analyze its chunks; a blank document has none.
 
     Raises:
-        InvalidInput: if it cannot be cut this way, its metadata cannot be stored, or it is no
-            possible aspect of the document that it names.
+        InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
+            or its kind or source is not valid for a document of another one.
     """
     _check_aspect(document)
     passages = chunk(
@@ -158,10 +158,10 @@ def prepare(
 def analyzed(
     document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
 ) -> Prepared:
-    """A document that has been cut already, with everything that is stored of it but its vectors.
+    """Return a chunked document with everything that is stored except the vectors.
 
     Raises:
-        InvalidInput: if its metadata cannot be stored.
+        InvalidInput: if the metadata cannot be stored.
     """
     return Prepared(
         document=document,
@@ -187,9 +187,9 @@ def analyzed(
 
 
 def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: str = "") -> str:
-    """What models read of a passage: title, headings and introduction, then the text itself.
+    """Return the text that models read for a passage: title, headings, introduction and content.
 
-    A title that the headings begin with, or the text, is not said twice.
+    The title is omitted if the headings or the content begin with it.
     """
     above = [breadcrumb, context]
     if not (breadcrumb.startswith(title) or content.startswith(title)):
@@ -198,17 +198,17 @@ def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: st
 
 
 def vector_key(model: str, text: str) -> str:
-    """Names the vector that ``model`` makes of ``text``: 128 bits of SHA-256, in hexadecimal."""
+    """Return the key of the vector of ``text`` by ``model``: 128 bits of SHA-256 in hexadecimal."""
     return sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[dict[str, Any]]:
-    """One database row for each chunk, embedding included.
+    """Return one database row per chunk, including the embedding.
 
     Args:
-        prepared: A document whose vectors are complete.
-        collection: Where it goes.
-        now: Epoch milliseconds.
+        prepared: A document with all its vectors.
+        collection: The collection to store it in.
+        now: Time in epoch milliseconds.
     """
     document = prepared.document
     shared = {
@@ -265,9 +265,9 @@ def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[
 
 
 def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None]:
-    """The page, from 1, that each passage of a document begins on; ``None`` where it has none.
+    """Return the page, from 1, on which each passage begins; ``None`` without pages.
 
-    A form feed ends a page, except in source code, where it parts sections.
+    A form feed ends a page, except in source code, where it separates sections.
     """
     text = document.content
     if "\f" not in text or document.format == "code" or document.language:
@@ -282,7 +282,7 @@ def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None
 
 
 def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
-    """The Source record of a document; ``now`` in epoch milliseconds."""
+    """Return the Source record of a document; ``now`` is in epoch milliseconds."""
     tokens = [passage.tokens for passage in prepared.passages]
     end = prepared.passages[-1].end if prepared.passages else 0
     document = prepared.document
@@ -310,9 +310,10 @@ def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
 
 
 def link_rows(document: Document) -> list[dict[str, Any]]:
-    """One database row for each other source that a document links to, and kind of link.
+    """Return one database row per linked source and kind of link.
 
-    Of several that are the same the strongest counts; those without weight are left out.
+    Of equal links the one with the highest weight is kept. Links without weight and links to the
+    document itself are omitted.
     """
     strongest: dict[tuple[str, str], float] = {}
     for link in document.links:
@@ -326,7 +327,7 @@ def link_rows(document: Document) -> list[dict[str, Any]]:
 
 
 def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str, Any]]) -> Document:
-    """The document that a Source record and its chunks, in order, were made from."""
+    """Restore a document from its Source record and its chunks, in order."""
     lead = (passages[0].get("lead") if passages else None) or ""
     return Document(
         source=record["source"],
@@ -346,12 +347,12 @@ def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str,
 
 
 def generated_source(source: str, kind: str) -> str:
-    """Source of the aspect that is made of a document."""
+    """Return the source name of a kind derived from a document."""
     return f"{source}{_GENERATED}{kind}"
 
 
 def generated_sources(sources: Iterable[str]) -> list[str]:
-    """Sources of all the aspects that may have been made of documents."""
+    """Return the source names of all kinds that may have been derived from documents."""
     return [generated_source(source, kind) for source in sources for kind in ASPECTS]
 
 
@@ -359,15 +360,15 @@ def _check_aspect(document: Document) -> None:
     if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in ASPECTS)):
         raise InvalidInput(
             "source",
-            f"ends in {_GENERATED} and a kind, as what is made of documents does",
-            hint="Name it otherwise.",
+            f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
+            hint="Choose another name.",
         )
     if document.aspect_of is None:
         return
     if document.kind not in ASPECTS:
         raise InvalidInput(
             "kind",
-            f"is {document.kind!r}, which cannot be said of another document",
+            f"is {document.kind!r}, which is not a kind of another document",
             hint=f"With of, use one of {', '.join(ASPECTS)}.",
         )
     if document.aspect_of == document.source:
@@ -385,9 +386,9 @@ def _periods(document: Document, passage: Passage) -> list[Period]:
 
 
 def _written(vector: Vector | None) -> list[float] | None:
-    """Seven decimals: half the bytes, and less of a change than float32 itself has.
+    """Round a vector to seven decimals: half the bytes, and less error than float32 itself.
 
-    Components of unit vectors are at most 1, so a cosine moves by less than 1e-7.
+    Components of unit vectors are at most 1, so a cosine changes by less than 1e-7.
     """
     return None if vector is None else _rounded(vector, 7)
 

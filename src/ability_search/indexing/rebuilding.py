@@ -1,4 +1,4 @@
-"""A new generation of a collection, made from what the live one stores."""
+"""Building a new generation of a collection from the contents of the live one."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ _PAGE = 500
 _PART = 64
 """Sources restored at a time."""
 _SAMPLE = 16
-"""Sources that tell how long chunks will be."""
+"""Sources from which the average length of chunks is estimated."""
 _PASSES = 10
-"""Times that writes to the live generation are caught up with before others go first."""
+"""Maximum number of passes that catch up with concurrent writes before giving up."""
 
 Tell = Callable[[int, int, str], Awaitable[None]]
-"""Is told the sources done, the sources in total, and the stage."""
+"""A callback for progress: sources done, sources in total, stage."""
 
 
 class Rebuilding:
-    """Builds generations; all that is known of how far one is, is in the database.
+    """Builds generations; the state of a build is kept in the database only.
 
     Args:
         store: The database.
-        embedder: The models.
-        catalogue: Knows the collections.
-        generations: Puts a collection on what was built.
-        indexing: Does the work.
-        maintenance: Builds the graph before anybody searches it.
-        settings: How it is verified.
+        embedder: The embedder.
+        catalogue: The registry of collections.
+        generations: Switches a collection to a new generation.
+        indexing: The index service.
+        maintenance: Builds the vector graph before the generation goes live.
+        settings: Settings of embedding and ranking.
         count: Counts tokens.
-        now: The time in epoch milliseconds.
+        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Rebuilding:
         self._now = now
 
     def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
-        """The options with what they leave open as it is in the live generation.
+        """Return the options with open ones filled in from the live generation.
 
         Raises:
-            InvalidInput: if one of them is wrong.
+            InvalidInput: if an option is invalid.
         """
         language = options.language or live.language
         recipe = self._indexing.recipe(options, replace(live, language=language))
@@ -93,21 +93,21 @@ class Rebuilding:
             language=recipe.language,
             kinds=recipe.kinds,
             kinds_by=recipe.kinds_by,
-            # What differs is known already.
+            # The sources that differ are determined by comparing both generations.
             force=True,
         )
 
     async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
-        """An empty generation, its types stored, under a record that is not.
+        """Create the types of an empty generation and return its record, which is not stored yet.
 
         Args:
-            live: What is to be built anew.
-            record: The name of the record.
-            options: As :meth:`resolved` gives them.
+            live: The live generation.
+            record: Name of the record.
+            options: Options as returned by :meth:`resolved`.
 
         Raises:
-            EmbeddingUnavailable: if the model is not to be had.
-            DatabaseUnavailable: if the database is not.
+            EmbeddingUnavailable: if the model is not available.
+            DatabaseUnavailable: if the database is not available.
         """
         recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
         model = options.model or live.model
@@ -142,17 +142,17 @@ class Rebuilding:
         return built
 
     async def build(self, name: str, record: str, options: IndexOptions, tell: Tell) -> None:
-        """Complete the generation of a record and put the collection on it.
+        """Complete the generation of a record and switch the collection to it.
 
-        It may have been begun by anybody and be in any state. The collection is put on it only
-        if neither of them changed since both were compared and nothing was missing, so nothing
-        that a writer to either did is lost or undone.
+        The generation may have been begun by any worker and be in any state. The switch happens
+        only if a comparison found nothing missing and neither generation changed since, so no
+        write to either is lost or undone.
 
         Raises:
             NotFound: if the collection or the record is gone.
-            Unverified: if not all of it was stored as it should be.
-            EmbeddingUnavailable: if the embedder gave out; what was stored by then stays.
-            DatabaseUnavailable: if the database did, or writers kept being faster.
+            Unverified: if the verification of the new generation failed.
+            EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
+            DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
         """
         told = _Told()
         verified = False
@@ -178,7 +178,8 @@ class Rebuilding:
             else:
                 passes += 1
         raise DatabaseUnavailable(
-            "writers kept changing the collection", hint="Call again when fewer are writing."
+            "concurrent writes kept changing the collection",
+            hint="Try again when there are fewer writes.",
         )
 
     async def _catch_up(
@@ -189,7 +190,7 @@ class Rebuilding:
         tell: Tell,
         told: _Told,
     ) -> int:
-        """Bring the new generation to where the live one is; how many sources it took."""
+        """Update the new generation to match the live one; return the number of changed sources."""
         floor, seen, changed = "", 0, 0
         while True:
             page = await self._store.read(
@@ -228,7 +229,7 @@ class Rebuilding:
         options: IndexOptions,
         report: Report,
     ) -> IndexReport:
-        """Build sources as they are now; those that are gone by now are left out."""
+        """Index the current contents of sources in the new generation; skip deleted ones."""
         rows = await self._store.read(*statements.sources_named(live.type, sources))
         documents = [document for row in rows if (document := await self._restored(live, row))]
         part = await self._indexing.index_into(
@@ -239,7 +240,7 @@ class Rebuilding:
         return part
 
     async def _remove_others(self, live: Collection, built: Collection) -> int:
-        """Remove the sources that the live generation does not have; how many those were."""
+        """Delete the sources that the live generation does not have; return their number."""
         floor, removed = "", 0
         while True:
             page = await self._store.read(
@@ -255,9 +256,9 @@ class Rebuilding:
                 removed += len(gone)
 
     async def _restored(self, live: Collection, row: dict[str, Any]) -> Document | None:
-        """The document of a Source record; ``None`` if its chunks were replaced since it was read.
+        """Restore the document of a Source record; ``None`` if its chunks were replaced meanwhile.
 
-        That moved the revision on, so the next pass sees the source again.
+        The replacement increased the revision, so the next pass handles the source again.
         """
         chunk_type = statements.aspect_type(live.type) if row.get("aspectOf") else live.type
         passages = await self._store.read(*statements.source_passages(chunk_type, row["source"]))
@@ -272,7 +273,7 @@ class Rebuilding:
 
 @dataclass(slots=True)
 class _Told:
-    """What is told of the sources that were built without an interruption."""
+    """Totals for the result, counted since the build was last started or resumed."""
 
     reused: int = 0
     warnings: list[str] = field(default_factory=list)

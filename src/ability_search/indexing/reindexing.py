@@ -1,4 +1,4 @@
-"""Building collections anew, as jobs that outlive their workers."""
+"""Reindexing collections, as jobs that survive the loss of their worker."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from kadi_client.context import incident
 log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE = 15.0
-"""Seconds between tries while something is away."""
+"""Maximum seconds between retries while the database or model is unavailable."""
 _MOST_LOST = 5
-"""Workers in a row that may be lost on a job at the same place; it may be what they are lost by."""
+"""Workers in a row that may be lost on a job without progress, since the job may be the cause."""
 _TO_END = 1.0
-"""Seconds that ending jobs may take when the worker stops."""
+"""Seconds to end cancelled jobs when the worker stops."""
 
 
 class Reindexing:
     """The reindex service.
 
-    A new generation is built under a record of its own, so that nobody sees it before it is
-    complete, and put in the place of the live one in one update. The job that builds it is
-    recorded, and any worker goes on with one whose worker is gone.
+    A new generation is built under a separate record, so that it is not visible before it is
+    complete, and then replaces the live one in a single update. The job is recorded, and any
+    worker can continue a job whose worker is lost.
 
     Args:
-        catalogue: Knows the collections.
-        generations: Drops what was built in vain.
-        jobs: Records who works on what.
-        rebuilding: Does the work.
-        patience: Seconds to wait for a database or a model that is away.
-        publish: Where the events go of jobs that nobody waits for.
+        catalogue: The registry of collections.
+        generations: Drops abandoned generations.
+        jobs: The job records.
+        rebuilding: Builds generations.
+        patience: Seconds to wait for a database or a model that is unavailable.
+        publish: Publishes the events of jobs without a waiting caller.
     """
 
     def __init__(
@@ -72,20 +72,19 @@ class Reindexing:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """The jobs that this worker works on."""
+        """The jobs that this worker executes."""
         return tuple(self._runs.values())
 
     async def start(self, name: str, options: IndexOptions, *, job_id: str | None = None) -> Run:
-        """Chunk and embed everything anew.
+        """Start a job that chunks and embeds the whole collection again.
 
-        A job with the same options that no worker is on is gone on with; one with others is
-        given up.
+        An abandoned job with the same options is continued; one with other options is replaced.
 
         Raises:
             NotFound: if there is no such collection.
-            InvalidInput: if an option is wrong.
-            Busy: if a worker is rebuilding it.
-            EmbeddingUnavailable: if the model is not to be had.
+            InvalidInput: if an option is invalid.
+            Busy: if a worker is rebuilding the collection.
+            EmbeddingUnavailable: if the model is not available.
         """
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
@@ -102,10 +101,10 @@ class Reindexing:
         return self._run(await self._begun(live, options, job_id or secrets.token_hex(8)))
 
     async def cancel(self, name: str) -> Job:
-        """End the job that rebuilds a collection, wherever it runs.
+        """Cancel the job that rebuilds a collection, in whichever worker it runs.
 
         Raises:
-            NotFound: if there is none.
+            NotFound: if no such job is running.
         """
         job = await self._jobs.find(name, REINDEX)
         if job is None or not job.running or not await self._jobs.cancel(job):
@@ -118,14 +117,14 @@ class Reindexing:
         return job
 
     def cancel_soon(self, run: Run, reason: SearchError) -> None:
-        """End a job of this worker, without waiting for it."""
+        """Cancel a job of this worker without waiting."""
         run.failure = reason
         task = asyncio.create_task(self._cancelled(run), name=f"cancel job {run.job.id}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def resume(self) -> None:
-        """Go on with the jobs that no worker is on."""
+        """Continue the jobs that have no worker."""
         for job in await self._jobs.orphaned(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
@@ -133,15 +132,15 @@ class Reindexing:
             if claimed is None:
                 continue
             if claimed.lost >= _MOST_LOST:
-                log.error("job %s of %s is given up", job.id, job.collection)
+                log.error("job %s of %s has failed too often, giving up", job.id, job.collection)
                 await self._jobs.fail(claimed, _given_up(claimed))
                 self._generations.drop_soon()
                 continue
-            log.info("going on with job %s of %s", job.id, job.collection)
+            log.info("continuing job %s of %s", job.id, job.collection)
             self._run(claimed)
 
     async def close(self) -> None:
-        """Leave the jobs of this worker to others."""
+        """Stop and release the jobs of this worker."""
         self._closed = True
         if self._ending:
             _, late = await asyncio.wait(self._ending, timeout=_TO_END)
@@ -165,7 +164,7 @@ class Reindexing:
         if begun is None:
             await self._generations.drop(built.type)
             raise Busy(f"another worker is rebuilding {live.name!r}")
-        # What the last job had built is noted to be dropped.
+        # The generation of the previous job is now marked to be dropped.
         self._generations.drop_soon()
         return begun
 
@@ -182,7 +181,7 @@ class Reindexing:
             log.info("job %s of %s: %s", run.job.id, run.job.collection, exc)
 
     async def _work(self, run: Run) -> None:
-        """Build until it is done, or until it cannot be or is not to be."""
+        """Build the generation, with retries, until the job has ended."""
         job = run.job
         options = _options(job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
@@ -205,7 +204,7 @@ class Reindexing:
             waited += pause
 
     async def _is_over(self, run: Run, failure: SearchError, waited: float) -> bool:
-        """Whether a job has ended, is another worker's, or is to fail."""
+        """Handle a failure; return True if the work must stop, False to retry."""
         progress = run.progress
         patient = failure.retryable and waited < self._patience
         if patient:
@@ -220,13 +219,13 @@ class Reindexing:
             run.failure = failure
             await self._jobs.fail(run.job, failure)
         except SearchError as exc:
-            log.warning("the database is away for job %s: %s", run.job.id, exc)
+            log.warning("the database is unavailable for job %s: %s", run.job.id, exc)
             return waited >= self._patience
         self._generations.drop_soon()
         return True
 
     async def _cancelled(self, run: Run) -> None:
-        """End a job, however long the database is away; otherwise another worker would go on."""
+        """Cancel a job, retrying until the database responds, so that no worker continues it."""
         backoff = Backoff(cap=_LONGEST_PAUSE)
         while True:
             try:
@@ -234,7 +233,7 @@ class Reindexing:
                 await self._generations.drop_due()
                 return
             except SearchError as exc:
-                log.warning("could not end job %s yet: %s", run.job.id, exc)
+                log.warning("could not cancel job %s, will retry: %s", run.job.id, exc)
             await asyncio.sleep(backoff.delay(0.0))
 
     async def _current(self, name: str) -> Collection:
@@ -246,13 +245,13 @@ class Reindexing:
 
 
 def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """What is recorded of options, as it comes back."""
+    """Return options as recorded in the database, after a JSON round trip."""
     recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
     return recorded
 
 
 def _options(recorded: Mapping[str, Any]) -> IndexOptions:
-    """What a job was asked for; what another version has recorded too is left out."""
+    """Return the options of a job; fields unknown to this version are ignored."""
     known = {field.name for field in fields(IndexOptions)}
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -264,15 +263,14 @@ def _options(recorded: Mapping[str, Any]) -> IndexOptions:
 
 def _given_up(job: Job) -> SearchError:
     return SearchError(
-        f"{job.lost} workers were lost, one after the other, when {job.done} of {job.total} sources"
-        " were done",
-        hint="See the workers' logs, and whether their memory is enough; then call it again.",
+        f"{job.lost} workers in a row were lost after {job.done} of {job.total} sources",
+        hint="Check the workers' logs and memory limits, then start the reindex again.",
     )
 
 
 def _busy(job: Job) -> Busy:
     return Busy(
         f"job {job.id} is rebuilding {job.collection!r}, {job.done} of {job.total} sources done",
-        hint="search-collection-info shows how far it is; end it with search-reindex, cancel.",
+        hint="search-collection-info shows its progress; search-reindex with cancel ends it.",
         retry_after=10.0,
     )

@@ -1,4 +1,4 @@
-"""What becomes of the documents of a call, and how its progress is told."""
+"""The report of an index call, and its progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ability_search.indexing.storing import Written
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that was left out, and why."""
+    """A document that was not indexed, and the reason."""
 
     source: str
     error: SearchError
@@ -20,7 +20,7 @@ class Failure:
 
 @dataclass(slots=True)
 class IndexReport:
-    """What became of the documents of a call."""
+    """The result of an index call."""
 
     collection: str
     documents: int
@@ -31,24 +31,24 @@ class IndexReport:
     updated: int = 0
     unchanged: int = 0
     deduplicated: int = 0
-    """Of the chunks, those that another one stands for."""
+    """Number of chunks that are near-duplicates of another chunk."""
     reused: int = 0
-    """Of the chunks, those whose vectors were stored before."""
+    """Number of chunks whose vectors were reused."""
     wanted: list[str] = field(default_factory=list)
-    """Sources that are not stored as they are, and whose text is not known."""
+    """Sources that are new or changed, but came without text (:attr:`Document.unread`)."""
     failed: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def done(self) -> int:
-        """Documents that need nothing more."""
+        """Number of documents that are finished."""
         return self.added + self.updated + self.unchanged + len(self.failed)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a call has come, in documents."""
+    """The progress of a call, in documents."""
 
     collection: str
     done: int
@@ -60,14 +60,14 @@ Report = Callable[[Progress], Awaitable[None]]
 
 
 class Job:
-    """Keeps count of one call and tells its progress."""
+    """A counter that fills the report of one call and publishes its progress."""
 
     def __init__(self, result: IndexReport, report: Report) -> None:
         self._result = result
         self._report = report
 
     def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
-        """The documents, of several with one source the last; the others have failed."""
+        """Yield the documents; of several with the same source, all but the last fail."""
         last = {document.source: place for place, document in enumerate(documents)}
         for place, document in enumerate(documents):
             if last[document.source] == place:
@@ -79,12 +79,12 @@ class Job:
                 )
 
     def failed(self, document: Document, error: SearchError) -> None:
-        """Note a document that is left out; the first reason counts."""
+        """Record a document that is not indexed; the first reason is kept."""
         if all(failure.source != document.source for failure in self._result.failed):
             self._result.failed.append(Failure(document.source, error))
 
     async def stored(self, written: Written) -> None:
-        """Note what a transaction did."""
+        """Record the result of a transaction and publish the progress."""
         self._result.updated += written.replaced
         self._result.added += written.sources - written.replaced
         self._result.chunks += written.chunks
@@ -92,11 +92,11 @@ class Job:
         await self.publish("indexing")
 
     def told(self, *, reused: int, warnings: Sequence[str]) -> None:
-        """Note where vectors and aspects came from."""
+        """Record the number of reused vectors and the warnings."""
         self._result.reused += reused
         self._result.warnings += warnings
 
     async def publish(self, stage: str) -> None:
-        """Tell how far the call has come."""
+        """Publish the progress of the call."""
         result = self._result
         await self._report(Progress(result.collection, result.done, result.documents, stage))

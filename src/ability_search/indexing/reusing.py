@@ -1,8 +1,8 @@
-"""Vectors that are stored already, instead of asking the model for them once more.
+"""The embedding cache: reuse of vectors that are already stored.
 
-The chunks are the cache: each names what its vector was made from, see :func:`.vector_key`, so
-there is no second copy, and nothing to evict. It never fails a document: where the look-up fails,
-everything is embedded.
+The chunks are the cache: each has a key of the text its vector was made from, see
+:func:`.vector_key`, so there is no second copy and nothing to evict. A failing lookup never fails
+a document; all texts are then embedded.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from ability_search.ports import Store
 log = logging.getLogger(__name__)
 
 _COLLECTIONS = 16
-"""Other collections that are asked."""
+"""Maximum number of other collections to search."""
 _MISSES = 4
-"""Look-ups without success after which another collection is not asked again."""
+"""Consecutive lookups without a hit after which another collection is no longer searched."""
 _PATIENCE = 10.0
-"""Seconds for a look-up; an embedder shall not wait longer for what spares it work."""
+"""Timeout of a lookup in seconds, so that it does not delay embedding for longer."""
 _GONE = ("missing_type", "missing_database")
 _UNIT = 1e-3
-"""How far the length of a vector may be from 1."""
+"""Tolerance for the length of a unit vector."""
 _SAME = 0.98
-"""Least cosine of what a model makes of a text now and what it made of it before. Quantized models
-give slightly different vectors in different company; another model's have nothing in common."""
+"""Minimum cosine of the stored and the new vector of a text. Vectors of quantized models depend
+slightly on the rest of the batch; vectors of another model are unrelated."""
 
 Embed = Callable[[list[str]], Awaitable[Vector]]
 
 
 class Reusing:
-    """The vectors that a database holds of one model, for one call.
+    """The stored vectors of one model, for one call.
 
-    Those of other generations are taken only after a look at the model: the first text found there
-    is embedded nevertheless, and has to give what is stored. Else the model has changed under its
-    name, and what it made before has no place beside what it makes now.
+    Vectors of other generations are reused only after a check of the model: the first text found
+    there is embedded again and must give the stored vector. Otherwise another model now has this
+    name, and vectors of both must not be mixed.
 
     Args:
         store: The database.
         model: The model.
-        record: The collection that the vectors are for, which may be one being built.
-        dimensions: Of that collection; ``None`` of a new one.
-        embed: Asks the model.
+        record: Record of the generation to store the vectors in, which may be a new one.
+        dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
+        embed: Embeds texts with the model.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Reusing:
         self._trusted = False
         self._own: list[str] | None = None
         self._others: Counter[str] = Counter()
-        """Types of other generations, and how often each was asked in vain."""
+        """Types of other generations, with the number of consecutive lookups without a hit."""
 
     async def find(self, texts: Sequence[str]) -> Mapping[str, Vector]:
-        """The vectors of those of ``texts`` that are stored, each of unit length; never raises."""
+        """Return the stored vectors by text, each of unit length; never raises."""
         if not self._works:
             return {}
         left = {vector_key(self._model, text): text for text in texts}
@@ -82,16 +82,16 @@ class Reusing:
                 others = await self._confirmed(others)
         except (SearchError, TimeoutError) as exc:
             self._own = None
-            # A type may have been dropped, or there is nothing yet.
+            # A type may have been dropped, or the database may not exist yet.
             self._works = isinstance(exc, StatementRefused) and exc.reason in _GONE
             if not self._works:
                 problem = str(exc) or "no answer in time"
-                log.warning("stored vectors are not used again: %s", problem)
+                log.warning("stored vectors are not reused: %s", problem)
             return {}
         return {**own, **others}
 
     async def _look_around(self) -> list[str]:
-        """Find out who may have vectors; the types of the generation itself."""
+        """Find the types that may have vectors; return those of the generation itself."""
         async with asyncio.timeout(_PATIENCE):
             places = await self._store.read(
                 *statements.vector_places(self._model, self._record, limit=_COLLECTIONS)
@@ -110,7 +110,7 @@ class Reusing:
         return types
 
     async def _among(self, types: Sequence[str], left: dict[str, str]) -> dict[str, Vector]:
-        """What types hold of the keys that are left, by text; it is taken out of these."""
+        """Return vectors found in types, by text, and remove their keys from ``left``."""
         found: dict[str, Vector] = {}
         if not types or not left:
             return found
@@ -137,7 +137,7 @@ class Reusing:
         return has_length and self._dimensions in (None, len(vector))
 
     async def _confirmed(self, found: dict[str, Vector]) -> dict[str, Vector]:
-        """What was found, if it is what the model makes of these texts today."""
+        """Return the vectors found if the model still produces the same ones, else nothing."""
         text, known = next(iter(found.items()))
         (vector,) = await self._embed([text])
         self._dimensions = len(vector)
@@ -145,5 +145,5 @@ class Reusing:
             self._trusted = True
             return {each: other for each, other in found.items() if len(other) == len(vector)}
         self._others.clear()
-        log.warning("%s gives other vectors than before: those are not used", self._model)
+        log.warning("%s now returns other vectors: stored ones are not reused", self._model)
         return {}

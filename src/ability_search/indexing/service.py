@@ -1,4 +1,4 @@
-"""Storing, replacing and removing documents."""
+"""The index and delete services."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ability_search.ports import Chat, Embedder, Store
 log = logging.getLogger(__name__)
 
 _HASH_SLICE = 500
-"""Sources whose hashes one statement asks for."""
+"""Sources whose hashes are read in one statement."""
 _SHORT = 4_000
-"""Characters that are cut without a thread: some milliseconds, where the way there and back takes
-a tenth of one."""
+"""Characters up to which a text is chunked without a thread, in some milliseconds; a switch to a
+thread takes a tenth of one."""
 
 
 class Indexing:
@@ -42,14 +42,14 @@ class Indexing:
 
     Args:
         store: The database.
-        embedder: The models.
-        chat: The language model that may describe documents.
-        catalogue: Knows the collections.
+        embedder: The embedder.
+        chat: The language model for deriving kinds.
+        catalogue: The registry of collections.
         settings: Defaults and limits.
-        count: Counts tokens, as the embedding model does where that is known.
-        counter: Names the way of counting; texts are chunked anew when it changes.
-        now: The time in epoch milliseconds.
-        meter: Counts chunks, and texts that need no embedding.
+        count: Counts tokens, with the tokenizer of the embedding model if it is known.
+        counter: Name of the token counter; when it changes, texts are chunked again.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts chunks and texts with reused vectors.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class Indexing:
         options: IndexOptions,
         report: Report,
     ) -> IndexReport:
-        """Make ``documents`` findable in the collection ``name``, which is created if need be.
+        """Index ``documents`` in the collection ``name``, which is created if it is missing.
 
-        Unchanged documents cost nothing; a changed one replaces exactly its own chunks. Documents
-        that cannot be indexed are listed in the report, and so are those that are not unchanged
-        but :attr:`Document.unread`.
+        Unchanged documents are skipped; a changed document replaces only its own chunks. The
+        report lists documents that cannot be indexed, and new or changed documents that are
+        :attr:`Document.unread`.
 
         Raises:
-            InvalidInput: if an option is wrong.
+            InvalidInput: if an option is invalid.
             ModelMismatch: if the collection was embedded with another model.
-            EmbeddingUnavailable: if the embedder gave out. What was reported as done is stored.
-            DatabaseUnavailable: if the database did. What was reported as done is stored.
+            EmbeddingUnavailable: if the embedder failed. What was reported as done is stored.
+            DatabaseUnavailable: if the database failed. What was reported as done is stored.
         """
         checked_name(name)
-        # Without the question for stored hashes nothing would tell that what is remembered is old.
+        # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._catalogue.reload if options.force else self._catalogue.find
         collection = await known(name)
         return await self.index_into(name, collection, documents, options, report)
@@ -108,7 +108,7 @@ class Indexing:
         options: IndexOptions,
         report: Report,
     ) -> IndexReport:
-        """As :meth:`index`, into the collection of a record, which may be one being built."""
+        """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
         recipe = self.recipe(options, collection)
         model = self._model(options, collection)
@@ -122,9 +122,11 @@ class Indexing:
             tasks = await self._changed(writer, tasks, result)
             now = writer.collection
             if now is None and record != result.collection:
-                raise DatabaseUnavailable("what was being built is gone", hint="Call again.")
+                raise DatabaseUnavailable(
+                    "the generation being built no longer exists", hint="Try again."
+                )
             if now is None or now.type != collection.type:
-                # Another generation may be cut and embedded another way: begin again with it.
+                # Another generation may be chunked and embedded differently: start over with it.
                 return await self.index_into(record, now, documents, options, report)
         result.wanted = [task.document.source for task in tasks if task.document.unread]
         tasks = [task for task in tasks if not task.document.unread]
@@ -147,12 +149,12 @@ class Indexing:
         return result
 
     async def delete(self, name: str, source: str | None = None) -> int:
-        """Remove one source, or the whole collection; returns how many chunks are gone.
+        """Delete one source, or the whole collection; return the number of deleted chunks.
 
-        A source goes with its aspects.
+        The kinds derived from a source are deleted with it.
 
         Raises:
-            NotFound: if there is no such collection. A source that is not there is no error.
+            NotFound: if there is no such collection. A missing source is not an error.
         """
         for _ in range(3):
             collection = await self._catalogue.get(name)
@@ -171,7 +173,7 @@ class Indexing:
     async def remove(
         self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
     ) -> int | None:
-        """Remove sources, see :meth:`Writer.remove`."""
+        """Delete sources, see :meth:`Writer.remove`."""
         recipe = self.recipe(IndexOptions(), collection)
         writer = self._writer(collection.name, collection, recipe, collection.model)
         deleted = await writer.remove(collection, sources, aspects=aspects)
@@ -185,7 +187,7 @@ class Indexing:
         ]
 
     async def _changed(self, writer: Writer, tasks: list[Task], result: IndexReport) -> list[Task]:
-        """The tasks whose stored hash differs, counted otherwise."""
+        """Return the tasks whose stored hash differs; count the others as unchanged."""
         changed = []
         for part in _slices(tasks, _HASH_SLICE):
             stored = await self._stored_hashes(writer, [task.document.source for task in part])
@@ -224,7 +226,7 @@ class Indexing:
         *,
         anew: bool,
     ) -> None:
-        """Store the documents, and note what was reused and who described them."""
+        """Store the documents, and report reused vectors and warnings."""
         describing = Describing(
             self._chat,
             recipe,
@@ -299,11 +301,11 @@ class Indexing:
             count=self._count,
         )
         if not prepared.passages:
-            raise InvalidInput("content", "is blank", hint="Use search-delete to remove a source.")
+            raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
         return prepared
 
     def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
-        """How a call has documents cut and described, see :func:`.recipe_for`."""
+        """Return how a call chunks documents and derives kinds, see :func:`.recipe_for`."""
         return recipe_for(options, collection, self._settings)
 
     def _model(self, options: IndexOptions, collection: Collection | None) -> str:
@@ -346,7 +348,7 @@ class Indexing:
 
 
 async def _nothing(_texts: list[str]) -> Mapping[str, Vector]:
-    """What is known of texts that are to be embedded in any case."""
+    """Return no known vectors, so that every text is embedded."""
     return {}
 
 

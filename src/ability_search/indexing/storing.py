@@ -1,4 +1,4 @@
-"""Rows -> the database, a group of sources in one transaction each."""
+"""Writing rows to the database, one transaction per group of sources."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What takes the place of some sources."""
+    """The new contents of some sources."""
 
     records: Sequence[Row]
-    """The Source record of each."""
+    """The Source record of each source."""
     rows: Sequence[Sequence[Row]]
-    """The chunks of each, duplicates set aside."""
+    """The chunks of each source, with duplicates excluded from the indexes."""
     links: Sequence[Row]
-    """Of all of them."""
+    """The links of all sources."""
     stand_ins: Mapping[str, int] = field(default_factory=dict)
-    """Chunks of other sources that stand for duplicates, with their ``createdAt``."""
+    """Stand-ins for duplicates in other sources: ``createdAt`` by chunkId."""
     gone: Sequence[str] = ()
-    """Sources that nothing takes the place of."""
+    """Sources to delete without replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one transaction did."""
+    """The result of one transaction."""
 
     sources: int
-    """Without what was made of them, as in ``replaced``."""
+    """Number of sources, not counting derived kinds; ``replaced`` counts likewise."""
     chunks: int
     replaced: int
     deduplicated: int
 
 
 class Storage:
-    """One collection as a place to write to.
+    """Write access to one collection.
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
-        name: The collection's record.
+        catalogue: The registry of collections.
+        name: Name of the collection's record.
         collection: The collection, if it exists.
-        message_bytes: Most bytes in one statement; more of one source is staged in parts.
-        now: The time in epoch milliseconds.
-        meter: Counts statements that are run again.
+        message_bytes: Maximum bytes in one statement; a larger source is staged in parts.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts retried statements.
     """
 
     def __init__(
@@ -92,10 +92,11 @@ class Storage:
         self._meter = meter
 
     async def put(self, collection: Collection, contents: Contents) -> Written | None:
-        """Replace sources in one transaction; ``None`` if what it builds on is not there any more.
+        """Replace sources in one transaction; return ``None`` if the generation is gone.
 
         Raises:
-            DatabaseUnavailable: if the database stays away; the transaction then happened or not.
+            DatabaseUnavailable: if the database remains unavailable; whether the transaction was
+                committed is then unknown.
         """
         every = [row for rows in contents.rows for row in rows]
         duplicates = sum(bool(row.get("duplicateOf")) for row in every)
@@ -129,12 +130,13 @@ class Storage:
     async def remove(
         self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
     ) -> int | None:
-        """Remove sources with what was made of them and, in a transaction after, their aspects.
+        """Delete sources with the kinds derived from them, then the kinds stored by callers.
 
-        An aspect that a crash leaves is never found, as its document is gone.
+        The latter takes a second transaction. If a crash prevents it, searches still never return
+        these chunks, since their document is gone.
 
         Returns:
-            How many chunks were deleted; ``None`` if the generation is gone.
+            The number of deleted chunks; ``None`` if the generation is gone.
         """
         made = generated_sources(sources) if collection.aspects else []
         answer = await self._transact(
@@ -156,7 +158,7 @@ class Storage:
     async def _parts(
         self, per_source: Sequence[Sequence[Row]]
     ) -> tuple[statements.Rows, statements.Rows]:
-        """Chunks and chunks of aspects; what has no room in the statement itself is staged."""
+        """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
         inline: dict[bool, list[Row]] = {False: [], True: []}
         tokens: dict[bool, list[str]] = {False: [], True: []}
         staged = {False: 0, True: 0}
@@ -190,7 +192,7 @@ class Storage:
         return token
 
     async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
-        """Replace sources; ``None`` if nothing was done because the generation is gone."""
+        """Run a transaction; return ``None`` if nothing was done because the generation is gone."""
         try:
             answer: dict[str, Any] = await self._catalogue.amended(partial(self._run, statement))
         except StatementRefused:
@@ -199,20 +201,20 @@ class Storage:
             return None
         if answer["revision"] is None:
             return None
-        # The next group is to know what this one stored.
+        # The next group needs the record as it is after this transaction.
         self.collection = self._catalogue.learn(self.name, answer["collection"])
         return answer
 
     async def _is_on(self, chunk_type: str) -> bool:
-        """Whether a refusal has nothing to do with the generation being gone.
+        """Return True if the generation of a refused statement still exists.
 
-        What is said of types that are being dropped varies, so the record decides.
+        The errors for types being dropped vary, so the record decides.
         """
         current = await self._catalogue.reload(self.name)
         return current is not None and current.type == chunk_type
 
     async def _run(self, statement: statements.Statement) -> Any:
-        """Run a statement that may safely run twice, through restarts of the database."""
+        """Run an idempotent statement, with retries that outlast a restart of the database."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.25, max=8),
@@ -226,7 +228,7 @@ class Storage:
 
 
 def row_bytes(row: Row) -> int:
-    """About how many bytes a row takes in a statement, seldom less."""
+    """Estimate the bytes of a row in a statement, seldom too low."""
     text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
     text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])
     vector = row["embedding"] or row.get("spareEmbedding") or ()
@@ -235,7 +237,7 @@ def row_bytes(row: Row) -> int:
 
 
 def _statistics(rows: Sequence[Row]) -> str:
-    """The term statistics of chunks, aspects aside, encoded."""
+    """Return the encoded term statistics of chunks, without those of derived kinds."""
     counted = [row for row in rows if not row["aspectOf"]]
     statistics = TermStatistics.of_chunks(
         [row["terms"] or row.get("spareTerms") or () for row in counted],
@@ -246,6 +248,6 @@ def _statistics(rows: Sequence[Row]) -> str:
 
 def _passing(exc: BaseException) -> bool:
     if isinstance(exc, StatementRefused):
-        # What is inserted was deleted before, so a duplicate is from a concurrent transaction.
+        # The statement deletes before it inserts: a duplicate is from a concurrent transaction.
         return exc.reason in ("conflict", "duplicate")
     return isinstance(exc, DatabaseUnavailable)

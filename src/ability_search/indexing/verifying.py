@@ -1,4 +1,4 @@
-"""Whether a generation holds what it was given, before anybody searches it."""
+"""Verification of a new generation before it goes live."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ability_search.errors import Unverified
 from ability_search.ports import Store
 
 _PAGE = 2000
-"""Chunks whose vectors one statement looks at."""
+"""Chunks whose vectors are checked in one statement."""
 _SAMPLE = 5
 _NEIGHBOURS = 10
 _NEAR = 0.001
-"""How much less than its own score the best answer to a chunk may have."""
+"""Tolerance by which the best score may fall below a chunk's score with itself."""
 
 
 async def verify(store: Store, built: Collection, *, beam: int, scan_below: int) -> None:
-    """Count what is stored, look at every vector, and search for some chunks.
+    """Verify the counts, check every vector, and search for a sample of chunks.
 
     Args:
         store: The database.
         built: The generation, with its graph.
-        beam: Width of the beam of the graph search.
-        scan_below: Chunks below which embeddings are scanned, as in queries.
+        beam: Beam width of the graph search.
+        scan_below: Number of chunks below which embeddings are scanned, as in queries.
 
     Raises:
-        Unverified: if anything is not as the record says.
+        Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the database did not answer.
     """
     counted = await store.read(*statements.count_sources(built.type))
@@ -57,28 +57,28 @@ async def _verify_type(store: Store, chunk_type: str, chunks: int, dimensions: i
         unfit += page["unfit"]
     _same("chunks", checked, chunks)
     if unfit:
-        raise Unverified(f"the vectors of {unfit} chunks cannot be used")
+        raise Unverified(f"the vectors of {unfit} chunks are unusable")
 
 
 async def _verify_found(
     store: Store, built: Collection, row: dict[str, Any], *, beam: int, exact: bool
 ) -> None:
-    """Look for a chunk by its own vector and its own terms; a twin of it will do."""
+    """Search for a chunk by its own vector and its own terms; an equal chunk counts, too."""
     arm = statements.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
     found = await store.read(*statements.candidates(built.name, built.type, [arm]))
     if not _reaches(found["vector"], 1.0):
-        raise Unverified(f"chunk {row['chunkId']} is not found by its meaning")
+        raise Unverified(f"chunk {row['chunkId']} is not found by semantic search")
     if not await found_by_words(store, built, row):
-        raise Unverified(f"chunk {row['chunkId']} is not found by its words")
+        raise Unverified(f"chunk {row['chunkId']} is not found by keyword search")
 
 
 async def found_by_words(store: Store, collection: Collection, row: Mapping[str, Any]) -> bool:
-    """Whether a chunk, or a twin of it, is found by its own terms, if it has any.
+    """Return True if keyword search finds a chunk, or an equal one, by its own terms.
 
     Args:
         store: The database.
-        collection: Whose chunk it is.
-        row: ``terms`` and ``weights`` of the chunk.
+        collection: The collection of the chunk.
+        row: ``terms`` and ``weights`` of the chunk; without terms the result is True.
     """
     if not row["terms"]:
         return True
@@ -93,4 +93,4 @@ def _reaches(rows: Sequence[dict[str, Any]], score: float) -> bool:
 
 def _same(what: str, stored: int, recorded: int) -> None:
     if stored != recorded:
-        raise Unverified(f"{stored} {what} of {recorded} are there")
+        raise Unverified(f"{stored} of {recorded} {what} are stored")

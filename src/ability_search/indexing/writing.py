@@ -1,4 +1,4 @@
-"""Finished documents -> the database, a group of sources in one transaction each."""
+"""Writing prepared documents to the database, one transaction per group of sources."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ log = logging.getLogger(__name__)
 
 _TYPICAL_LENGTH = 100.0
 _TYPICAL_WEIGHT = 20
-"""A new collection's average length starts from as many chunks of typical length."""
+"""Number of chunks of typical length in the initial average length of a collection."""
 _PERIOD_BYTES = 40
-"""A date with the keys that it is looked up by."""
+"""Size of a date with its lookup keys."""
 
 
 class Writer(Storage):
-    """Stores groups of documents in one collection, which it creates when there is something.
+    """Writes groups of documents to one collection; the first write creates it if it is missing.
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
-        name: The collection's record.
+        catalogue: The registry of collections.
+        name: Name of the collection's record.
         collection: The collection, if it exists.
-        model: What the vectors come from.
-        recipe: Recorded in a new collection.
-        k1: Saturation of a term's frequency in BM25, of a collection that is created.
-        b: Weight of a text's length in BM25, likewise.
-        message_bytes: Most bytes in one statement; more of one source is staged in parts.
-        now: The time in epoch milliseconds.
-        deduplication: What a near-duplicate is; ``None`` looks for none.
-        meter: Counts statements that are run again.
+        model: Model of the vectors.
+        recipe: Recipe recorded in a new collection.
+        k1: BM25 term frequency saturation of a new collection.
+        b: BM25 length normalisation of a new collection.
+        message_bytes: Maximum bytes in one statement; a larger source is staged in parts.
+        now: Returns the time in epoch milliseconds.
+        deduplication: Parameters of duplicate detection; ``None`` disables it.
+        meter: Counts retried statements.
     """
 
     def __init__(
@@ -92,11 +92,12 @@ class Writer(Storage):
         self._going_on = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
-        """Replace the sources of ``group`` by what was prepared of them.
+        """Replace the sources of ``group`` by the prepared documents.
 
         Raises:
-            DatabaseUnavailable: if the database stays away; the transaction then happened or not.
-            ModelMismatch: if the collection was given another model meanwhile.
+            DatabaseUnavailable: if the database remains unavailable; whether the transaction was
+                committed is then unknown.
+            ModelMismatch: if the model of the collection changed meanwhile.
             DimensionMismatch: if the vectors do not fit the collection.
         """
         for _ in range(ATTEMPTS):
@@ -104,14 +105,16 @@ class Writer(Storage):
             written = await self._replace(collection, group)
             if written is not None:
                 return written
-            log.info("collection %s changed under a writer, writing again", self.name)
+            log.info("collection %s changed during a write, retrying", self.name)
             self.collection = await self._catalogue.reload(self.name)
-        raise StatementRefused("conflict", f"{self.name} changes again and again")
+        raise StatementRefused("conflict", f"{self.name} keeps changing")
 
     async def _existing(self, group: Sequence[Prepared]) -> Collection:
         if self.collection is None and self._going_on:
-            # Begun anew it would lack what was stored before.
-            raise DatabaseUnavailable("what was being built is gone", hint="Call again.")
+            # A newly created generation would lack what was stored before.
+            raise DatabaseUnavailable(
+                "the generation being built no longer exists", hint="Try again."
+            )
         if self.collection is None:
             self.collection = await self._catalogue.create(
                 new_collection(
@@ -140,12 +143,12 @@ class Writer(Storage):
         if collection.language != self._recipe.language:
             raise DatabaseUnavailable(
                 f"collection {collection.public_name!r} was rebuilt in another language meanwhile",
-                hint="Call again.",
+                hint="Try again.",
             )
         return collection
 
     async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
-        """One transaction; ``None`` if what it builds on is not there any more."""
+        """Write a group in one transaction; return ``None`` if the generation is gone."""
         now = self._now()
         parts = [part for item in group for part in item.parts if part.complete]
         rows = await asyncio.to_thread(self._rows, collection, parts, now)
@@ -166,7 +169,7 @@ class Writer(Storage):
     async def _duplicates(
         self, collection: Collection, per_source: Sequence[Sequence[dict[str, Any]]]
     ) -> Duplicates | None:
-        """The duplicates among the rows, aspects aside; ``None`` if the generation is gone."""
+        """Return the duplicates among the rows except derived kinds; ``None`` as above."""
         if self._deduplication is None:
             return Duplicates()
         rows = [row for rows in per_source for row in rows if not row["aspectOf"]]
@@ -194,17 +197,17 @@ def new_collection(
     b: float,
     now: int,
 ) -> Collection:
-    """A collection as it is recorded before anything is in it.
+    """Return the record of a new, empty collection.
 
     Args:
-        name: Its record.
-        model: What its vectors come from.
-        dimensions: Of its vectors.
-        recipe: How its texts are cut.
-        average_length: Terms of an average chunk.
-        k1: Saturation of a term's frequency in BM25.
-        b: Weight of a text's length in BM25.
-        now: Epoch milliseconds.
+        name: Name of the record.
+        model: Model of the vectors.
+        dimensions: Dimensions of the vectors.
+        recipe: How texts are chunked.
+        average_length: Average number of terms of a chunk.
+        k1: BM25 term frequency saturation.
+        b: BM25 length normalisation.
+        now: Time in epoch milliseconds.
     """
     return Collection(
         name=name,
@@ -228,14 +231,14 @@ def new_collection(
 
 
 def expected_length(group: Sequence[Prepared]) -> float:
-    """Terms of an average chunk, guessed from the first documents of a collection."""
+    """Estimate the average number of terms of a chunk from the first documents."""
     lengths = [len(terms) for item in group for terms in item.terms]
     total = sum(lengths) + _TYPICAL_LENGTH * _TYPICAL_WEIGHT
     return round(total / (len(lengths) + _TYPICAL_WEIGHT), 2)
 
 
 def prepared_bytes(prepared: Prepared) -> int:
-    """About how many bytes the rows of a finished document and its aspects take in a statement."""
+    """Estimate the bytes of a prepared document and its derived kinds in a statement."""
     return sum(map(_part_bytes, prepared.parts))
 
 
@@ -254,7 +257,7 @@ def _part_bytes(prepared: Prepared) -> int:
 
 
 def _unmade(group: Sequence[Prepared], parts: Sequence[Prepared]) -> list[str]:
-    """The aspects that may have been made of the documents once, and are not now."""
+    """Return the sources of derived kinds that may exist from an earlier write and no longer do."""
     made = {part.document.source for part in parts}
     return [
         source

@@ -1,1 +1,1 @@
-"""Long operations that are recorded in the database, and who works on them."""
+"""Jobs: long operations recorded in the database, each leased by one worker."""

@@ -1,4 +1,4 @@
-"""What is published of long operations."""
+"""Events about jobs."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ COMPLETED = "search.index.completed"
 FAILED = "search.index.failed"
 
 Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
-"""Publishes an event on a channel; never raises."""
+"""A function that publishes an event on a channel; never raises."""

@@ -1,4 +1,4 @@
-"""The records of jobs: begun, claimed, renewed and ended by whoever they belong to."""
+"""The job records: jobs are begun, claimed, renewed and ended by the worker that owns them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ability_search.jobs.model import Job, from_record, to_record
 log = logging.getLogger(__name__)
 
 _BEATS = 3
-"""Times that a lease is renewed before it would run out."""
+"""Number of renewals within the duration of a lease."""
 _GIVEN_BACK = -1
-"""A lease in milliseconds that has run out."""
+"""Lease in milliseconds of a released job: already expired."""
 _NOTED_WITHIN = 1.0
-"""Seconds that work waits at most for its record."""
+"""Maximum seconds that work waits for its record to be written."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a job is, to be told with its next renewal."""
+    """The progress of a job, recorded with the next renewal."""
 
     done: int = 0
     total: int = 0
@@ -35,14 +35,14 @@ class Progress:
 
 
 class Jobs:
-    """The jobs of all collections, and which of them are this worker's.
+    """The jobs of all collections, accessed by one worker.
 
-    Every change is conditional on the job still being the worker's own, so that exactly one
-    works on it.
+    Every change requires that this worker still owns the job, so that exactly one worker works on
+    it.
 
     Args:
-        catalogue: Reads and writes.
-        lease: Seconds after which a job whose worker does not renew it is another one's.
+        catalogue: Reads from and writes to the database.
+        lease: Seconds after which another worker may claim a job that is not renewed.
     """
 
     def __init__(self, catalogue: Catalogue, *, lease: float) -> None:
@@ -54,29 +54,30 @@ class Jobs:
         """Seconds between renewals."""
 
     async def of(self, collection: str) -> list[Job]:
-        """The last job of each kind of a collection."""
+        """Return the last job of each kind for a collection."""
         rows = await self._catalogue.read(statements.jobs(collection))
         return [from_record(row) for row in rows]
 
     async def find(self, collection: str, kind: str) -> Job | None:
-        """The last job of a kind."""
+        """Return the last job of a kind; ``None`` if there is none."""
         rows = await self._catalogue.read(statements.job(collection, kind))
         return from_record(rows[0]) if rows else None
 
     async def orphaned(self, kind: str) -> list[Job]:
-        """Jobs of a kind that are to go on and that nobody works on."""
+        """Return the running jobs of a kind without a worker."""
         rows = await self._catalogue.read(statements.orphaned_jobs(kind))
         return [from_record(row) for row in rows]
 
     async def begin(self, job: Job, built: Mapping[str, Any] | None = None) -> Job | None:
-        """Record a job of this worker, in place of the last one of its kind.
+        """Record a new job of this worker in place of the last job of its kind.
 
         Args:
-            job: As it begins.
-            built: The record of the generation that it builds. There is one worker only then.
+            job: The new job.
+            built: The record of the generation that the job builds, if it builds one. Then only
+                one worker may have a job of this kind.
 
         Returns:
-            The job; ``None`` if another worker is on the last one.
+            The job; ``None`` if another worker owns the last one.
         """
         job = replace(job, owner=self._worker)
         answer = await self._catalogue.write(
@@ -85,7 +86,7 @@ class Jobs:
         return job if answer["begun"] else None
 
     async def claim(self, job: Job) -> Job | None:
-        """Take over a job that nobody works on; ``None`` if another worker was faster."""
+        """Take over a job without a worker; return ``None`` if another worker was faster."""
         if job.record is None:
             return None
         record = new_record(job.collection)
@@ -110,11 +111,11 @@ class Jobs:
         return claimed if answer["claimed"] else None
 
     async def renew(self, job: Job, progress: Progress) -> bool:
-        """Stay with a job; false if it is not this worker's any more."""
+        """Renew the lease of a job; return False if this worker no longer owns it."""
         return await self._renew(job, progress, self._lease)
 
     async def give_back(self, job: Job, progress: Progress) -> None:
-        """Leave a job to whoever looks for one next."""
+        """Release a job, so that another worker can claim it."""
         await self._renew(job, progress, _GIVEN_BACK)
 
     async def _renew(self, job: Job, progress: Progress, lease: int) -> bool:
@@ -125,38 +126,38 @@ class Jobs:
         return bool(answer["renewed"])
 
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
-        """Record the end of a job of this worker; false if it is another's or has ended."""
+        """Record the end of a job; return False if this worker does not own it or it has ended."""
         answer = await self._catalogue.write(
             statements.end_job(job.key, owner=self._worker, state=state, fields=fields)
         )
         return bool(answer["ended"])
 
     async def fail(self, job: Job, error: SearchError) -> bool:
-        """As :meth:`end`, with the reason."""
+        """Record the failure of a job with its error; returns as :meth:`end` does."""
         return await self.end(job, "failed", error=described(error))
 
     async def cancel(self, job: Job) -> bool:
-        """End a job, whoever works on it; false if it has ended."""
+        """Cancel a job, whichever worker owns it; return False if it has already ended."""
         answer = await self._catalogue.write(
             statements.end_job(job.key, owner=None, state="cancelled", fields={})
         )
         return bool(answer["ended"])
 
     async def kept(self, job: Job, progress: Progress) -> None:
-        """Renew the lease of a job again and again, until it is not this worker's any more."""
+        """Renew the lease of a job periodically, until this worker no longer owns it."""
         while True:
             await asyncio.sleep(self.beat)
             try:
                 if not await self.renew(job, progress):
                     return
             except SearchError as exc:
-                log.warning("could not renew job %s yet: %s", job.id, exc)
+                log.warning("could not renew job %s, will retry: %s", job.id, exc)
 
     @asynccontextmanager
     async def told(self, job: Job) -> AsyncIterator[Progress]:
-        """Record that the block runs, how far it is, and how it ends.
+        """Record the block as a job: its start, its progress and its outcome.
 
-        That this cannot be recorded stops nobody.
+        The block runs even if recording fails.
         """
         progress = Progress()
         await self._noted(self.begin(job))
@@ -183,7 +184,7 @@ class Jobs:
         await asyncio.gather(*self._noting, return_exceptions=True)
 
     async def _noted(self, change: Coroutine[Any, Any, object]) -> None:
-        """Change a record, and wait for that only so long."""
+        """Change a record; wait for it at most ``_NOTED_WITHIN`` seconds."""
         task = asyncio.create_task(_tried(change))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
@@ -191,12 +192,12 @@ class Jobs:
 
 
 def new_record(collection: str) -> str:
-    """A name for the record of a generation that is being built; no other has it."""
+    """Return a unique name for the record of a generation being built."""
     return f"{collection}@{secrets.token_hex(4)}"
 
 
 def described(exc: Exception) -> dict[str, str]:
-    """What is recorded of a failure; nothing of what is not expected."""
+    """Return the record of a failure; an unexpected exception gives no details."""
     if isinstance(exc, SearchError):
         return {"code": exc.code, "message": str(exc), "hint": exc.hint}
     return {"code": SearchError.code, "message": "internal error", "hint": "See the worker's log."}
@@ -206,4 +207,4 @@ async def _tried(change: Coroutine[Any, Any, object]) -> None:
     try:
         await change
     except SearchError as exc:
-        log.warning("the state of a job was not recorded: %s", exc)
+        log.warning("could not record the state of a job: %s", exc)

@@ -1,4 +1,4 @@
-"""What is known of a job."""
+"""The record of a job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REINDEX = "reindex"
-"""Kind of the jobs that build a generation anew; one worker does, another one goes on."""
+"""Kind of the jobs that rebuild a collection; another worker continues an abandoned one."""
 FILES = "index-file"
-"""Kind of the jobs that index files; what they have done is stored, nobody goes on."""
+"""Kind of the jobs that index files; their results are stored, and no worker continues them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,44 +20,44 @@ class Job:
     kind: str
     collection: str
     owner: str | None = None
-    """The worker that is on it, while it runs."""
+    """Id of the worker that owns it, while it runs."""
     record: str | None = None
-    """The record of the generation that it builds, while it does."""
+    """Name of the record of the generation being built, while it runs."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """How it was asked for, enough to go on with it."""
+    """Options of the call, sufficient to continue the job."""
     state: str = "running"
     """``running``, ``done``, ``failed`` or ``cancelled``."""
     expired: bool = False
-    """Of one that is running: whether nobody is on it."""
+    """True if the job is running but its lease has expired."""
     stage: str = ""
     done: int = 0
     total: int = 0
     lost: int = 0
-    """Workers in a row that have been lost on it without getting it further."""
+    """Number of workers in a row that were lost without making progress."""
     lost_at: int = -1
-    """``done`` when the last of them was lost."""
+    """The value of ``done`` when the last of them was lost."""
     started_at: int = 0
     updated_at: int = 0
     error: Mapping[str, Any] | None = None
-    """``code``, ``message`` and ``hint`` of one that failed."""
+    """``code``, ``message`` and ``hint`` if the job failed."""
     result: Mapping[str, Any] | None = None
-    """What one came to that is done."""
+    """The result if the job is done."""
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended; perhaps nobody is on it at the moment."""
+        """True if the job has not ended, even if no worker owns it at the moment."""
         return self.state == "running"
 
     @property
     def losses(self) -> int:
-        """As ``lost``, with the worker that has left it without giving it back."""
+        """The number ``lost``, including the current owner if it did not release the job."""
         if self.owner is None:
             return self.lost
         return 1 + (self.lost if self.done <= self.lost_at else 0)
 
     @property
     def key(self) -> dict[str, str]:
-        """What tells it from all others."""
+        """The key of the record: collection, kind and job id."""
         return {"collection": self.collection, "kind": self.kind, "jobId": self.id}
 
 
@@ -74,12 +74,12 @@ _FIELDS = {
 
 
 def from_record(row: Mapping[str, Any]) -> Job:
-    """Read a database record."""
+    """Convert a database record to a job."""
     return Job(**{name: row[wire] for name, wire in _FIELDS.items() if row.get(wire) is not None})
 
 
 def to_record(job: Job) -> dict[str, Any]:
-    """Write the database record of a job that begins."""
+    """Return the database record of a new job."""
     return {
         **job.key,
         "owner": job.owner,

@@ -1,4 +1,4 @@
-"""A job at work."""
+"""The execution of a job by this worker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = logging.getLogger(__name__)
 
 
 class Run:
-    """A job while this worker works on it.
+    """A job that this worker executes.
 
-    The work ends when the job is not this worker's any more, whatever the reason.
+    The work is cancelled when this worker no longer owns the job, for whatever reason.
 
     Args:
-        jobs: The records.
-        job: This worker's own.
-        work: Ends the job, or raises nothing.
-        publish: Where its events go unless somebody listens.
+        jobs: The job records.
+        job: The job, owned by this worker.
+        work: Executes the job and records its end; must not raise.
+        publish: Publishes the events of the job unless there is a ``listener``.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Run:
         self.job = job
         self.progress = Progress(job.done, job.total, job.stage)
         self.failure: SearchError | None = None
-        """Why it failed, if it did here."""
+        """The error if the job failed in this worker."""
         self.listener: Publish | None = None
-        """Who is told instead of everybody."""
+        """Receives the events instead of ``publish``."""
         self._jobs = jobs
         self._publish = publish
         self._given_back = False
@@ -42,28 +42,28 @@ class Run:
         self.ended = asyncio.create_task(self._run(), name=f"keep job {job.id}")
 
     async def report(self, done: int, total: int, stage: str) -> None:
-        """Tell how far it is."""
+        """Record and publish the progress."""
         self.progress.done, self.progress.total, self.progress.stage = done, total, stage
         await self._tell(PROGRESS, done=done, total=total, stage=stage)
 
     async def finished(self) -> Job:
-        """Wait until it is done; leaves it alone when cancelled.
+        """Wait until the job is done; cancelling the wait does not affect the job.
 
         Raises:
-            Cancelled: if it was, or its collection deleted.
-            Busy: if this worker does not work on it any more, but another one will.
-            SearchError: if it failed.
+            Cancelled: if the job was cancelled, or its collection deleted.
+            Busy: if this worker no longer owns the job and another one will continue it.
+            SearchError: if the job failed.
         """
         return await asyncio.shield(self.ended)
 
     async def cancel(self) -> None:
-        """Stop working and end the job."""
+        """Stop the work and cancel the job."""
         self.failure = self.failure or self._cancelled()
         self._work.cancel()
         await self._jobs.cancel(self.job)
 
     async def give_back(self) -> None:
-        """Stop working, so that another worker goes on at once."""
+        """Stop the work and release the job, so that another worker can continue it at once."""
         self._given_back = True
         self._work.cancel()
         await asyncio.gather(self.ended, return_exceptions=True)
@@ -85,7 +85,7 @@ class Run:
         if self._given_back:
             await self._jobs.give_back(self.job, self.progress)
             raise Busy(
-                f"the worker stops, job {self.job.id} goes on with another one", hint=_FOLLOW
+                f"the worker is stopping; another one continues job {self.job.id}", hint=_FOLLOW
             )
         try:
             job = await self._outcome()
@@ -103,7 +103,7 @@ class Run:
         if job is None or job.id != self.job.id or job.state == "cancelled":
             raise self._cancelled()
         if job.state != "done":
-            raise Busy(f"job {job.id} goes on with another worker", hint=_FOLLOW)
+            raise Busy(f"another worker continues job {job.id}", hint=_FOLLOW)
         return job
 
     def _cancelled(self) -> Cancelled:
@@ -114,4 +114,4 @@ class Run:
         await (self.listener or self._publish)(channel, {**about, **data})
 
 
-_FOLLOW = "search-collection-info shows how far it is."
+_FOLLOW = "search-collection-info shows its progress."

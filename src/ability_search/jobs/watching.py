@@ -1,4 +1,4 @@
-"""Looking again and again for what other workers have left behind."""
+"""Periodic background tasks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 async def watching(
     about: str, look: Callable[[], Awaitable[None]], *, every: float
 ) -> AsyncIterator[None]:
-    """Look while the block runs: at once, then about ``every`` seconds.
+    """Call ``look`` periodically while the block runs: at once, then about ``every`` seconds.
 
-    The pauses vary, so that workers that start together do not look together for ever. ``about``
-    says in the log what is looked for. Each look is followed as a call is.
+    The pauses vary randomly, so that workers that started together drift apart. ``about`` names
+    the task in the log. Each run has its own call id and span.
     """
     task = asyncio.create_task(_watch(about, look, every), name=about)
     try:
@@ -44,6 +44,6 @@ async def _tried(about: str, look: Callable[[], Awaitable[None]]) -> None:
         with span(about):
             await look()
     except SearchError as exc:
-        log.debug("%s: put off: %s", about, exc)
+        log.debug("%s postponed: %s", about, exc)
     except Exception:
         log.exception("%s failed", about)

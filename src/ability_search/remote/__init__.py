@@ -1,4 +1,4 @@
-"""The ports over the network: foreign answers and foreign errors are translated here."""
+"""Ports over the network; answers and errors of other systems are translated here."""
 
 from ability_search.remote.chat import CHAT, RemoteChat
 from ability_search.remote.embedder import EMBEDDINGS, RemoteEmbedder

@@ -1,4 +1,4 @@
-"""A circuit breaker: a server that keeps failing is left alone for a while."""
+"""A circuit breaker, which stops sending requests to a failing server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ability_search.errors import SearchError
 
 
 class CircuitBreaker:
-    """Stops asking a server that keeps failing.
+    """A circuit breaker for requests to one server.
 
-    After ``limit`` failures in a row every request is to be held back, until ``reset`` seconds
-    have passed; then one request is let through to try, and after as many seconds the next.
+    After ``limit`` consecutive failures it opens and requests fail at once. After ``reset``
+    seconds one request is let through as a probe, and another one every ``reset`` seconds until
+    one succeeds.
 
     Attributes:
-        failures: how many there were in a row.
+        failures: Number of consecutive failures.
     """
 
     def __init__(
@@ -30,11 +31,11 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are held back at the moment."""
+        """True if requests are currently refused."""
         return self.failures >= self._limit and self._closed_until > self._clock()
 
     def wait(self) -> float:
-        """Seconds for which the server is to be left alone; 0 lets this request through."""
+        """Return the seconds until the next request is allowed; 0 lets this request through."""
         if self.failures < self._limit:
             return 0.0
         left = self._closed_until - self._clock()
@@ -50,17 +51,18 @@ class CircuitBreaker:
         *,
         held_back: type[SearchError] | None = None,
     ) -> Iterator[None]:
-        """Make a request in the block, and note how it ends.
+        """Guard a request made in the block, and count its outcome.
 
         Args:
-            unavailable: What the block raises if there is no answer; one that is not retryable
-                (a model, a key or texts that a server objects to) shows that the server is there.
-            who: Is left alone, for the text of the error.
-            held_back: What is raised instead of making the request; ``unavailable`` if not given.
+            unavailable: The error that the block raises on failure. An error that is not retryable
+                (the server rejected the model, the key or the texts) counts as success, since the
+                server responded.
+            who: Name of the server, for the text of the error.
+            held_back: The error to raise if the breaker is open; ``unavailable`` if not given.
         """
         if wait := self.wait():
             raise (held_back or unavailable)(
-                f"{who} failed {self.failures} times in a row, it is left alone for {wait:.1f} s",
+                f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s",
                 retry_after=wait,
             )
         try:
@@ -74,11 +76,11 @@ class CircuitBreaker:
         self.succeeded()
 
     def succeeded(self) -> None:
-        """Note an answer."""
+        """Record a success."""
         self.failures = 0
 
     def failed(self) -> None:
-        """Note a failure."""
+        """Record a failure."""
         self.failures += 1
         if self.failures >= self._limit:
             self._closed_until = self._clock() + self._reset

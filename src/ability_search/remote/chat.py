@@ -1,4 +1,4 @@
-"""The chat port over any server that answers in the shape of OpenAI's chat completions."""
+"""The chat port over servers with OpenAI-compatible chat completions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ability_search.remote.transports import Service
 
 _MOST_TOKENS = 256
 _HINTS = {
-    "model": "Name a model that is served there, or have it serve this one.",
-    "texts": "Ask a shorter question.",
+    "model": "Choose a model that the server offers, or add this model to the server.",
+    "texts": "Send a shorter text.",
     "key": "Check SEARCH_EXPANSION_API_KEY.",
 }
 
@@ -37,28 +37,28 @@ class RemoteChat(Consulted):
     who = "the language model"
 
     async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
-        """Ask the model, which is to choose its likeliest words, at most 256 tokens."""
+        """Return the model's completion with temperature 0 and at most 256 tokens."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
         return read_completion(await self._ask(request, model=model, timeout=timeout))
 
 
 def read_completion(answer: Any) -> str:
-    """Read ``{choices: [{message: {content}}]}``: the words of the first choice.
+    """Return the text of the first choice in ``{choices: [{message: {content}}]}``.
 
     Raises:
-        ChatUnavailable: if there are none.
+        ChatUnavailable: if there is no text.
     """
     try:
         content = answer["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError) as exc:
         raise _unusable("the language model's answer is not in the OpenAI shape") from exc
     if not isinstance(content, str) or not content.strip():
-        raise _unusable("the language model answered nothing")
+        raise _unusable("the language model returned an empty answer")
     return content
 
 
 def _unusable(problem: str) -> ChatUnavailable:
-    error = ChatUnavailable(problem, hint="Use another model; what this one answers is of no use.")
+    error = ChatUnavailable(problem, hint="Use another model; this one returns unusable answers.")
     error.retryable = False
     return error

@@ -1,4 +1,4 @@
-"""Models that a query in progress consults: asked once, within a time, unless they keep failing."""
+"""Requests to models during a query: one attempt, with a timeout and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ log = logging.getLogger(__name__)
 
 
 class Consulted:
-    """A server of models that a query waits for.
+    """A client of a model server that queries wait for.
 
-    So a request is made once, and a server that keeps failing is left alone.
+    Because a query waits, a request is not retried, and a circuit breaker skips a failing server.
 
     Args:
-        transport: Brings requests to the server.
-        model: The default; ``None`` leaves the choice to the server.
-        timeout: Longest wait for a request, in seconds.
-        breaker_failures: Failures in a row after which requests fail at once.
+        transport: Sends requests to the server.
+        model: Default model; ``None`` leaves the choice to the server.
+        timeout: Maximum time for a request in seconds.
+        breaker_failures: Consecutive failures after which requests fail at once.
         breaker_reset: Seconds until a request is let through again.
     """
 
     service: ClassVar[Service]
     who: ClassVar[str]
-    """What the server is called in errors."""
+    """Name of the server in errors."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Consulted:
         self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def _ask(self, request: Mapping[str, Any], *, model: str | None, timeout: float) -> Any:
-        """The answer to ``request``, within ``timeout`` seconds and the server's own time."""
+        """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less."""
         if chosen := model or self._model:
             request = {**request, "model": chosen}
         most = min(timeout, self._timeout)

@@ -1,4 +1,4 @@
-"""The embedder port over any server of OpenAI-shaped embeddings: batches, retries, a breaker."""
+"""The embedder port over OpenAI-compatible servers, with batches, retries and a breaker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _TOO_LATE = "the embedder did not answer in time"
 _HINTS = {
-    "model": "Name a model that the model manager serves, or have it serve this one.",
+    "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
 }
 
@@ -43,11 +43,11 @@ _backoff = wait_random_exponential(multiplier=0.5, max=10)
 
 
 class BreakerOpen(EmbeddingUnavailable):
-    """The embedder is not asked at the moment, because it kept failing."""
+    """The circuit breaker of the embedder is open."""
 
 
 class UnusableAnswer(EmbeddingUnavailable):
-    """The embedder answered with something that is not what it was asked for."""
+    """The embedder returned an unusable answer."""
 
     retryable = False
 
@@ -59,7 +59,7 @@ def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnava
     if refusal == "model":
         problem = f"model {request['model']!r} is not served"
     elif objection.status is not None:
-        problem = f"the embedding API answered {objection.status}"
+        problem = f"the embedding API returned status {objection.status}"
     elif refusal == "key":
         problem = "the model manager refused the key"
     else:
@@ -73,9 +73,9 @@ def _refused_texts(objection: Objection) -> str:
     if isinstance(objection.cause, FrameTooLarge):
         return f"the texts do not fit into a message: {objection.cause}"
     if objection.cause is not None:
-        return "a text is not Unicode: it holds half of a surrogate pair"
+        return "a text is not valid Unicode: it contains an unpaired surrogate"
     if objection.status is not None:
-        return f"the embedding API refused the texts with {objection.status}"
+        return f"the embedding API refused the texts with status {objection.status}"
     return "the model manager refused the texts: too long, or too many"
 
 
@@ -93,16 +93,16 @@ class RemoteEmbedder:
     """An :class:`~ability_search.ports.Embedder` over a transport.
 
     Args:
-        transport: Brings requests to the server.
-        batch_texts: Most texts in a request.
-        batch_bytes: Most bytes of text in a request, unless one text alone is longer.
-        concurrency: Requests that one call has in flight. Calls do not wait for each other, so
-            that a query is not held up by documents being indexed.
-        timeout: Longest wait for one request, in seconds.
-        attempts: Tries of a request that fails for a passing reason.
-        breaker_failures: Such failures in a row after which requests fail at once.
+        transport: Sends requests to the server.
+        batch_texts: Maximum number of texts in a request.
+        batch_bytes: Maximum bytes of text in a request, unless a single text is longer.
+        concurrency: Maximum number of requests of one call in flight. Calls do not share this
+            limit, so that indexing does not delay queries.
+        timeout: Maximum time for one request in seconds.
+        attempts: Maximum attempts of a request that fails for a temporary reason.
+        breaker_failures: Consecutive failures of this kind after which requests fail at once.
         breaker_reset: Seconds until a request is let through again.
-        meter: Counts requests, texts and further tries.
+        meter: Counts requests, texts and retries.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RemoteEmbedder:
         self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
-        """Embed ``texts`` in as many requests as the limits call for, some at a time."""
+        """Embed ``texts``, in several concurrent requests if the limits require it."""
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         deadline = time.monotonic() + timeout
@@ -147,7 +147,7 @@ class RemoteEmbedder:
         return _joined([part.result() for part in parts])
 
     async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
-        """One request with its retries; what could only be tried after the deadline is not."""
+        """Make one request with its retries; there is no retry after the deadline."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(self._attempts)
             | stop_before_delay(max(0.0, deadline - time.monotonic())),
@@ -180,32 +180,32 @@ class RemoteEmbedder:
 
 
 def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
-    """What is told of a request: how many texts, never which."""
+    """Return the span attributes of a request: the number of texts, never the texts."""
     return {"gen_ai.request.model": model, "ability_search.texts": len(texts)}
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:
     if len({part.shape[1] for part in parts}) > 1:
-        raise UnusableAnswer("the embedder's vectors are of several lengths")
+        raise UnusableAnswer("the embedder's vectors differ in dimensions")
     return np.concatenate(parts)
 
 
 def text_bytes(text: str) -> int:
-    """Bytes of a text in UTF-8, half surrogate pairs included."""
+    """Return the size of a text in UTF-8 in bytes, counting unpaired surrogates."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 def unit_vectors(answer: Any, *, expected: int) -> Vector:
-    """Read an OpenAI-shaped answer: vectors in the order of their index, scaled to unit length.
+    """Return the vectors of an OpenAI-shaped answer, ordered by index and scaled to unit length.
 
     Raises:
-        UnusableAnswer: if vectors are missing, of several lengths or empty.
-        TextsRefused: if a text has no direction: its vector is zero or not finite.
+        UnusableAnswer: if vectors are missing, differ in dimensions or are empty.
+        TextsRefused: if the vector of a text has no direction: it is zero or not finite.
     """
     try:
         rows = sorted(answer["data"], key=lambda row: row["index"])
         if [row["index"] for row in rows] != list(range(expected)):
-            raise UnusableAnswer(f"the embedder answered {len(rows)} vectors for {expected} texts")
+            raise UnusableAnswer(f"the embedder returned {len(rows)} vectors for {expected} texts")
         vectors = np.stack([_vector(row["embedding"]) for row in rows])
     except (KeyError, TypeError, ValueError, OverflowError) as exc:
         raise UnusableAnswer("the embedder's answer is not in the OpenAI shape") from exc
@@ -213,12 +213,12 @@ def unit_vectors(answer: Any, *, expected: int) -> Vector:
         raise UnusableAnswer("the embedder's vectors are empty")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not (np.isfinite(norms).all() and norms.all()):
-        raise TextsRefused("the embedder has no usable vector for a text: zero or not finite")
+        raise TextsRefused("the embedder's vector for a text is unusable: zero or not finite")
     return np.asarray(vectors / norms, dtype=np.float32)
 
 
 def _vector(value: Any) -> npt.NDArray[np.float64]:
-    """In double precision, so that the length of no 32-bit vector overflows or vanishes."""
+    """Decode a vector in double precision, so that the norm does not overflow or underflow."""
     if isinstance(value, str):
         floats = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
         return floats.astype(np.float64)

@@ -1,4 +1,4 @@
-"""How servers of models say no: in words, or by an HTTP status."""
+"""Classification of the errors of model servers, by error text or HTTP status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 E = TypeVar("E", bound=SearchError)
 
 Refusal = Literal["model", "texts", "key", "passing"]
-"""What a server objects to: the model's name, the very texts, the key; or nothing that stays."""
+"""The reason of an error: the model name, the texts, the key, or a temporary failure (passing)."""
 
 _UNKNOWN_MODEL = re.compile(
     r"model\b.{0,300}\b(not served|not found|unknown|does not exist)|unknown model", re.I
@@ -29,13 +29,13 @@ _BUSY = frozenset({408, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a server did not do as asked.
+    """A request that a model server did not fulfil.
 
     Attributes:
-        refusal: What it objects to.
-        api: What the HTTP API is called; ``None`` for the model manager of the network.
-        status: That the API answered with.
-        cause: Why the request could not even be sent.
+        refusal: The reason.
+        api: Name of the HTTP API; ``None`` for the model manager of the network.
+        status: HTTP status of the response.
+        cause: The exception if the request could not be sent.
     """
 
     refusal: Refusal
@@ -45,14 +45,14 @@ class Objection:
 
     @property
     def who(self) -> str:
-        """The server, and the status it answered with."""
+        """The name of the server, with the HTTP status if there is one."""
         if self.api is None:
             return "the network's model manager"
         return self.api if self.status is None else f"{self.api} ({self.status})"
 
 
 def refusal_of_text(text: str) -> Refusal:
-    """What a model manager objects to, which tells it in words only."""
+    """Return the reason of a model manager's error, which is given by its text only."""
     if _UNKNOWN_MODEL.search(text):
         return "model"
     if _REFUSED_TEXTS.search(text):
@@ -61,7 +61,7 @@ def refusal_of_text(text: str) -> Refusal:
 
 
 def refusal_of_status(status: int, text: str) -> Refusal:
-    """What a server objects to that answered ``status`` with the body ``text``."""
+    """Return the reason of an HTTP error with ``status`` and the body ``text``."""
     if status in _BUSY or status >= 500:
         return "passing"
     if status == 404 or _UNKNOWN_MODEL.search(text[:2000]):
@@ -77,14 +77,14 @@ def refused(
     what: str,
     hints: Mapping[str, str],
 ) -> E:
-    """The error that tells of an objection; what is not passing need not be tried again.
+    """Return the error for an objection; it is retryable only if the reason is temporary.
 
     Args:
-        kind: of error.
-        objection: Of the server.
-        request: What it was asked; ``model`` is named if it objects to that.
-        what: It could not do.
-        hints: By what it objects to.
+        kind: Class of the error.
+        objection: The objection.
+        request: The request; its ``model`` is named if that is the reason.
+        what: The verb for the request, as in "could not rerank".
+        hints: Hints by reason.
     """
     refusal = objection.refusal
     if refusal == "passing":
@@ -97,19 +97,19 @@ def refused(
 
 
 def error_text(error: Any) -> str:
-    """The words of a returned error: a text, or OpenAI's object with a ``message``."""
+    """Return the text of a returned error: a string, or OpenAI's object with a ``message``."""
     return str(error.get("message", "")) if isinstance(error, Mapping) else str(error)
 
 
 def no_answer(tool: str, exc: KadiError) -> str:
-    """Why a call of a tool on the network had no answer, in none of the other side's words."""
+    """Describe why a call of a tool on the network failed, without quoting the remote text."""
     match exc:
         case NotConnected():
             why = "the connection to the broker is lost"
         case CallTimeout():
-            why = f"{exc.timeout:.3g} s are over"
+            why = f"no answer within {exc.timeout:.3g} s"
         case RemoteError():
-            why = "who offers it is away, or failed"
+            why = "its provider is not available or failed"
         case _:
             why = "the broker refused the call"
     return f"{tool} did not answer: {why}"

@@ -26,7 +26,7 @@ from kadi_client.tracing import Value, span
 log = logging.getLogger(__name__)
 
 _REASONS = (
-    # First, because it quotes the key, which may read like any of the others.
+    # First, because the text quotes the key, which may match any of the other patterns.
     ("duplicate", re.compile(r"duplicated? ?key|already exists", re.I)),
     (
         "missing_database",
@@ -40,7 +40,7 @@ _REASONS = (
     (
         "conflict",
         re.compile(
-            # The last: a record was deleted while a search was about to read it.
+            # The last alternative: a record was deleted before a search could read it.
             r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
             re.I,
         ),
@@ -51,12 +51,12 @@ _REASONS = (
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
 _LOGGED = 200
-"""Characters of the database's words: enough for a cause, too few for the text that may follow."""
+"""Characters of the database's error to log: enough for the cause, without quoted texts."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
 class Invoke(Protocol):
-    """A way to call tools on the network; :meth:`kadi_client.Connection.invoke` fits."""
+    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
 
     async def __call__(
         self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...
@@ -64,21 +64,21 @@ class Invoke(Protocol):
         """Call ``tool`` and return its answer, within ``timeout`` seconds.
 
         Raises:
-            ToolError: if the tool answered that it failed.
+            ToolError: if the tool returned a failure.
             KadiError: if there is no answer.
         """
 
 
 class BrokerStore:
-    """A :class:`~ability_search.ports.Store` that lives behind a broker.
+    """A :class:`~ability_search.ports.Store` over a broker.
 
-    The database itself is created when a write finds it missing.
+    A write creates the database if it is missing.
 
     Args:
         invoke: Calls a tool on the network.
         database: Name of the database.
-        timeout: Longest wait for one operation in seconds, further tries included.
-        meter: Counts those tries.
+        timeout: Maximum time for one operation in seconds, including retries.
+        meter: Counts retries.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BrokerStore:
         self._meter = meter
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script or query, again if the connection failed or a writer got in its way."""
+        """Run a script or query; retry it if the connection failed or a write conflicted."""
         deadline = time.monotonic() + self._timeout
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
@@ -105,7 +105,7 @@ class BrokerStore:
         raise AssertionError("unreachable: the last attempt raises")
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script once; if the database is missing, create it and run the script then."""
+        """Run a script once; if the database is missing, create it first."""
         try:
             return await self._run("arcade-command", "command", script, params, self._timeout)
         except StatementRefused as exc:
@@ -129,7 +129,7 @@ class BrokerStore:
         told = {
             "database": self._database,
             key: script,
-            # The engine keeps what it has parsed of a query, but reads a script anew each time.
+            # The engine caches parsed queries, but parses a script each time.
             "language": "sql" if key == "query" and ";" not in script else "sqlscript",
             "params": params,
         }
@@ -138,7 +138,7 @@ class BrokerStore:
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
         if not isinstance(result, list):
-            raise DatabaseUnavailable(f"{tool} answered with a result that is no list of rows")
+            raise DatabaseUnavailable(f"{tool} returned a result that is not a list of rows")
         if len(result) == 1 and isinstance(result[0], dict) and set(result[0]) == {"value"}:
             return result[0]["value"]
         return result[0] if _is_returned_map(script, result) else result
@@ -151,7 +151,7 @@ class BrokerStore:
         except FrameTooLarge as exc:
             raise TooLarge(
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
-                hint="Send less at a time (setting max_message_bytes).",
+                hint="Send less at a time, or raise the setting max_message_bytes.",
             ) from exc
         except ToolError as exc:
             raise refusal(str(exc)) from exc
@@ -160,18 +160,18 @@ class BrokerStore:
             if _RESULT_TOO_LARGE.search(str(exc)):
                 raise TooLarge(
                     "the database's answer does not fit into a message",
-                    hint="Ask for less at a time (setting max_message_bytes).",
+                    hint="Request less at a time, or raise the setting max_message_bytes.",
                 ) from exc
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         if not isinstance(answer, Mapping) or answer.get("success") is not True:
-            raise DatabaseUnavailable(f"{tool} answered with something that is not a result")
+            raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")
         return answer
 
 
 def refusal(text: str) -> StatementRefused:
-    """Return the error for what a database said when it refused."""
+    """Return the error for the error text of a database."""
     reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
     level = logging.WARNING if reason == "other" else logging.DEBUG
     log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
@@ -179,7 +179,7 @@ def refusal(text: str) -> StatementRefused:
 
 
 def _passing(exc: BaseException) -> bool:
-    """Whether a read may succeed when it is tried again."""
+    """Return True if a read may succeed when it is retried."""
     if isinstance(exc, StatementRefused):
         return exc.reason in ("conflict", "busy")
     # Where nobody serves the tool, the connection has waited already.
@@ -187,9 +187,9 @@ def _passing(exc: BaseException) -> bool:
 
 
 def _is_returned_map(script: str, result: list[Any]) -> bool:
-    """Whether the one row is the map that the script's RETURN built, or a query of variables.
+    """Return True if the result is the map of the script's RETURN, or of a query of variables.
 
-    Scripts here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
+    The scripts used here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
     """
     mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
     return len(result) == 1 and mapped

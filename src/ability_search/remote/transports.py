@@ -1,4 +1,4 @@
-"""Two ways to a server of models: through the broker, or straight over HTTP."""
+"""Transports to a model server: through the broker, or over HTTP."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 
 class Transport(Protocol):
-    """Brings one request to a server of models."""
+    """A function that sends one request to a model server."""
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         """Send a request and return the server's answer.
 
         Raises:
-            SearchError: as the :class:`Service` has it, with ``retryable`` false on the instance
-                where trying again cannot help, and ``retry_after`` where the server named a time.
+            SearchError: of the class given by the :class:`Service`. ``retryable`` is false on the
+                instance if a retry cannot help; ``retry_after`` is set if the server sent it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What servers of models are asked for.
+    """A service of model servers.
 
     Attributes:
         tool: Name of the tool of a model manager on the network.
-        answered: The field that every answer has.
-        unavailable: The error if no answer came.
-        failure: The error that tells what the server objects to in a request.
+        answered: A field present in every answer.
+        unavailable: Class of the error if there is no answer.
+        failure: Returns the error for a refused or failed request.
     """
 
     tool: str
@@ -54,11 +54,11 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class HttpService(Service):
-    """A service that HTTP APIs offer too.
+    """A service that is also offered by HTTP APIs.
 
     Attributes:
-        api: What such an API is called.
-        route: Its path, behind the version.
+        api: Name of the API in errors.
+        route: Path of the API after the version.
     """
 
     api: str
@@ -68,9 +68,9 @@ class HttpService(Service):
 async def in_time(
     transport: Transport, request: Mapping[str, Any], *, timeout: float, late: SearchError
 ) -> Any:
-    """Send a request; raises ``late`` after ``timeout`` seconds."""
+    """Send a request and return the answer; raise ``late`` after ``timeout`` seconds."""
     try:
-        # Transports may bound each step of theirs only, not the whole.
+        # A transport may apply the timeout to each of its steps, not to the whole request.
         async with asyncio.timeout(timeout):
             return await transport(request, timeout=timeout)
     except TimeoutError as exc:
@@ -78,7 +78,7 @@ async def in_time(
 
 
 def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
-    """Requests to the tool of a model manager on the network."""
+    """Return a transport that calls the tool of a model manager on the network."""
     key = {"api_key": api_key.get_secret_value()} if api_key else {}
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
@@ -101,12 +101,12 @@ def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) 
 def over_http(
     service: HttpService, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
 ) -> Transport:
-    """Requests to an HTTP API: ``POST`` of JSON.
+    """Return a transport that posts JSON to an HTTP API.
 
     Args:
-        service: What is asked for.
-        client: Keeps the connections; the caller closes it.
-        url: Address of the server, as :func:`kadi_client.apis.route_address` takes it.
+        service: The service.
+        client: The HTTP client; the caller closes it.
+        url: Base URL of the server, see :func:`kadi_client.apis.route_address`.
         api_key: Sent as a bearer token.
     """
     address = route_address(url, service.route)
@@ -132,6 +132,6 @@ def over_http(
         try:
             return answer.json()
         except ValueError as exc:
-            raise service.unavailable(f"{service.api} did not answer JSON") from exc
+            raise service.unavailable(f"{service.api} did not return JSON") from exc
 
     return transport

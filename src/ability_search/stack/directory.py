@@ -1,7 +1,7 @@
-"""The data directory of a stack: who holds it, and where its broker is.
+"""The data directory of a stack: its lock and its state file.
 
-``stack.lock`` is locked for as long as any process of the stack lives: the parent opens it, its
-children inherit it. ``stack.json`` tells what runs; without the lock held it is stale.
+``stack.lock`` is locked while any process of the stack is alive: the parent opens it, the children
+inherit it. ``stack.json`` describes the running stack; it is stale unless the lock is held.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ class RunningPart:
     pid: int
     address: str = ""
     metrics: str = ""
-    """Where its numbers are; empty if they are not served."""
+    """Address of its metrics; empty if they are not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """What ``stack.json`` says."""
+    """The contents of ``stack.json``."""
 
     pid: int
     url: str
     networks: tuple[str, ...]
     started: str
-    """RFC 3339."""
+    """Start time in RFC 3339."""
     model: str | None = None
-    """Model of new collections; ``None`` if the stack serves none."""
+    """Embedding model of new collections; ``None`` if the stack serves no model."""
     parts: tuple[RunningPart, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
-    """What a worker that joins needs in its environment, beside the broker."""
+    """Environment variables for a worker that joins, in addition to the broker's address."""
 
 
 def read_running(data_dir: Path) -> RunningStack | None:
-    """The stack that runs over a data directory; ``None`` if none does."""
+    """Return the stack that runs in a data directory; ``None`` if there is none."""
     if not _is_locked(data_dir):
         return None
     return _read_state(data_dir)
 
 
 def write_running(data_dir: Path, running: RunningStack) -> None:
-    """Say what runs; readers see the old file or the new one, never a part of it."""
+    """Write the state file atomically: readers see the old file or the new one."""
     descriptor, name = tempfile.mkstemp(prefix=f".{_STATE}.", dir=data_dir)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(running), file, indent=2)
@@ -71,19 +71,20 @@ def write_running(data_dir: Path, running: RunningStack) -> None:
 
 
 def remove_running(data_dir: Path) -> None:
-    """Say that nothing runs any more."""
+    """Remove the state file."""
     (data_dir / _STATE).unlink(missing_ok=True)
 
 
 @contextmanager
 def hold(data_dir: Path) -> Iterator[int]:
-    """Hold a data directory, made with mode 0700 if there is none.
+    """Lock a data directory; create it with mode 0700 if it is missing.
 
     Yields:
-        The descriptor that children inherit, so that the directory stays held until all are gone.
+        The file descriptor of the lock. Children inherit it, so that the directory stays locked
+        until all of them have ended.
 
     Raises:
-        ConfigurationError: if another process holds it, or it cannot be written.
+        ConfigurationError: if another process holds the lock, or the directory is not writable.
     """
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def hold(data_dir: Path) -> Iterator[int]:
     except OSError as exc:
         raise ConfigurationError(
             f"data directory {data_dir}: {exc.strerror}",
-            hint="Choose another one with --data-dir or SEARCH_DATA_DIR.",
+            hint="Choose another directory with --data-dir or SEARCH_DATA_DIR.",
         ) from exc
     try:
         if not _lock_patiently(descriptor):
@@ -102,10 +103,10 @@ def hold(data_dir: Path) -> Iterator[int]:
 
 
 async def released(data_dir: Path, *, timeout: float) -> bool:
-    """Wait until nobody holds the directory; False if somebody does after ``timeout`` seconds."""
+    """Wait until the directory is unlocked; return False if it is not in ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
-            while _is_locked(data_dir):  # noqa: ASYNC110 - nobody tells when a lock is free
+            while _is_locked(data_dir):  # noqa: ASYNC110 - a lock cannot be awaited
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         return False
@@ -113,7 +114,7 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
 
 
 def is_abandoned(data_dir: Path) -> bool:
-    """Whether processes of a stack whose parent was killed are still ending."""
+    """Return True if child processes of a stack are still alive but its parent is not."""
     state = _read_state(data_dir) if _is_locked(data_dir) else None
     return state is not None and not _alive(state.pid)
 
@@ -121,7 +122,7 @@ def is_abandoned(data_dir: Path) -> bool:
 def _held(data_dir: Path) -> ConfigurationError:
     state = _read_state(data_dir)
     if state is None:
-        who = "another stack, which is just starting or stopping"
+        who = "another stack, which is starting or stopping"
     else:
         who = f"the stack of process {state.pid}, started {state.started}, broker {state.url}"
     return ConfigurationError(
@@ -142,7 +143,7 @@ def _is_locked(data_dir: Path) -> bool:
 
 
 def _lock_patiently(descriptor: int) -> bool:
-    """As :func:`_lock`, past the moment in which somebody only looks whether it is held."""
+    """Lock, with retries while another process only checks whether the lock is held."""
     for _ in range(_LOOKS):
         if lock(descriptor, exclusive=True):
             return True

@@ -1,4 +1,4 @@
-"""Calls: from a caller to one of a tool's providers, and the answer back."""
+"""Calls: routing a request to a provider of the tool, and its answer back to the caller."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ log = logging.getLogger(__name__)
 
 _MILLISECONDS = 1000
 _TOOLS = 512
-"""Tools whose calls are counted apart; the calls of further ones are counted together."""
+"""Maximum number of tools with separate counts; the calls of all others are counted together."""
 OTHER_TOOLS = "other"
 
 
 @dataclass(slots=True)
 class CallCounts:
-    """What became of the calls; each is counted as started and later in one other."""
+    """Counts of calls by outcome; a call counts as started, and later in one other field."""
 
     started: int = 0
     completed: int = 0
@@ -59,9 +59,9 @@ FATES = tuple(each.name for each in fields(CallCounts))
 
 
 class Calls:
-    """Calls in flight.
+    """The calls in flight.
 
-    ``prefix`` begins every request id, so that ids of an earlier broker process mean nothing here.
+    Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
     __slots__ = ("_deadlines", "_limits", "_prefix", "_registry", "_serial", "by_tool", "discarded")
@@ -74,22 +74,22 @@ class Calls:
         self._deadlines: Deadlines[Call] = Deadlines()
         self.by_tool: dict[str, CallCounts] = {}
         self.discarded = 0
-        """Answers that came when nobody waited any more."""
+        """Number of answers that arrived after their call had ended."""
 
     def start(
         self, caller: Session, params: AbilityRequest, now: float, *, direct: Raw = ABSENT
     ) -> Call:
-        """Pass a call on to a provider.
+        """Forward a call to a provider.
 
-        The answer follows as a notification, or as the answer to the request with the id
-        ``direct``.
+        The answer follows as a notification, or as the response to the request with the JSON-RPC
+        id ``direct``.
 
         Raises:
-            Refused: if the request is invalid, nobody offers the tool, or there is no room.
+            Refused: if the request is invalid, no provider is found, or there is no room.
         """
         if len(caller.calling) >= self._limits.outstanding:
             raise Refused(
-                f"too many outstanding calls: {self._limits.outstanding} are allowed a session,"
+                f"too many outstanding calls: {self._limits.outstanding} are allowed per session,"
                 " wait for some of the answers"
             )
         if len(direct) > self._limits.name_length:
@@ -131,7 +131,7 @@ class Calls:
             provider,
             now,
             timeout,
-            direct.copy(),  # the frame it points into may be large
+            direct.copy(),  # a slice would keep the whole frame in memory
         )
         caller.calling[request_id] = provider.serving[id_] = call
         provider.last_routed = serial
@@ -144,17 +144,17 @@ class Calls:
         """Return the id under which ``caller`` expects the answer to a request.
 
         Raises:
-            Refused: if another call of its is in flight under it, or it is too long.
+            Refused: if another call of this caller in flight has this id, or the id is too long.
         """
         request_id = otherwise if params.own_request_id is None else params.own_request_id
         if len(str(request_id)) > self._limits.name_length:
             raise invalid("requestId", f"has more than {self._limits.name_length} characters")
         if request_id in caller.calling:
-            raise invalid("requestId", "is that of a call in flight: choose another one")
+            raise invalid("requestId", "is in use by a call in flight: choose another one")
         return request_id
 
     def answer(self, provider: Session, frame: Frame, now: float) -> None:
-        """Pass a provider's answer back; one that nobody waits for is discarded."""
+        """Forward a provider's answer to the caller; discard it if the call has ended."""
         call = provider.serving.get(_text_of(frame.id))
         if call is None:
             self.discarded += 1
@@ -170,7 +170,7 @@ class Calls:
         log.debug("call %s of %s took %.1f ms", call.id, call.tool, took, extra=_following(call))
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
-        """Give up a call of ``caller``; its provider is told, and no answer follows."""
+        """Cancel a call of ``caller`` and notify its provider; no answer follows."""
         call, named = self._called(caller, params)
         if call is None:
             return {"status": "unknown", **named}
@@ -179,19 +179,17 @@ class Calls:
         return {"status": "cancelled", **named}
 
     def remove(self, session: Session) -> None:
-        """End every call a vanished session took part in."""
+        """End all calls that a disconnected session made or served."""
         for call in list(session.serving.values()):
             self._forget(call)
             self._counts(call).provider_lost += 1
-            self._reply_error(
-                call, f"the provider of {call.tool!r} disconnected before it answered"
-            )
+            self._reply_error(call, f"the provider of {call.tool!r} disconnected before answering")
         for call in list(session.calling.values()):
             self._abandon(call, reason=CALLER_LOST)
             self._counts(call).cancelled += 1
 
     def expire(self, now: float) -> None:
-        """End the calls whose time is up."""
+        """End the calls whose deadline has passed."""
         for call in self._deadlines.due(now):
             self._abandon(call)
             self._counts(call).timed_out += 1
@@ -205,7 +203,7 @@ class Calls:
             )
 
     def next_deadline(self) -> float | None:
-        """When :meth:`expire` has something to do next."""
+        """Return the time at which to call :meth:`expire` next; ``None`` without calls."""
         return self._deadlines.next()
 
     def __len__(self) -> int:
@@ -227,9 +225,10 @@ class Calls:
     def _candidates(
         self, caller: Session, params: AbilityRequest, hints: Hints
     ) -> dict[Session, str]:
-        """Return the providers the call may go to, each with the network it is reached through.
+        """Return the eligible providers, each with the network through which it is reached.
 
-        There is at least one.
+        Raises:
+            Refused: if there are none.
         """
         named = (params.target_agent, hints.require_provider, hints.require_agent)
         required = dict.fromkeys(agent for agent in named if agent)
@@ -249,9 +248,10 @@ class Calls:
     def _choose(
         self, tool: str, candidates: Mapping[Session, str], encoded: Callable[[str], bytes]
     ) -> tuple[Session, bytes]:
-        """Return the candidate with the fewest calls, and the frame for it.
+        """Return the candidate with the fewest outstanding calls, and the frame for it.
 
-        Of several it is the one chosen longest ago. ``encoded`` makes the frame for a network.
+        Ties go to the candidate chosen longest ago; a candidate without room in its outbox is
+        skipped. ``encoded`` returns the frame for a network.
         """
         frames: dict[str, bytes] = {}
         for session in sorted(candidates, key=lambda each: (len(each.serving), each.last_routed)):
@@ -260,16 +260,16 @@ class Calls:
             if len(frame) > self._limits.max_message_bytes:
                 raise invalid(
                     "toolInput",
-                    f"makes a message of {len(frame)} bytes,"
+                    f"results in a message of {len(frame)} bytes,"
                     f" more than the {self._limits.max_message_bytes} allowed",
                 )
             if session.outbox.has_room(len(frame)):
                 return session, frame
-        raise Refused(f"every provider of {tool!r} is too far behind: call again in a moment")
+        raise Refused(f"all providers of {tool!r} are overloaded: try again in a moment")
 
     @staticmethod
     def _called(caller: Session, params: Cancel) -> tuple[Call | None, dict[str, Any]]:
-        """A call of ``caller``, if there is such a one, and how it was named."""
+        """Return the named call of ``caller`` or ``None``, and the member that names it."""
         if params.request_id is not None:
             return caller.calling.get(params.request_id), {"requestId": params.request_id}
         if not present(params.id):
@@ -283,7 +283,7 @@ class Calls:
         self._deadlines.discard(call)
 
     def _abandon(self, call: Call, **why: str) -> None:
-        """Forget a call that is still being worked on."""
+        """Forget a call and cancel it at its provider."""
         self._forget(call)
         call.provider.send(notification("kadi.ability.cancel", {"requestId": call.id, **why}))
 
@@ -292,7 +292,7 @@ class Calls:
         if len(frame) > self._limits.max_message_bytes:
             self._reply_error(
                 call,
-                f"the answer of {call.tool!r} makes a message of {len(frame)} bytes,"
+                f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
                 f" more than the {self._limits.max_message_bytes} allowed",
             )
             return
@@ -304,12 +304,12 @@ class Calls:
 
 
 def _following(call: Call) -> dict[str, str]:
-    """What a line in the log has besides its text."""
+    """Return the ``extra`` fields of a log record about a call."""
     return {LOG_FIELD: call.follows}
 
 
 def _text_of(raw: Raw) -> str:
-    """A text that a peer sent; empty if it is anything else."""
+    """Return the string in a raw member; empty if it is not a string."""
     try:
         decoded = decode(raw)
     except ProtocolError:
@@ -318,8 +318,8 @@ def _text_of(raw: Raw) -> str:
 
 
 def _error_message(error: Raw) -> str:
-    """Return the text of a provider's error; never an empty one, which clients take for none."""
+    """Return the text of a provider's error, never empty: clients take empty for no error."""
     try:
         return error_text(decode(error))[1] or "the tool failed without a message"
-    except ProtocolError:  # well-formed, but not to be held in Python: a number like 1e400
+    except ProtocolError:  # well-formed, but not representable in Python: a number like 1e400
         return bytes(error).decode()

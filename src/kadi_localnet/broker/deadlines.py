@@ -1,4 +1,4 @@
-"""Many deadlines, most of which are called off before they come."""
+"""A queue of deadlines, optimised for deadlines that are mostly cancelled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SLACK = 64
 
 
 class Deadlines(Generic[K]):
-    """One deadline a key, ordered by time.
+    """Deadlines ordered by time, one per key.
 
-    Calling one off leaves its entry in the heap; the heap is rebuilt when such entries outnumber
-    the live ones, so memory stays proportional to what is live and every operation is
-    logarithmic, amortised.
+    Cancelling a deadline leaves its entry in the heap. The heap is rebuilt when such entries
+    outnumber the live ones, so that memory stays proportional to the number of live deadlines and
+    every operation is amortised logarithmic.
     """
 
     __slots__ = ("_entries", "_heap", "_serial")
@@ -35,18 +35,18 @@ class Deadlines(Generic[K]):
         self._compact()
 
     def discard(self, key: K) -> None:
-        """Call a deadline off; an unknown key is nothing."""
+        """Cancel a deadline; ignore an unknown key."""
         if self._entries.pop(key, None) is not None:
             self._compact()
 
     def next(self) -> float | None:
-        """The earliest deadline; ``None`` if there is none."""
+        """Return the earliest deadline; ``None`` if there is none."""
         while self._heap and not self._is_live(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[K]:
-        """Take out the keys whose time has come, earliest first, ties as they were set."""
+        """Remove and return the keys that are due, earliest first, ties in the order set."""
         keys = []
         while (at := self.next()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]

@@ -1,4 +1,4 @@
-"""Events: from one publisher to every subscriber it shares a network with."""
+"""Subscriptions, and delivery of events to the subscribers in the publisher's networks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kadi_localnet.broker.topics import Topics
 
 
 class Events:
-    """Subscriptions of all sessions.
+    """The subscriptions of all sessions.
 
-    A subscription without a network is one to every network of its session; a publication without
-    a network goes to every network of its publisher. Nobody gets one event twice.
+    A subscription without a network applies to all networks of its session; a publication without
+    a network goes to all networks of its publisher. No session receives an event twice.
     """
 
     __slots__ = ("_limits", "_topics", "delivered", "published")
@@ -28,10 +28,10 @@ class Events:
         self.delivered = 0
 
     def subscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
-        """Add patterns; those already there stay as they are.
+        """Add patterns; ignore those that exist already.
 
         Raises:
-            Refused: adding none, if a pattern or the network is invalid, or the limit is reached.
+            Refused: adding none, if a pattern or the network is invalid, or the limit is exceeded.
         """
         for position, pattern in enumerate(params.channels or ()):
             check_name(f"channels.{position}", pattern, self._limits)
@@ -42,7 +42,7 @@ class Events:
         wanted = session.subscriptions | {(pattern, network) for pattern in patterns}
         if len(wanted) > self._limits.subscriptions:
             raise Refused(
-                f"too many subscriptions: {self._limits.subscriptions} are allowed a session,"
+                f"too many subscriptions: {self._limits.subscriptions} are allowed per session,"
                 " unsubscribe from some or use wider patterns"
             )
         for pattern in patterns:
@@ -51,7 +51,7 @@ class Events:
         return {"status": "subscribed", "channels": patterns}
 
     def unsubscribe(self, session: Session, params: Subscription) -> dict[str, Any]:
-        """Take patterns away, in one network or, if none is named, in all."""
+        """Remove patterns in one network or, if none is named, in all networks."""
         patterns = params.patterns
         gone = {
             (pattern, network)
@@ -62,11 +62,11 @@ class Events:
         return {"status": "unsubscribed", "channels": patterns}
 
     def remove(self, session: Session) -> None:
-        """Take all subscriptions of ``session`` away."""
+        """Remove all subscriptions of ``session``."""
         self._remove(session, session.subscriptions)
 
     def publish(self, session: Session, params: Publication, timestamp: float) -> dict[str, Any]:
-        """Deliver one event; ``timestamp`` is Unix time in seconds, sent in milliseconds.
+        """Deliver an event; ``timestamp`` is Unix time in seconds and is sent in milliseconds.
 
         Raises:
             Refused: if the channel or network is invalid, or the delivery would be too large.
@@ -84,7 +84,7 @@ class Events:
         return {"status": "published"}
 
     def _routes(self, channel: str, networks: tuple[str, ...]) -> dict[Session, str]:
-        """Receivers, each with the first of ``networks`` that the event reaches it through."""
+        """Return the receivers, each with the first of ``networks`` that reaches it."""
         routes: dict[Session, str] = {}
         for receiver, subscribed in self._topics.match(channel):
             for network in networks:
@@ -110,7 +110,7 @@ class Events:
         if len(frame) > self._limits.max_message_bytes:
             raise invalid(
                 "data",
-                f"makes a delivery of {len(frame)} bytes,"
+                f"results in a delivery of {len(frame)} bytes,"
                 f" more than the {self._limits.max_message_bytes} allowed",
             )
         return frame
@@ -127,7 +127,7 @@ class Events:
         if network not in session.networks:
             raise invalid(
                 "networkId",
-                f"{network!r} is not among this session's networks"
+                f"{network!r} is not a network of this session"
                 f" ({', '.join(session.networks)}): register with it first",
             )
         return network

@@ -1,4 +1,4 @@
-"""From an anonymous connection to an authenticated session."""
+"""Authentication of a session: hello and authenticate."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NONCE_BYTES = 32
 def hello(
     session: Session, params: Hello, limits: Limits, networks: Networks, now: float
 ) -> dict[str, Any]:
-    """Issue a nonce; an earlier one that was not used is void.
+    """Issue a nonce; an earlier unused nonce becomes invalid.
 
     Raises:
-        Refused: on an authenticated session.
+        Refused: if the session is already authenticated.
     """
     if session.agent_id is not None:
         raise Refused(
@@ -43,16 +43,17 @@ def hello(
 
 
 def authenticate(session: Session, params: Authenticate, now: float) -> dict[str, Any]:
-    """Accept the identity whose private key signed the nonce; the nonce is spent either way.
+    """Accept an identity if its private key signed the nonce; the nonce is used up either way.
 
     Raises:
-        Refused: ending the session, if there is no such nonce, or it was not signed by that key.
+        Refused: ending the session, if the nonce is unknown or expired, or the signature is
+            invalid.
     """
     nonce, session.nonce = session.nonce, None
     if nonce is None:
-        raise _failed("no nonce is open, each is good for one attempt: send kadi.session.hello")
+        raise _failed("no valid nonce, each allows one attempt: send kadi.session.hello")
     if params.nonce is not None and params.nonce != nonce:
-        raise _failed("the nonce is not the one this session was given")
+        raise _failed("the nonce was not issued to this session")
     if now >= session.nonce_expires:
         raise _failed("the nonce has expired: send kadi.session.hello")
     try:

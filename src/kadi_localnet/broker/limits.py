@@ -1,4 +1,4 @@
-"""Every number a broker can be tuned with."""
+"""The limits and timeouts of a broker."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one broker allows; sizes in bytes, times in seconds.
+    """The limits of a broker; sizes in bytes, times in seconds.
 
     Raises:
-        ValueError: if a value is not positive, or two of them contradict each other.
+        ValueError: if a value is not positive, or two values contradict each other.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
-    """Largest message accepted (a larger one closes its session with 1009) or ever sent."""
+    """Maximum size of a message; a larger one is not sent, and on receipt closes with 1009."""
 
     outbox_frames: int = 4096
-    """Messages waiting for one session to read them."""
+    """Maximum number of unsent messages of one session."""
 
     outbox_bytes: int = 64 * 1024 * 1024
-    """Their total size."""
+    """Maximum total size of the unsent messages of one session."""
 
     tools: int = 1000
-    """Tools one session may register."""
+    """Maximum number of tools that one session may register."""
 
     networks: int = 64
-    """Networks one session may join."""
+    """Maximum number of networks that one session may join."""
 
     subscriptions: int = 1000
-    """Event patterns one session may hold."""
+    """Maximum number of event patterns of one session."""
 
     outstanding: int = 1024
-    """Calls one session may wait for at a time."""
+    """Maximum number of calls that one session may have in flight."""
 
     name_length: int = 256
-    """Characters in the name of a tool, a network, a channel or a pattern."""
+    """Maximum length in characters of the name of a tool, network, channel or pattern."""
 
     default_timeout: float = 600.0
-    """How long a call may take whose caller did not say."""
+    """Timeout of a call if the caller sets none."""
 
     max_timeout: float = 3600.0
-    """How long a call may take at most; a caller that asks for more gets this."""
+    """Maximum timeout of a call; longer ones are reduced to this."""
 
     heartbeat: float = 30.0
-    """How often a session is asked to ping."""
+    """Heartbeat interval requested of sessions."""
 
     silence: float = 90.0
-    """A session that sends nothing for this long is dropped."""
+    """A session that sends nothing for this long is closed."""
 
     nonce_lifetime: float = 60.0
-    """A nonce is good for this long, and a connection must be authenticated within it."""
+    """Lifetime of a nonce; a connection must also authenticate within this time."""
 
     handshake_timeout: float = 5.0
-    """How long a peer may take over the opening or closing handshake before its socket is cut."""
+    """Timeout for the opening and closing handshake; the socket is then aborted."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

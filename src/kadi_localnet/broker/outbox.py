@@ -1,4 +1,4 @@
-"""What waits for one peer to read it, within bounds."""
+"""A bounded queue of outgoing frames."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 
 
 class Outbox:
-    """Outgoing frames of one session, in the order they were put in.
+    """The outgoing frames of one session, first in, first out.
 
-    Events give way: when there is no room, the oldest of them are dropped, and counted in
-    ``dropped``. Replies are never dropped; one that finds no room even so is refused, and the
-    session has to go. A frame is always taken when no reply waits, whatever its size.
+    When there is no room, the oldest events are dropped and counted in ``dropped``. Replies are
+    never dropped; if there is still no room for a reply, it is refused and the session must be
+    closed. While no reply is queued, a frame of any size is accepted.
     """
 
     __slots__ = (
@@ -35,13 +35,13 @@ class Outbox:
         self.dropped = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a frame of ``size`` bytes would be taken, at the expense of every event."""
+        """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
         return not self._replies or (
             len(self._replies) < self._max_frames and self._reply_bytes + size <= self._max_bytes
         )
 
     def put_reply(self, frame: bytes) -> bool:
-        """Queue a frame that must not be lost; ``False`` if there is no room for it."""
+        """Queue a frame that must not be dropped; return False if there is no room for it."""
         if not self.has_room(len(frame)):
             return False
         self._drop_events(len(frame))
@@ -50,7 +50,7 @@ class Outbox:
         return True
 
     def put_event(self, frame: bytes) -> None:
-        """Queue an event, at the expense of older events; without room it is dropped itself."""
+        """Queue an event, dropping older events for it; without room, drop the event itself."""
         if not self.has_room(len(frame)):
             self.dropped += 1
             return
@@ -59,7 +59,7 @@ class Outbox:
         self._event_bytes += len(frame)
 
     def pop(self) -> bytes | None:
-        """Take the oldest frame; ``None`` if nothing waits."""
+        """Remove and return the oldest frame; ``None`` if the queue is empty."""
         if self._events and (not self._replies or self._events[0][0] < self._replies[0][0]):
             frame = self._events.popleft()[1]
             self._event_bytes -= len(frame)
@@ -71,7 +71,7 @@ class Outbox:
         return frame
 
     def clear(self) -> None:
-        """Forget everything that waits."""
+        """Remove all frames."""
         self._replies.clear()
         self._events.clear()
         self._reply_bytes = self._event_bytes = 0
@@ -81,7 +81,7 @@ class Outbox:
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """Total size of the queued frames in bytes."""
         return self._reply_bytes + self._event_bytes
 
     def _numbered(self, frame: bytes) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""Parameters of every method, read leniently: what is unknown is ignored, ``null`` is absent."""
+"""Lenient parameter models of all methods: unknown members are ignored, ``null`` is absent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Authenticate(msgspec.Struct, rename="camel"):
 
 
 class ToolEntry(msgspec.Struct, rename="camel"):
-    """A tool as its provider registered it; the schemas are never looked into."""
+    """A tool as registered by its provider; the schemas are not interpreted."""
 
     name: str
     description: str | None = None
@@ -53,7 +53,7 @@ class Register(msgspec.Struct, rename="camel"):
 
 
 class CallContext(msgspec.Struct, rename="camel"):
-    """Id and trace that follow a call across agents, see :mod:`kadi_client.context`."""
+    """The id and trace that follow a call across agents, see :mod:`kadi_client.context`."""
 
     call_id: Raw = ABSENT
     traceparent: Raw = msgspec.field(default=ABSENT, name="traceparent")
@@ -82,20 +82,20 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
 
     @property
     def wants_direct_reply(self) -> bool:
-        """Whether the answer to the request is to be that of the tool, without ``pending``."""
+        """True if the response should be the tool's answer itself, without ``pending`` first."""
         return self.direct_reply is True
 
     @property
     def own_request_id(self) -> str | int | None:
-        """The request id that the caller chose, if it chose one."""
+        """The request id chosen by the caller; ``None`` if there is none."""
         return None if self.request_id == "" else self.request_id
 
     @property
     def tool(self) -> str:
-        """The tool's name, from whichever member carries it.
+        """The tool's name, from ``toolName`` or else ``name``.
 
         Raises:
-            Refused: if none does.
+            Refused: if both are missing.
         """
         tool = self.tool_name or self.name
         if not tool:
@@ -104,7 +104,7 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
 
     @property
     def input(self) -> Raw:
-        """The tool's input as it came, ``{}`` if there is none.
+        """The tool's input as raw JSON; ``{}`` if there is none.
 
         Raises:
             Refused: if it is not an object.
@@ -118,7 +118,7 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
 
 
 class Cancel(msgspec.Struct, rename="camel"):
-    """``kadi.ability.cancel``; a direct call is named by the ``id`` of its request."""
+    """``kadi.ability.cancel``; a direct call is identified by the ``id`` of its request."""
 
     request_id: str | int | None = None
     id: Raw = ABSENT
@@ -141,10 +141,10 @@ class Subscription(msgspec.Struct, rename="camel"):
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns, from whichever members carry them.
+        """The patterns from ``pattern`` and ``channels``.
 
         Raises:
-            Refused: if none does.
+            Refused: if both are missing.
         """
         if self.pattern is None and self.channels is None:
             raise invalid("pattern", "is missing: name the channels, as in 'search.index.*'")
@@ -164,10 +164,10 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def read(kind: type[T], params: Raw) -> T:
-    """Read the parameters of one method.
+    """Decode the parameters of a method.
 
     Raises:
-        Refused: naming the member that is wrong and what was expected of it.
+        Refused: naming the invalid member and the expected type.
     """
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -180,13 +180,13 @@ def read(kind: type[T], params: Raw) -> T:
 
 
 def take_hints(tool_input: Raw) -> tuple[Raw, Hints]:
-    """Split a tool's input into the input without ``_kadi`` and the hints found there.
+    """Split a tool's input into the input without ``_kadi`` and the hints in ``_kadi``.
 
-    The input is searched for the key before it is parsed: most inputs have none, and may be large.
-    Hints that are not an object count as none.
+    The input may be large and mostly has no hints, so it is searched for the key before it is
+    parsed. Hints that are not an object count as none.
 
     Raises:
-        Refused: if a hint for the broker is of the wrong type.
+        Refused: if a hint for the broker has the wrong type.
     """
     if not _ROUTING_KEY.search(tool_input):
         return tool_input, Hints()
@@ -198,7 +198,7 @@ def take_hints(tool_input: Raw) -> tuple[Raw, Hints]:
 
 
 def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:
-    """Return id and trace of a call as members of ``_meta``; ``_meta`` outranks ``_kadi``."""
+    """Return id and trace of a call as members of ``_meta``; ``_meta`` overrides ``_kadi``."""
     own = _object(CallContext, meta)
     found = {
         "callId": own.call_id if present(own.call_id) else hints.call_id,
@@ -209,17 +209,17 @@ def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:
 
 
 def _object(kind: type[T], raw: Raw) -> T:
-    """Read a member that is an object; anything else counts as an empty one."""
+    """Decode a member that is an object; anything else counts as an empty object."""
     if bytes(memoryview(raw)[:1]) != b"{":
         return kind()
     return read(kind, raw)
 
 
 def present(raw: Raw) -> bool:
-    """Whether a member was sent at all and is not ``null``."""
+    """Return True if a member was sent and is not ``null``."""
     return bytes(memoryview(raw)[:5]) not in (b"", b"null")
 
 
 def invalid(member: str, problem: str) -> Refused:
-    """The error for a member whose value cannot be used."""
+    """Return the error for a member with an invalid value."""
     return Refused(f"invalid params: {member} {problem}", code=INVALID_PARAMS)

@@ -1,4 +1,4 @@
-"""Who offers which tool to whom."""
+"""The registered tools and the networks on which they are visible."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SOURCE = "kadi-agent"
 
 
 class Networks:
-    """The networks of a broker: those that agents ask for, or a fixed set.
+    """The networks of a broker: any that agents ask for, or a fixed set.
 
     Args:
-        limits: How many of them one session may join.
-        known: The only ones there are; empty for any.
+        limits: Limits on their number per session and on their names.
+        known: The allowed networks; empty allows any.
     """
 
     __slots__ = ("_known", "_limits")
@@ -32,12 +32,13 @@ class Networks:
         self._known = frozenset(known)
 
     def admitted(self, asked: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-        """Return the networks that a session joins, and those that it cannot join.
+        """Return the networks that a session joins, and those that it may not join.
 
-        Both in the order asked for, each once; without any the default network is asked for.
+        Both are in the order of ``asked``, without duplicates. If ``asked`` is empty, it counts as
+        the default network.
 
         Raises:
-            Refused: if there are too many, or a name cannot be used.
+            Refused: if there are too many networks, or a name is invalid.
         """
         if len(asked) > self._limits.networks:
             raise invalid(
@@ -54,14 +55,14 @@ class Networks:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool as one provider offers it, and the networks that it is visible on."""
+    """A tool of one provider, and the networks on which it is visible."""
 
     tool: ToolEntry
     networks: tuple[str, ...]
 
 
 class Registry:
-    """Tools by name and provider; of two providers of one tool the earlier describes it."""
+    """Tools by name and provider; a tool's description comes from its earliest provider."""
 
     __slots__ = ("_limits", "_networks", "_providers")
 
@@ -71,13 +72,13 @@ class Registry:
         self._providers: dict[str, dict[Session, Offer]] = {}
 
     def register(self, session: Session, params: Register) -> dict[str, Any]:
-        """Give ``session`` this tool set in place of the one it had.
+        """Replace the tools of ``session``.
 
-        Networks that are not named stay as they are. A tool may name the networks of its session
-        that it is visible on.
+        Without ``networks`` the session stays in its networks. A tool may restrict its visibility
+        to some of them.
 
         Raises:
-            Refused: leaving everything as it was, if a tool or network cannot be accepted.
+            Refused: changing nothing, if a tool or network is invalid.
         """
         tools = self._checked_tools(params.tools or ())
         dropped: list[str] = []
@@ -102,7 +103,7 @@ class Registry:
         return answer
 
     def remove(self, session: Session) -> None:
-        """Withdraw every tool of ``session``."""
+        """Remove all tools of ``session``."""
         for name in session.tools:
             providers = self._providers[name]
             del providers[session]
@@ -111,9 +112,9 @@ class Registry:
         session.tools = ()
 
     def providers(self, tool: str, caller: Session) -> dict[Session, str]:
-        """Return the sessions whose ``tool`` the caller may see, in order of registration.
+        """Return the providers of ``tool`` visible to the caller, in order of registration.
 
-        Each comes with the first of the caller's networks that the tool is visible on.
+        Each is mapped to the first of the caller's networks on which the tool is visible.
         """
         found = {}
         for session, offer in self._providers.get(tool, {}).items():
@@ -124,7 +125,7 @@ class Registry:
         return found
 
     def describe(self, caller: Session, params: Discovery) -> dict[str, Any]:
-        """Describe the tools ``caller`` may see, ordered by name; only the one named, if any."""
+        """Describe the tools visible to ``caller``, ordered by name, or only ``params.tool``."""
         names: Iterable[str] = sorted(self._providers) if params.tool is None else [params.tool]
         networks = caller.networks
         if params.networks is not None:
@@ -191,10 +192,10 @@ class Registry:
 
 
 def check_name(member: str, name: str, limits: Limits) -> None:
-    """Refuse an empty or overlong name.
+    """Check the length of a name.
 
     Raises:
-        Refused: naming ``member``.
+        Refused: naming ``member``, if the name is empty or too long.
     """
     if not name:
         raise invalid(member, "is empty")

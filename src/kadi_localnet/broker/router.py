@@ -1,6 +1,6 @@
-"""The broker without its sockets.
+"""The broker without I/O.
 
-Frames and the time go in, sessions with something to send come out::
+Methods take frames and the time, and return the sessions that have something to send::
 
     router = Router(limits, wall_clock=time.time)
     session = router.connect(now)
@@ -41,7 +41,7 @@ from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, a
 log = logging.getLogger(__name__)
 
 _Method = Callable[[Session, Frame, float], Any]
-"""Its result is the answer; ``None`` if that comes later."""
+"""A method handler. It returns the result, or ``None`` if the response follows later."""
 _DISCOVERY = frozenset({"kadi.ability.list", "kadi.discover"})
 _ID_BYTES = 6
 
@@ -49,9 +49,9 @@ _ID_BYTES = 6
 class Router:
     """Sessions, tools, calls and events of one broker.
 
-    ``now`` is any monotonic clock in seconds, the same for all calls; ``wall_clock`` gives Unix
-    time for the timestamps of events; ``networks`` are the only ones there are, if any are given.
-    Whatever a peer sends, no method raises.
+    ``now`` is the time in seconds of any monotonic clock, the same for all calls; ``wall_clock``
+    returns Unix time for the timestamps of events; ``networks``, if given, are the only networks
+    that sessions may join. No method raises, whatever a peer sends.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Router:
         return session
 
     def receive(self, session: Session, data: str | bytes, now: float) -> AbstractSet[Session]:
-        """Take in one message of ``session``; one that comes while it is closing is ignored.
+        """Process one message of ``session``; ignore it if the session is closing.
 
         Returns:
-            The sessions that have something to send, or are to be closed after sending it, in the
-            order in which they came to it: the provider of a call before its caller.
+            The sessions that have something to send or are to be closed after sending it, in the
+            order in which they became ready: the provider of a call before its caller.
         """
         session.last_seen = now
         if session.closing is None:
@@ -118,12 +118,12 @@ class Router:
         return self._settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
-        """Forget a session whose connection is gone; returns as :meth:`receive` does."""
+        """Remove a session whose connection is closed; returns as :meth:`receive` does."""
         self._remove(session)
         return self._settle() - {session}
 
     def tick(self, now: float) -> AbstractSet[Session]:
-        """Do what is due by now; returns as :meth:`receive` does."""
+        """Expire calls and close silent sessions; returns as :meth:`receive` does."""
         self._calls.expire(now)
         for session in self._liveness.due(now):
             alive_until = self._alive_until(session)
@@ -139,12 +139,12 @@ class Router:
         return self._settle()
 
     def next_tick(self) -> float | None:
-        """When :meth:`tick` has something to do next, if nothing happens before."""
+        """Return the time at which to call :meth:`tick` next; ``None`` if it need not be."""
         deadlines = (self._calls.next_deadline(), self._liveness.next())
         return min((at for at in deadlines if at is not None), default=None)
 
     def stats(self) -> dict[str, int]:
-        """Counters since the start, and what there is now; sizes in bytes."""
+        """Return counters since the start and current numbers; sizes in bytes."""
         counts = dict(self._counts)
         counts["events_dropped"] += sum(session.outbox.dropped for session in self._sessions)
         return {
@@ -162,7 +162,7 @@ class Router:
         }
 
     def calls_by_tool(self) -> dict[str, CallCounts]:
-        """What became of the calls of each tool since the start."""
+        """Return the call counts of each tool since the start."""
         return dict(self._calls.by_tool)
 
     def _call_counts(self) -> dict[str, int]:
@@ -259,7 +259,7 @@ class Router:
         return session.last_seen + self.limits.silence
 
     def _settle(self) -> AbstractSet[Session]:
-        """Clean up after sessions that began to close, which may close others in turn."""
+        """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
         while ended:
             session = ended.pop()

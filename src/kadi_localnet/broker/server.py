@@ -1,4 +1,4 @@
-"""The broker's WebSocket edge."""
+"""The WebSocket server of the broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEALTH_PATH = "/health"
 
 
 class _Peer:
-    """A connection and its way out."""
+    """A connection and the sending of its outbox."""
 
     __slots__ = ("awake", "connection", "cut", "session")
 
@@ -44,9 +44,9 @@ class _Peer:
         self.cut: asyncio.TimerHandle | None = None
 
     def flush(self) -> None:
-        """Send what a peer that keeps up can take at once; leave the rest to :meth:`write`.
+        """Send what the socket accepts at once; leave the rest to :meth:`write`.
 
-        Most frames go this way, which spares them a switch of tasks.
+        Most frames are sent here, without a task switch.
         """
         outbox = self.session.outbox
         self.connection.send_at_once(outbox.pop)
@@ -54,7 +54,7 @@ class _Peer:
             self.awake.set()
 
     async def write(self) -> None:
-        """Send the rest at the pace of the peer; when the session ends, close the connection."""
+        """Send the rest at the pace of the peer; close the connection when the session ends."""
         session = self.session
         with contextlib.suppress(ConnectionClosed):
             while True:
@@ -67,7 +67,7 @@ class _Peer:
 
 
 class Broker:
-    """A running broker; :func:`serve_broker` makes one."""
+    """A running broker, created by :func:`serve_broker`."""
 
     def __init__(self, limits: Limits, networks: Sequence[str] = ()) -> None:
         self._limits = limits
@@ -75,16 +75,16 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._timer: tuple[float, asyncio.Handle] | None = None
-        # With the time beside it, as a handle of uvloop does not always tell that.
+        # The time is kept beside the handle, since uvloop's handles do not always expose it.
         self.url = ""
-        """Where clients connect to."""
+        """The address that clients connect to."""
 
     def stats(self) -> dict[str, int]:
-        """Counters since the start, and what there is now; sizes in bytes."""
+        """Return counters since the start and current numbers; sizes in bytes."""
         return {"connections": len(self._peers), **self._router.stats()}
 
     def calls_by_tool(self) -> dict[str, CallCounts]:
-        """What became of the calls of each tool since the start."""
+        """Return the call counts of each tool since the start."""
         return self._router.calls_by_tool()
 
     async def _open(self, host: str, port: int, origins: Sequence[str]) -> Server:
@@ -105,11 +105,11 @@ class Broker:
             logger=log.getChild("websocket"),
         )
         self.url = _url(host, next(iter(server.sockets)).getsockname()[1])
-        log.info("broker listens at %s", self.url)
+        log.info("broker is listening at %s", self.url)
         return server
 
     async def _close(self, server: Server) -> None:
-        """Close every connection with 1001, and cut those that do not go along."""
+        """Close all connections with 1001; abort those that do not close in time."""
         server.close()
         closed = asyncio.ensure_future(server.wait_closed())
         try:
@@ -144,7 +144,7 @@ class Broker:
             await asyncio.wait([writer])
 
     def _apply(self, ready: Iterable[Session]) -> None:
-        """Send what these sessions have to send; see that the ended ones do end."""
+        """Send the output of these sessions; abort closing ones that do not close in time."""
         for session in ready:
             peer = self._peers[session]
             peer.flush()
@@ -155,7 +155,7 @@ class Broker:
         self._arm()
 
     def _arm(self) -> None:
-        """Have the core ticked when it needs to be; an early tick does nothing."""
+        """Schedule the next tick of the router; an early tick does nothing."""
         at = self._router.next_tick()
         if at is None or (self._timer is not None and self._timer[0] <= at):
             return
@@ -172,7 +172,7 @@ class Broker:
         if path in SOCKET_PATHS:
             return None
         if path != HEALTH_PATH:
-            return connection.respond(HTTPStatus.NOT_FOUND, "There is nothing here.\n")
+            return connection.respond(HTTPStatus.NOT_FOUND, "Not found.\n")
         stats = self.stats()
         names = ("sessions", "tools", "outstanding_calls")
         health = {"status": "ok", **{name: stats[name] for name in names}}
@@ -191,28 +191,29 @@ async def serve_broker(
     origins: Sequence[str] = (),
     networks: Sequence[str] = (),
 ) -> AsyncIterator[Broker]:
-    """Run a broker for the length of the ``async with`` block.
+    """Run a broker during the ``async with`` block.
 
-    It keeps nothing on disk, and anybody who reaches its port may join it with a key of his own
-    making, so it listens on the loopback interface unless told otherwise.
+    The broker stores nothing on disk. Any process that reaches its port can join with a key that
+    it generated itself, so by default the broker listens on the loopback interface only.
 
     Args:
         host: Name or address of the interface to listen on.
-        port: TCP port; 0 takes a free one, which :attr:`Broker.url` then tells.
+        port: TCP port; 0 picks a free port, see :attr:`Broker.url`.
         limits: Sizes and times; the defaults of :class:`Limits` if not given.
-        origins: Values of the ``Origin`` header to accept, for pages in a browser. Without them
-            every connection that bears the header is refused (403): any web page the user visits
-            could otherwise use the broker.
-
-        networks: The only networks there are. Without them an agent may join any; with them a
-            registration names those that it cannot join in ``droppedNetworks``.
+        origins: Values of the ``Origin`` header to accept, for pages in a browser. Without them,
+            every connection with this header is refused (403), since otherwise any web page that
+            the user visits could use the broker.
+        networks: The allowed networks. Without them, an agent may join any network; with them,
+            the result of a registration lists the refused networks as ``droppedNetworks``.
 
     Raises:
-        OSError: if the port cannot be listened on.
+        OSError: if the port cannot be bound.
     """
     broker = Broker(limits or Limits(), networks)
     if not is_loopback(host):
-        log.warning("listening on %s: whoever reaches this port can call every tool", host or "*")
+        log.warning(
+            "listening on %s: any process that reaches this port can call every tool", host or "*"
+        )
     server = await broker._open(host, port, origins)
     try:
         yield broker
@@ -221,7 +222,7 @@ async def serve_broker(
 
 
 def _url(host: str, port: int) -> str:
-    """Where a client on this machine connects to; an unspecified address is reached by loopback."""
+    """Return the URL for clients on this machine, with loopback for an unspecified address."""
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)
         if address.is_unspecified:

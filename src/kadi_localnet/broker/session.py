@@ -1,4 +1,4 @@
-"""One connected peer as the routing core sees it, and the calls it takes part in."""
+"""Sessions and calls, the state of the router."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kadi_localnet.broker.outbox import Outbox
 
 
 class CloseCode(IntEnum):
-    """WebSocket close codes a broker gives on purpose (RFC 6455, 7.4)."""
+    """WebSocket close codes that the broker sends itself (RFC 6455, 7.4)."""
 
     NORMAL = 1000
     POLICY_VIOLATION = 1008
@@ -21,7 +21,7 @@ class CloseCode(IntEnum):
 
 
 class Refused(KadiError):
-    """A request that is answered with an error; with ``close`` the session ends after it."""
+    """A request is answered with an error; if ``close`` is set, the session then ends."""
 
     def __init__(
         self, message: str, *, code: int = SERVER_ERROR, close: CloseCode | None = None
@@ -33,7 +33,7 @@ class Refused(KadiError):
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Why and how a session ends."""
+    """The close code and the reason with which a session ends."""
 
     code: CloseCode
     reason: str
@@ -41,17 +41,17 @@ class Closing:
 
 @dataclass(slots=True)
 class Changes:
-    """What one step of the core left for the edge to do, and the core to clean up."""
+    """Changes of one step of the router, for the server to carry out and the router to clean up."""
 
     ready: dict[Session, None] = field(default_factory=dict)
-    """Sessions with something to send, or to be closed, in the order in which they came to it."""
+    """Sessions with something to send or to be closed, in the order in which they became ready."""
 
     ended: list[Session] = field(default_factory=list)
-    """Sessions that began closing and are still on the books."""
+    """Sessions that began to close and are not yet removed."""
 
 
 class Session:
-    """State of one connection; compared by identity."""
+    """The state of one connection; compared by identity."""
 
     __slots__ = (
         "_changes",
@@ -81,7 +81,7 @@ class Session:
         self.last_seen = now
         self.agent_id: str | None = None
         self.credentials: Raw | None = None
-        """Session id and public key, as providers are shown them."""
+        """Session id and public key as JSON, sent to providers as ``kadi_caller``."""
         self.display_name: str | None = None
         self.nonce: str | None = None
         self.nonce_expires = now
@@ -96,7 +96,7 @@ class Session:
         self._changes = changes
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame that must arrive; a peer too slow for it loses its session."""
+        """Queue a frame that must not be dropped; if there is no room, close the session."""
         if self.closing is not None:
             return
         if self.outbox.put_reply(frame):
@@ -111,7 +111,7 @@ class Session:
         self._changes.ready[self] = None
 
     def close(self, code: CloseCode, reason: str) -> None:
-        """End the session once what waits has been sent; what comes later is ignored."""
+        """Close the session after sending what is queued; later messages are ignored."""
         if self.closing is None:
             self.closing = Closing(code, reason)
             self._changes.ready[self] = None
@@ -120,35 +120,35 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One invocation on its way; ``timeout`` in seconds, ``started`` on the core's clock."""
+    """A call in flight; ``timeout`` in seconds, ``started`` on the router's clock."""
 
     id: str
-    """Request id towards the provider."""
+    """Request id sent to the provider."""
     request_id: str | int
-    """Request id towards the caller: the one it chose, if it chose one."""
+    """Request id sent to the caller: the caller's own, or else ``id``."""
     tool: str
     follows: str
-    """Id that follows the call across agents, for the log; its own where none came with it."""
+    """Id for the log that follows the call across agents; ``id`` if the caller sent none."""
     caller: Session
     provider: Session
     started: float
     timeout: float
     direct: Raw
-    """The id of the request, if the answer is to be the answer to it; else absent."""
+    """JSON-RPC id of the request if the caller wants a direct reply; else absent."""
 
     def completed(self, result: Raw) -> bytes:
-        """The frame that ends it well for its caller."""
+        """Encode the frame that sends the result to the caller."""
         if len(self.direct):
             return response(self.direct, result)
         return answered(self.request_id, result)
 
     def failed(self, text: str) -> bytes:
-        """The frame that ends it with an error for its caller."""
+        """Encode the frame that sends an error to the caller."""
         if len(self.direct):
             return error_response(self.direct, text)
         return notification("kadi.ability.response", {"requestId": self.request_id, "error": text})
 
 
 def answered(request_id: str | int, result: Any) -> bytes:
-    """Encode the notification that ends a call well."""
+    """Encode the notification that sends the result of a call."""
     return notification("kadi.ability.response", {"requestId": request_id, "result": result})

@@ -1,4 +1,4 @@
-"""The model manager: embeddings and reranking, by models on this machine or on other servers."""
+"""The model manager: embeddings and reranking with local models or upstream servers."""
 
 from kadi_localnet.models.config import ModelDirectory, ModelsConfig, Upstream
 from kadi_localnet.models.directory import is_reranker

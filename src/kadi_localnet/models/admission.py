@@ -1,4 +1,4 @@
-"""How much work a model lets wait, and for how long."""
+"""Admission control: the maximum number of queued texts and the timeout of a model."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from kadi_localnet.models.lanes import LanesClosed
 
 
 class Admission:
-    """Counts the texts that wait for a model called ``name``, at most ``most`` of them."""
+    """The queue length of the model ``name``, limited to ``most`` texts."""
 
     def __init__(self, name: str, *, most: int) -> None:
         self._name = name
         self._most = most
         self.queued = 0
-        """Texts that are worked on or wait."""
+        """Number of texts in progress or waiting."""
 
     @asynccontextmanager
     async def admit(self, count: int, *, timeout: float) -> AsyncIterator[None]:
-        """Work on ``count`` texts in the block, for ``timeout`` seconds at most.
+        """Count ``count`` texts as queued during the block, for at most ``timeout`` seconds.
 
         Raises:
-            Overloaded: if more texts would be queued than allowed. An idle model takes any
-                request that is within the limits of one.
-            DeadlinePassed: after the time.
-            ModelsError: if the lanes were closed meanwhile.
+            Overloaded: if more texts would be queued than allowed. An idle model accepts a
+                request of any size.
+            DeadlinePassed: after ``timeout`` seconds.
+            ModelsError: if the lanes are closed meanwhile.
         """
         if self.queued and self.queued + count > self._most:
             raise Overloaded(
-                f"{self.queued} texts are queued for {self._name}; call again shortly",
+                f"{self.queued} texts are queued for {self._name}; try again shortly",
                 retry_after=1.0,
             )
         self.queued += count

@@ -1,8 +1,8 @@
-"""A BERT sentence encoder as an ONNX graph, from its weights.
+"""Building the ONNX graph of a BERT sentence encoder from its weights.
 
-The graph holds everything between token ids and the finished embedding: the encoder of
-Devlin et al. 2019 (arXiv:1810.04805), the mean of its last hidden states over the attention mask
-and the L2 normalisation, as sentence-transformers models are defined (arXiv:1908.10084).
+The graph contains all steps from token ids to the embedding: the encoder of Devlin et al. 2019
+(arXiv:1810.04805), the mean of its last hidden states over the attention mask and the L2
+normalisation, as sentence-transformers models are defined (arXiv:1908.10084).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Weights = Mapping[str, npt.NDArray[Any]]
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "sentence_embedding"
 
-# Opset 20 has Gelu, IR version 9 belongs to it; onnxruntime reads both since 1.17.
+# Opset 20 has Gelu and goes with IR version 9; onnxruntime supports both since 1.17.
 _OPSET = 20
 _IR_VERSION = 9
 
-# Added to the scores of padding: e^-10000 is 0 in float32, and no sum with it is infinite.
+# Added to the scores of padding: e^-10000 is 0 in float32, and sums with it stay finite.
 _MASKED = -10_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class BertShape:
-    """The numbers of a ``config.json`` that the graph depends on."""
+    """The values of a ``config.json`` that determine the graph."""
 
     layers: int
     heads: int
@@ -50,8 +50,8 @@ class BertShape:
         """Read a Hugging Face ``config.json``.
 
         Raises:
-            ValueError: if it describes anything but a BERT encoder with GELU and absolute
-                positions, or lacks a number.
+            ValueError: if it does not describe a BERT encoder with GELU and absolute positions,
+                or a value is missing.
         """
         expected = {
             "model_type": "bert",
@@ -60,7 +60,7 @@ class BertShape:
         }
         for key, value in expected.items():
             if config.get(key, value) != value:
-                raise ValueError(f"{key} is {config[key]!r}, only {value!r} can be built")
+                raise ValueError(f"{key} is {config[key]!r}, only {value!r} is supported")
         try:
             return cls(
                 layers=int(config["num_hidden_layers"]),
@@ -74,11 +74,11 @@ class BertShape:
 
 
 def build_graph(weights: Weights, shape: BertShape) -> ModelProto:
-    """The encoder with pooling and normalisation.
+    """Build the encoder with pooling and normalisation.
 
-    Inputs are int64 of shape (batch, sequence), both axes free; the output
+    Inputs are int64 of shape (batch, sequence), both axes dynamic; the output
     ``sentence_embedding`` is float32 of shape (batch, hidden), every row of norm 1. A row needs
-    at least one attended token, and a sequence at most ``shape.positions``.
+    at least one attended token; a sequence may have at most ``shape.positions`` tokens.
 
     Raises:
         ValueError: if a weight is missing.
@@ -97,10 +97,10 @@ def build_graph(weights: Weights, shape: BertShape) -> ModelProto:
 
 
 def write_graph(source: Path, target: Path, *, int8: bool) -> None:
-    """Build from ``model.safetensors`` and ``config.json`` in ``source`` into the file ``target``.
+    """Build the graph from ``model.safetensors`` and ``config.json`` in ``source`` as ``target``.
 
-    With ``int8`` the weights are stored in seven bits and one scale a channel, and activations
-    are quantised as the model runs.
+    With ``int8`` the weights are stored in seven bits with one scale per channel, and activations
+    are quantised at run time.
 
     Raises:
         ValueError: if the weights or the configuration are not those of a BERT encoder.
@@ -117,8 +117,8 @@ def write_graph(source: Path, target: Path, *, int8: bool) -> None:
         return
     prepared = onnx.shape_inference.infer_shapes(graph)
     add_pre_process_metadata(prepared)
-    # One scale a tensor ruins the ranking. Seven bits, because processors without VNNI saturate
-    # on eight: the same text would embed differently there.
+    # One scale per tensor ruins the ranking. Seven bits, because processors without VNNI saturate
+    # with eight and would return a different embedding for the same text.
     quantize_dynamic(
         prepared, str(target), per_channel=True, reduce_range=True, weight_type=QuantType.QInt8
     )
@@ -152,7 +152,7 @@ class _Graph:
     def linear(
         self, value: str, name: str, weight: npt.NDArray[Any], bias: npt.NDArray[Any]
     ) -> str:
-        # Stored transposed: a plain MatMul is what onnxruntime packs and what can be quantised.
+        # Stored transposed, because onnxruntime packs and quantises only a plain MatMul.
         product = self.op("MatMul", value, self.constant(f"{name}.weight", weight.T))
         return self.op("Add", product, self.constant(f"{name}.bias", bias))
 
@@ -220,8 +220,8 @@ def _attention(
     graph: _Graph, weights: Weights, shape: BertShape, prefix: str, hidden: str, bias: str
 ) -> str:
     width = shape.hidden // shape.heads
-    # The 1/sqrt(width) of the scores is folded into the query, and the three projections are one
-    # product: both are exact, and spare a pass over the largest tensor.
+    # The factor 1/sqrt(width) of the scores is folded into the query, and the three projections
+    # are one product. Both are exact and save a pass over the largest tensor.
     scale = {"query": np.float32(width**-0.5), "key": np.float32(1), "value": np.float32(1)}
     path = f"{prefix}attention.self"
     joint = graph.linear(

@@ -1,4 +1,4 @@
-"""What the model manager is told: which models to serve, and within which limits."""
+"""The configuration of the model manager: models to serve, and limits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class ModelDirectory:
     """A directory with an ONNX sentence encoder, or a reranker, and its ``tokenizer.json``.
 
     It is a reranker (a cross-encoder) if its ``config.json`` names an architecture that ends in
-    ``ForSequenceClassification``; pooling and normalization do not concern it.
-    What is ``None`` is read from the directory: ``pooling`` and ``normalize`` from the files of
-    sentence-transformers (mean and ``True`` without them), ``max_tokens`` from the model's own
-    configuration. ``pooling="none"`` takes an output that is the embedding already.
+    ``ForSequenceClassification``; pooling and normalization do not apply to rerankers.
+    Fields that are ``None`` are read from the directory: ``pooling`` and ``normalize`` from the
+    files of sentence-transformers (mean and ``True`` without them), ``max_tokens`` from the
+    model's configuration. With ``pooling="none"`` the output of the model is the embedding.
     """
 
     path: Path
     name: str = ""
-    """Name it is served under; empty for the directory's own name."""
+    """Name under which the model is served; empty for the name of the directory."""
     aliases: tuple[str, ...] = ()
     pooling: Pooling | None = None
     normalize: bool | None = None
@@ -38,15 +38,15 @@ class ModelDirectory:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it is served under."""
+        """All names under which the model is served, including aliases."""
         return (self.name or self.path.resolve().name, *self.aliases)
 
     @classmethod
     def parse(cls, text: str) -> ModelDirectory:
-        """Read ``PATH`` or ``NAME=PATH``.
+        """Parse ``PATH`` or ``NAME=PATH``.
 
         Raises:
-            ModelSetupError: if there is no path, or the name is not a model name.
+            ModelSetupError: if the path is missing, or the name is not a valid model name.
         """
         name, separator, path = text.partition("=")
         if not separator:
@@ -58,16 +58,16 @@ class ModelDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A server that serves ``models``.
+    """An upstream server that serves ``models``.
 
-    For embeddings one that is compatible with OpenAI (Ollama, vLLM, OpenAI itself), for reranking
-    one that answers ``POST /v1/rerank`` (Jina, Cohere, vLLM, llama.cpp).
+    For embeddings, a server compatible with OpenAI (Ollama, vLLM, OpenAI itself); for reranking, a
+    server with ``POST /v1/rerank`` (Jina, Cohere, vLLM, llama.cpp).
     """
 
     base_url: str
     models: tuple[str, ...]
     api_key: str | None = field(default=None, repr=False)
-    """Sent unless the call brings its own."""
+    """API key for calls that do not pass their own."""
     attempts: int = 4
     max_response_bytes: int = 256 * 2**20
 
@@ -80,30 +80,31 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsConfig:
-    """Everything :func:`kadi_localnet.models.open_models` needs to know."""
+    """The configuration for :func:`kadi_localnet.models.open_models`."""
 
     minilm: bool = True
     """Serve all-MiniLM-L6-v2 from the installed weights."""
     precision: Precision = "auto"
-    """Of all-MiniLM-L6-v2; ``auto`` is what :data:`kadi_localnet.models.minilm.AUTO` says."""
+    """Precision of all-MiniLM-L6-v2; ``auto`` is :data:`kadi_localnet.models.minilm.AUTO`."""
     directories: tuple[ModelDirectory, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
-    """Servers that embed."""
+    """Servers with embedding models."""
     rerank_upstreams: tuple[Upstream, ...] = ()
-    """Servers that rerank."""
+    """Servers with rerankers."""
     cache_dir: Path | None = None
-    """Where built graphs are kept; ``None`` for :func:`default_cache_dir`."""
+    """Directory for built graphs; ``None`` for :func:`default_cache_dir`."""
     threads: int | None = None
-    """Threads that embed bulk requests; ``None`` for one per usable core. Single texts have a
-    thread of their own beside them."""
+    """Number of threads for bulk requests; ``None`` for one per usable core. One more thread
+    serves single texts."""
     batch_tokens: int = 512
-    """Padded tokens per run of a model: more fills caches and lets queries wait, not faster."""
+    """Padded tokens per run of a model. Larger runs are not faster: they exceed the CPU caches and
+    delay queries."""
     max_texts: int = 2048
     max_text_bytes: int = 2**20
     max_request_bytes: int = 32 * 2**20
     max_queued_texts: int = 16_384
     timeout: float = 300.0
-    """Seconds for a request whose caller set no limit."""
+    """Timeout in seconds of a request if the caller sets none."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -121,21 +122,21 @@ class ModelsConfig:
 
 
 def default_cache_dir() -> Path:
-    """``$XDG_CACHE_HOME/ability-search`` or ``~/.cache/ability-search``."""
+    """Return ``$XDG_CACHE_HOME/ability-search`` or ``~/.cache/ability-search``."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "ability-search"
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Require that no two models claim one name, and that every name can be one.
+    """Check that all names of models are valid and unique.
 
     Raises:
-        ModelSetupError: naming the offender.
+        ModelSetupError: naming the invalid or duplicate name.
     """
     seen: set[str] = set()
     for name in names:
         if not _NAME.fullmatch(name):
-            raise ModelSetupError(f"{name!r} cannot be a model name")
+            raise ModelSetupError(f"{name!r} is not a valid model name")
         if name in seen:
-            raise ModelSetupError(f"two models are named {name!r}: give one of them another name")
+            raise ModelSetupError(f"two models are named {name!r}: rename one of them")
         seen.add(name)

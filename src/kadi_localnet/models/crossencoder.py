@@ -1,4 +1,4 @@
-"""A cross-encoder on onnxruntime: a query and texts to scores, no event loop."""
+"""A cross-encoder on onnxruntime: scores texts against a query, without an event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 Scores = npt.NDArray[np.float64]
 
 _OUTPUT = "logits"
-# Of the logits of one pair, alone and beside another: as for the vectors of an encoder.
+# Tolerance between the logits of a pair run alone and in a batch, see encoder._ROUNDING.
 _ROUNDING = 1e-3
 
 
@@ -29,12 +29,12 @@ class Pair(NamedTuple):
 
     ids: Ids
     types: Ids
-    """0 for tokens of the query, 1 for those of the text, as far as the model tells them apart."""
+    """0 for tokens of the query, 1 for tokens of the text, if the model distinguishes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderFiles:
-    """What a cross-encoder is made of."""
+    """The files and settings of a cross-encoder."""
 
     graph: Path
     tokenizer: Path
@@ -43,22 +43,22 @@ class CrossEncoderFiles:
 
 
 class CrossEncoder:
-    """Loaded model and tokenizer; safe to call from several threads at once."""
+    """A loaded cross-encoder and its tokenizer; thread-safe."""
 
     def __init__(self, graph: TokenGraph) -> None:
         self._graph = graph
         self._output = _choose_output(graph)
         self.independent = True
-        """Whether a pair's score does not depend on what it is batched with; see
+        """True if a pair's score does not depend on the rest of its batch; see
         :attr:`kadi_localnet.models.encoder.Encoder.independent`."""
 
     @classmethod
     def load(cls, files: CrossEncoderFiles) -> CrossEncoder:
-        """Load, run once and look at what comes out.
+        """Load the model and check the output of a test run.
 
         Raises:
-            ModelSetupError: if a file cannot be read, the graph wants inputs other than ids, mask
-                and types, or does not give one finite logit a pair.
+            ModelSetupError: if a file cannot be read, the graph requires inputs other than ids,
+                mask and types, or does not return one finite logit per pair.
         """
         started = time.perf_counter()
         encoder = cls(
@@ -71,7 +71,7 @@ class CrossEncoder:
         return encoder
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """``query`` with each text; the longer of the two is cut where both exceed the maximum."""
+        """Tokenize ``query`` with each text; in long pairs, the longer of the two is truncated."""
         encodings = [self._graph.encode(query, text) for text in texts]
         return [
             Pair(np.asarray(each.ids, np.int64), np.asarray(each.type_ids, np.int64))
@@ -86,7 +86,7 @@ class CrossEncoder:
         """
         logits = self._logits(batch)
         if not np.isfinite(logits).all():
-            raise ModelsError(f"{self._graph.name} gave a score that is not finite")
+            raise ModelsError(f"{self._graph.name} returned a score that is not finite")
         with np.errstate(over="ignore"):
             return np.asarray(1 / (1 + np.exp(-logits)))
 
@@ -95,7 +95,7 @@ class CrossEncoder:
         raw, _ = self._graph.run(self._output, ids, types)
         if raw.shape != (len(batch), 1):
             raise ModelSetupError(
-                f"{self._graph.name} is not a reranker: {raw.shape[-1]} logits a pair, not 1"
+                f"{self._graph.name} is not a reranker: {raw.shape[-1]} logits per pair, not 1"
             )
         return raw[:, 0].astype(np.float64)
 
@@ -109,7 +109,7 @@ class CrossEncoder:
         except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
             raise ModelSetupError(f"{self._graph.name} does not run: {exc}") from exc
         if not np.isfinite(beside).all():
-            raise ModelSetupError(f"{self._graph.name} does not give finite scores")
+            raise ModelSetupError(f"{self._graph.name} does not return finite scores")
         self.independent = abs(float(alone[0] - beside[0])) < _ROUNDING
 
 
@@ -120,5 +120,5 @@ def _choose_output(graph: TokenGraph) -> str:
     if len(flat) == 1:
         return flat[0]
     raise ModelSetupError(
-        f"{graph.name} is not a reranker: no output of logits among {sorted(graph.ranks)}"
+        f"{graph.name} is not a reranker: no logits among the outputs {sorted(graph.ranks)}"
     )

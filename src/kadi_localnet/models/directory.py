@@ -1,4 +1,4 @@
-"""Model directories as exporters write them: where the graph is and what its files say of it."""
+"""Model directories as written by exporters: locating the graph and reading its settings."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kadi_localnet.models.errors import ModelSetupError
 _GRAPHS = ("model.onnx", "onnx/model.onnx")
 _DEFAULT_TOKENS = 512
 _CLASSIFIER = "ForSequenceClassification"
-# Tokenizers without a limit of their own say 10^30.
+# Tokenizers without a limit declare 10^30.
 _NO_LIMIT = 1_000_000
 
 
 def is_reranker(directory: ModelDirectory) -> bool:
-    """Whether the model scores pairs of texts: its ``config.json`` calls it a classifier of them.
+    """Return True if ``config.json`` declares a sequence classifier, which scores pairs of texts.
 
     Raises:
-        ModelSetupError: if that file cannot be read.
+        ModelSetupError: if ``config.json`` cannot be read.
     """
     names = _read(directory.path / "config.json").get("architectures")
     return isinstance(names, list) and any(str(name).endswith(_CLASSIFIER) for name in names)
 
 
 def find_files(directory: ModelDirectory) -> EncoderFiles:
-    """Locate the files of a model and read its settings, those of ``directory`` first.
+    """Locate the files of a model and read its settings; ``directory`` overrides them.
 
     Raises:
-        ModelSetupError: if there is no graph or tokenizer, or more than one graph to choose from.
+        ModelSetupError: if the graph or the tokenizer is missing, or there are several graphs.
     """
     root = directory.path
     normalize = directory.normalize
@@ -100,8 +100,8 @@ def _pooling(root: Path) -> Pooling:
     if modes == {"pooling_mode_cls_token"}:
         return "cls"
     raise ModelSetupError(
-        f"model directory {root.name!r} pools by {', '.join(sorted(modes))}, which is not"
-        " supported: mean and cls are"
+        f"model directory {root.name!r} uses pooling by {', '.join(sorted(modes))}, which is not"
+        " supported (supported: mean and cls)"
     )
 
 

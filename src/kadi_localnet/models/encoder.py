@@ -1,4 +1,4 @@
-"""A sentence encoder on onnxruntime: texts to vectors, one call at a time, no event loop."""
+"""A sentence encoder on onnxruntime: converts texts to vectors, without an event loop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 _SENTENCE_OUTPUT = "sentence_embedding"
 _TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
-# Two vectors of one text, alone and beside another, differ by rounding or by something else.
+# Tolerance between the vectors of a text run alone and in a batch; more is not just rounding.
 _ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """What an encoder is made of."""
+    """The files and settings of an encoder."""
 
     graph: Path
     tokenizer: Path
@@ -36,7 +36,7 @@ class EncoderFiles:
 
 
 class Encoder:
-    """Loaded model and tokenizer; safe to call from several threads at once."""
+    """A loaded sentence encoder and its tokenizer; thread-safe."""
 
     def __init__(self, files: EncoderFiles, graph: TokenGraph) -> None:
         self.files = files
@@ -44,17 +44,17 @@ class Encoder:
         self._output, self._pooling = _choose_output(graph.ranks, files.pooling)
         self.dimensions = 0
         self.independent = True
-        """Whether a text's vector does not depend on what it is batched with. Models with
-        dynamically quantised activations take one scale for the whole batch: two vectors of one
-        text then differ by a cosine of up to .02, so such a model must get one text a run."""
+        """True if a text's vector does not depend on the rest of its batch. Models with
+        dynamically quantised activations use one scale for the whole batch: two vectors of one
+        text then differ by a cosine of up to .02, so such a model must get one text per run."""
 
     @classmethod
     def load(cls, files: EncoderFiles) -> Encoder:
-        """Load, run once and look at what comes out.
+        """Load the model and check the output of a test run.
 
         Raises:
-            ModelSetupError: if a file cannot be read, the graph wants inputs other than ids, mask
-                and types, has no output that can be pooled, or embeds to something unusable.
+            ModelSetupError: if a file cannot be read, the graph requires inputs other than ids,
+                mask and types, has no output that can be pooled, or returns unusable vectors.
         """
         started = time.perf_counter()
         graph = TokenGraph.load(
@@ -72,7 +72,7 @@ class Encoder:
         return encoder
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
-        """Token ids of each text, special tokens included, cut at the model's maximum."""
+        """Return the token ids of each text with special tokens, truncated at the maximum."""
         return [np.asarray(self._graph.encode(text).ids, np.int64) for text in texts]
 
     def infer(self, batch: Sequence[Ids]) -> Vectors:
@@ -82,7 +82,7 @@ class Encoder:
         return normalized(vectors) if self.files.normalize else vectors
 
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
-        """Tokenize and embed in one run; also the number of tokens."""
+        """Tokenize and embed texts in one run; return the vectors and the number of tokens."""
         batch = self.tokenize(texts)
         return self.infer(batch), sum(len(ids) for ids in batch)
 
@@ -94,16 +94,17 @@ class Encoder:
         except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
             raise ModelSetupError(f"{self.files.graph.name} does not run: {exc}") from exc
         if alone.ndim != 2 or not alone.shape[1] or not np.isfinite(alone).all():
-            raise ModelSetupError(f"{self.files.graph.name} does not give sentence vectors")
+            raise ModelSetupError(f"{self.files.graph.name} does not return sentence vectors")
         self.dimensions = int(alone.shape[1])
         spread = float(np.abs(normalized(alone) - normalized(beside[:1])).max())
         self.independent = spread < _ROUNDING
 
 
 def pool(hidden: Vectors, mask: Ids, pooling: Pooling) -> Vectors:
-    """One vector per text from (batch, sequence, d) token vectors, or (batch, d) as it is.
+    """Pool token vectors of shape (batch, sequence, d) into one vector per text.
 
-    ``mean`` averages over the attended tokens, ``cls`` takes the first one.
+    ``mean`` averages over the attended tokens, ``cls`` takes the first token, ``none`` returns the
+    input, of shape (batch, d), unchanged.
     """
     if pooling == "none":
         return hidden
@@ -115,7 +116,7 @@ def pool(hidden: Vectors, mask: Ids, pooling: Pooling) -> Vectors:
 
 
 def normalized(vectors: Vectors) -> Vectors:
-    """Rows scaled to norm 1; a row of zeros stays as it is."""
+    """Return the rows scaled to norm 1; a row of zeros is unchanged."""
     norms: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
     norms[norms == 0] = 1
     return vectors / norms
@@ -128,8 +129,10 @@ def _choose_output(ranks: Mapping[str, int], wanted: Pooling) -> tuple[str, Pool
         flat = [name for name, rank in ranks.items() if rank == 2]
         if len(flat) == 1:
             return flat[0], "none"
-        raise ModelSetupError(f"pooling none needs one output of rank 2; outputs: {sorted(ranks)}")
+        raise ModelSetupError(
+            f"pooling none requires one output of rank 2; outputs: {sorted(ranks)}"
+        )
     for name in (*_TOKEN_OUTPUTS, *ranks):
         if ranks.get(name) == 3:
             return name, wanted
-    raise ModelSetupError(f"no output of token vectors to pool; outputs: {sorted(ranks)}")
+    raise ModelSetupError(f"no output with token vectors to pool; outputs: {sorted(ranks)}")

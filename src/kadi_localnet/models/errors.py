@@ -1,15 +1,15 @@
-"""Failures of the model manager, with the status and the words an OpenAI client knows.
+"""Errors of the model manager, with HTTP status, type and code as in OpenAI's API.
 
 ::
 
     ModelsError
     ├── InvalidRequest      400 invalid_request_error   a field of the request is wrong
     ├── RequestTooLarge     413 invalid_request_error   the request exceeds a limit
-    ├── Unauthorized        401 authentication_error    the HTTP door asks for its token
-    ├── ModelNotServed      404 invalid_request_error   no such model here
-    ├── Overloaded          429 rate_limit_error        as much work is queued as is allowed
-    ├── UpstreamFailed      502 upstream_error          the upstream server gave nothing usable
-    ├── DeadlinePassed      504 timeout_error           not done within the caller's time
+    ├── Unauthorized        401 authentication_error    the bearer token is missing or wrong
+    ├── ModelNotServed      404 invalid_request_error   the model is not served here
+    ├── Overloaded          429 rate_limit_error        the queue is full
+    ├── UpstreamFailed      502 upstream_error          the upstream server returned nothing usable
+    ├── DeadlinePassed      504 timeout_error           not finished within the caller's timeout
     └── ModelSetupError     500 server_error            a model cannot be found, built or loaded
 """
 
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 
 class ModelsError(Exception):
-    """Base: ``status`` is the HTTP status, ``kind`` and ``code`` OpenAI's ``type`` and ``code``."""
+    """Base class. ``status`` is the HTTP status; ``kind`` and ``code`` are as in OpenAI's API."""
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
@@ -31,12 +31,12 @@ class ModelsError(Exception):
     ) -> None:
         super().__init__(message)
         self.param = param
-        """The field of the request that is to blame, if one is."""
+        """The invalid field of the request; ``None`` if the error is not about one field."""
         self.retry_after = retry_after
-        """Seconds after which a retry makes sense, where that is known."""
+        """Seconds to wait before a retry; ``None`` if unknown."""
 
     def body(self) -> dict[str, Any]:
-        """The error as OpenAI's API words it."""
+        """Return the error in the shape of OpenAI's API, where ``kind`` is called ``type``."""
         return {
             "error": {
                 "message": str(self),
@@ -48,7 +48,7 @@ class ModelsError(Exception):
 
 
 class InvalidRequest(ModelsError):
-    """A field of the request is wrong; the message starts with its name."""
+    """A field of the request is invalid; the message starts with its name."""
 
     status = 400
     kind = "invalid_request_error"
@@ -64,7 +64,7 @@ class RequestTooLarge(ModelsError):
 
 
 class Unauthorized(ModelsError):
-    """The HTTP request did not carry the bearer token."""
+    """The HTTP request has no valid bearer token."""
 
     status = 401
     kind = "authentication_error"
@@ -75,7 +75,7 @@ class Unauthorized(ModelsError):
 
 
 class ModelNotServed(ModelsError):
-    """The requested model is not served here; another one is never used in its place."""
+    """The requested model is not served here; it is never replaced by another one."""
 
     status = 404
     kind = "invalid_request_error"
@@ -89,7 +89,7 @@ class ModelNotServed(ModelsError):
 
 
 class Overloaded(ModelsError):
-    """As many texts are queued as the settings allow."""
+    """The request would exceed the maximum number of queued texts."""
 
     status = 429
     kind = "rate_limit_error"
@@ -97,7 +97,7 @@ class Overloaded(ModelsError):
 
 
 class UpstreamFailed(ModelsError):
-    """The upstream server failed, refused, or answered something unusable."""
+    """The upstream server failed, refused the request, or returned an unusable response."""
 
     status = 502
     kind = "upstream_error"
@@ -105,14 +105,16 @@ class UpstreamFailed(ModelsError):
 
 
 class DeadlinePassed(ModelsError):
-    """The answer was not ready in time."""
+    """The response was not ready before the timeout."""
 
     status = 504
     kind = "timeout_error"
     code = "timeout"
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(f"not done within {timeout:.3g} s; send fewer texts or allow more time")
+        super().__init__(
+            f"not finished within {timeout:.3g} s; send fewer texts or allow more time"
+        )
 
 
 class ModelSetupError(ModelsError):

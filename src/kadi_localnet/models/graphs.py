@@ -1,4 +1,4 @@
-"""ONNX graphs over token ids with their tokenizers: loaded, fed in batches, no event loop."""
+"""ONNX graphs over token ids, with their tokenizers; without an event loop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _INPUTS = frozenset({"input_ids", _ATTENDED, "token_type_ids"})
 
 
 class TokenGraph:
-    """Loaded graph and tokenizer; safe to call from several threads at once.
+    """A loaded graph and its tokenizer; thread-safe.
 
     Attributes:
-        ranks: number of axes of each output, by its name.
+        ranks: Number of axes of each output, by name.
     """
 
     def __init__(self, name: str, session: Any, tokenizer: Any, *, pad_id: int) -> None:
@@ -39,11 +39,11 @@ class TokenGraph:
 
     @classmethod
     def load(cls, graph: Path, tokenizer: Path, *, max_tokens: int, pad_id: int) -> TokenGraph:
-        """Load both; texts are cut at ``max_tokens``, special tokens included.
+        """Load graph and tokenizer; texts are truncated at ``max_tokens``, special tokens included.
 
         Raises:
-            ModelSetupError: if a file cannot be read, or the graph wants inputs other than ids,
-                mask and types.
+            ModelSetupError: if a file cannot be read, or the graph requires inputs other than
+                ids, mask and types.
         """
         try:
             loaded = Tokenizer.from_file(str(tokenizer))
@@ -57,18 +57,18 @@ class TokenGraph:
         built = cls(graph.name, session, loaded, pad_id=pad_id)
         if set(built._inputs) - _INPUTS or "input_ids" not in built._inputs:
             raise ModelSetupError(
-                f"{graph.name} takes other inputs than token ids: {sorted(built._inputs)}"
+                f"{graph.name} requires inputs other than token ids: {sorted(built._inputs)}"
             )
         return built
 
     def encode(self, text: str, pair: str | None = None) -> Any:
-        """The tokenizer's encoding of a text, or of two that are read together.
+        """Return the tokenizer's encoding of a text or a pair of texts.
 
-        Special tokens are included; of two texts the longer one is cut first. Lone surrogates
-        become U+FFFD. An empty text gives the special tokens alone.
+        Special tokens are included; of two texts the longer one is truncated first. Unpaired
+        surrogates become U+FFFD. An empty text gives only the special tokens.
         """
-        # One text a call: a batch would start as many threads as there are cores, a plain
-        # encode() holds the interpreter lock for as long as it takes.
+        # One text per call: a batch would start one thread per core, and a plain encode() does
+        # not release the interpreter lock.
         item = encodable(text) if pair is None else (encodable(text), encodable(pair))
         return self._tokenizer.encode_batch_fast([item])[0]
 
@@ -78,9 +78,9 @@ class TokenGraph:
         """Run a batch, padded to its longest sequence.
 
         Args:
-            output: Which of the outputs is wanted.
+            output: Name of the output to return.
             batch: Token ids of each sequence, shape (n,).
-            types: Which of two texts each token belongs to, shaped as ``batch``; 0 by default.
+            types: Token types (0 or 1, the text of a pair), shaped as ``batch``; 0 by default.
 
         Returns:
             The output as float32, and the attention mask of shape (len(batch), longest).
@@ -105,11 +105,11 @@ class TokenGraph:
 
 def _session_options() -> Any:
     options = ort.SessionOptions()
-    # Every lane is a thread that runs alone: pools inside the session would only compete with it.
+    # Each lane runs in one thread; thread pools inside the session would only compete with it.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Lengths differ from run to run: remembered layouts and a growing arena are memory for nothing.
+    # Lengths differ from run to run, so that memory patterns and an arena would only waste memory.
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 3

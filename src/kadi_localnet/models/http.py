@@ -1,4 +1,4 @@
-"""The model manager over HTTP, as clients of OpenAI's API expect it, and those of rerankers."""
+"""The model manager over HTTP, for clients of OpenAI's API and of rerank APIs."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ _CLIENT_CLOSED_REQUEST = 499
 
 
 class Service(Protocol):
-    """What the door opens to."""
+    """The service behind the HTTP server."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The served models."""
+        """Names of the served embedding models."""
 
     @property
     def rerankers(self) -> tuple[str, ...]:
-        """The served rerankers."""
+        """Names of the served rerankers."""
 
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer one embedding request."""
+        """Answer an embedding request."""
 
     async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer one rerank request."""
+        """Answer a rerank request."""
 
 
 def application(models: Service, *, token: str | None, max_bytes: int, timeout: float) -> Starlette:
-    """The ASGI application; with a ``token`` everything but ``/health`` asks for it.
+    """Return the ASGI application; if ``token`` is given, all routes but ``/health`` require it.
 
-    A body has at most ``max_bytes`` bytes; reading and answering it take ``timeout`` seconds each
-    at most. The work for a client that hangs up is dropped.
+    A request body may have at most ``max_bytes`` bytes. Reading it and answering it may take
+    ``timeout`` seconds each. Disconnecting cancels the request.
     """
 
     async def embeddings(request: Request) -> Response:
@@ -95,7 +95,7 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
 @asynccontextmanager
 async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
-    """Serve ``app`` until the context ends; yields the base URL.
+    """Serve ``app`` until the context ends; yield the base URL.
 
     See :func:`kadi_client.asgi.serve_app`.
 
@@ -104,7 +104,7 @@ async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> A
     """
     try:
         async with serve_app(app, host, port, token=token) as url:
-            log.info("models over http on %s", url)
+            log.info("serving models over http at %s", url)
             yield url
     except CannotServe as exc:
         raise ModelSetupError(f"http: {exc}") from exc
@@ -133,7 +133,7 @@ def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
 
 
 def _noted(endpoint: Endpoint) -> Endpoint:
-    """An endpoint whose requests have a span, and a line in the log, each."""
+    """Wrap an endpoint so that each request has a span and is logged."""
 
     async def call(request: Request) -> Response:
         began, outcome, path = time.perf_counter(), FAILED, request.url.path
@@ -155,11 +155,11 @@ async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:
             async for part in request.stream():
                 body += part
                 if len(body) > max_bytes:
-                    raise RequestTooLarge(f"body: at most {max_bytes} bytes are taken")
+                    raise RequestTooLarge(f"body: at most {max_bytes} bytes are allowed")
     except TimeoutError:
         raise DeadlinePassed(timeout) from None
     try:
-        # Not msgspec: it refuses lone surrogates, which cut texts hold.
+        # Not msgspec: it rejects unpaired surrogates, which truncated texts may contain.
         return json.loads(bytes(body))
     except (ValueError, RecursionError) as exc:
         raise InvalidRequest("body: not valid JSON") from exc

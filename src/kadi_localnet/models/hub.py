@@ -1,4 +1,4 @@
-"""Models from a public hub: one repository's ONNX graph and tokenizer, complete or not at all."""
+"""Downloading the ONNX graph and tokenizer of a model from a public hub, all or nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 INSTALL = "pip install 'ability-search[hub]'"
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes of all files so far, and the bytes there are in total."""
+"""A callback with a file name, the bytes received of all files, and the total of bytes."""
 
 _RECEIPT = "pulled.json"
 _STAGING = ".partial"
 _GRAPHS = ("onnx/model.onnx", "model.onnx")
-# Weights that did not fit into the graph lie beside it under one of these names.
+# Suffixes of files beside the graph with weights that do not fit into it.
 _EXTERNAL = ("_data", ".data")
 _SETTINGS = (
     "tokenizer.json",
@@ -49,26 +49,25 @@ def pull_model(
     token: str | None = None,
     progress: Progress | None = None,
 ) -> ModelDirectory:
-    """Download repository ``name`` into ``models_dir/name``; blocking.
+    """Download repository ``name`` to ``models_dir/name``; blocking.
 
-    A dropped connection is taken up again; of a call that ended early, the next one keeps the
-    files that had arrived. The model appears under its
-    final name when every file has arrived with the size and checksum that the hub states and its
-    settings can be read; one that is there already at the same revision is left as it is.
+    A dropped connection is resumed; if a call ends early, the next one keeps the downloaded files.
+    The model appears under its final name only when every file has the size and checksum stated by
+    the hub and its settings are readable. A model that exists at the same revision is not changed.
 
     Args:
         name: Repository, ``owner/model``.
-        models_dir: Where pulled models are kept.
+        models_dir: Directory for pulled models.
         revision: Branch, tag or commit.
-        graph: Which ONNX file to take where a repository has several variants; by default
+        graph: ONNX file to download if a repository has several variants; by default
             ``onnx/model.onnx`` or ``model.onnx``.
         endpoint: Base URL of the hub; ``None`` for the library's default.
-        token: For a repository that is not public; nothing stored on this machine is sent.
-        progress: Called as bytes arrive.
+        token: Token for a private repository; tokens stored on this machine are not sent.
+        progress: Callback for each received part.
 
     Raises:
         ModelSetupError: if the extra is not installed, the repository or file does not exist,
-            the hub cannot be reached or a file arrived damaged.
+            the hub cannot be reached or a downloaded file is damaged.
     """
     if not _REPOSITORY.fullmatch(name):
         raise ModelSetupError(f"{name!r} is not a repository: expected owner/model")
@@ -93,7 +92,7 @@ def pull_model(
 
 
 def installed_models(models_dir: Path) -> tuple[ModelDirectory, ...]:
-    """The models that :func:`pull_model` put there, by name."""
+    """Return the models installed by :func:`pull_model`, in the order of their names."""
     found = []
     for path in sorted([*models_dir.glob(f"*/{_RECEIPT}"), *models_dir.glob(f"*/*/{_RECEIPT}")]):
         receipt = _receipt(path.parent)
@@ -154,7 +153,7 @@ def _progress_bar(path: str, before: int, total: int, progress: Progress) -> typ
     from huggingface_hub.utils import tqdm
 
     class Bar(tqdm):  # type: ignore[misc] # huggingface_hub is not typed here
-        """Tells the callback instead of drawing."""
+        """A progress bar that calls the callback instead of drawing."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             kwargs["disable"] = True
@@ -172,7 +171,7 @@ def _progress_bar(path: str, before: int, total: int, progress: Progress) -> typ
 def _move(staging: Path, final: Path) -> None:
     final.parent.mkdir(parents=True, exist_ok=True)
     if final.exists():
-        # A directory cannot replace one that is not empty; a model in use keeps its open files.
+        # Rename cannot replace a directory that is not empty. A model in use keeps its open files.
         old = staging.with_name(f"{staging.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         final.rename(old)
@@ -195,17 +194,17 @@ def _translated(name: str) -> Iterator[None]:
     try:
         from huggingface_hub import errors
     except ImportError as exc:
-        raise ModelSetupError(f"pulling models needs huggingface_hub; run: {INSTALL}") from exc
+        raise ModelSetupError(f"pulling models requires huggingface_hub; run: {INSTALL}") from exc
     try:
         yield
     except ModelSetupError:
         raise
     except errors.GatedRepoError as exc:
-        raise ModelSetupError(f"{name} is gated: accept its terms and give a token") from exc
+        raise ModelSetupError(f"{name} is gated: accept its terms and pass a token") from exc
     except errors.RepositoryNotFoundError as exc:
-        raise ModelSetupError(f"there is no repository {name}, or it is private") from exc
+        raise ModelSetupError(f"repository {name} does not exist or is private") from exc
     except errors.RevisionNotFoundError as exc:
         raise ModelSetupError(f"{name} has no such revision") from exc
-    except Exception as exc:  # the HTTP client's own types change with the library's version
+    except Exception as exc:  # the exception types of the HTTP client depend on its version
         reason = f"{type(exc).__name__}: {exc}".splitlines()[0][:300]
         raise ModelSetupError(f"cannot pull {name}: {reason}") from exc

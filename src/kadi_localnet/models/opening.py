@@ -1,4 +1,4 @@
-"""From the configuration to served models: what is found, loaded and connected."""
+"""Loading and connecting the models of a configuration."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from kadi_localnet.models.remote_reranker import RemoteReranker
 from kadi_localnet.models.service import Model, Models, Reranker
 
 Names = tuple[str, ...]
-"""What a model is served as, its own name first."""
+"""The names under which a model is served, the primary name first."""
 
 
 @asynccontextmanager
 async def open_models(
     config: ModelsConfig, *, observer: Observer = NOBODY
 ) -> AsyncIterator[Models]:
-    """Load what ``config`` names and serve it until the context ends; ``observer`` is told of it.
+    """Load the models of ``config`` and serve them until the context ends.
 
-    The first start with all-MiniLM-L6-v2 builds its graph, which takes some seconds.
+    The first start with all-MiniLM-L6-v2 builds its graph, which takes some seconds. ``observer``
+    gets requests and runs.
 
     Raises:
-        ModelSetupError: if a model cannot be found, built or loaded, or two have one name.
+        ModelSetupError: if a model cannot be found, built or loaded, or two have the same name.
     """
     names = list(_names(config))
     if not names:
@@ -47,7 +48,7 @@ async def open_models(
     served, rerankers = _local(config, loaded, lanes, observer)
     lanes.start()
     try:
-        # Redirects are not followed: they would take the key to another host.
+        # Redirects are not followed, since they could send the key to another host.
         async with httpx.AsyncClient(timeout=config.timeout, follow_redirects=False) as client:
             for upstream in config.upstreams:
                 for name in upstream.models:

@@ -1,4 +1,4 @@
-"""Models that an OpenAI-compatible server embeds with: Ollama, vLLM, OpenAI itself."""
+"""Embedding models on an OpenAI-compatible server: Ollama, vLLM, OpenAI itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _answers = msgspec.json.Decoder(_Answer)
 
 
 class RemoteModel:
-    """One model of an upstream server."""
+    """An embedding model on an upstream server."""
 
     def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
         self.name = name
@@ -49,12 +49,12 @@ class RemoteModel:
         dimensions: int | None = None,
         api_key: str | None = None,
     ) -> Embedded:
-        """Embed ``texts`` upstream, attempts and the pauses between them included in ``timeout``.
+        """Embed ``texts`` upstream; ``timeout`` includes all attempts and the pauses between them.
 
-        ``tokens`` is what the server reports, 0 if it reports nothing.
+        ``tokens`` is the number reported by the server, 0 if it reports none.
 
         Raises:
-            UpstreamFailed: if no usable answer came; its text never holds the key.
+            UpstreamFailed: if there is no usable answer; its text never contains the key.
             DeadlinePassed: after ``timeout`` seconds.
         """
         request: dict[str, Any] = {
@@ -68,11 +68,11 @@ class RemoteModel:
 
 
 def read_answer(raw: bytes, count: int) -> Embedded:
-    """Check and order an upstream's answer to ``count`` texts.
+    """Parse an upstream answer to ``count`` texts into vectors in the order of the texts.
 
     Raises:
-        UpstreamFailed: if it is not the expected shape, lacks or repeats a text, or holds vectors
-            of unlike dimensions or values that are not finite.
+        UpstreamFailed: if the answer does not have the expected shape, a text is missing or
+            repeated, the vectors differ in dimensions, or a value is not finite.
     """
     try:
         answer = _answers.decode(raw)
@@ -81,15 +81,15 @@ def read_answer(raw: bytes, count: int) -> Embedded:
     items = answer.data
     places = [place if item.index is None else item.index for place, item in enumerate(items)]
     if sorted(places) != list(range(count)):
-        raise UpstreamFailed(f"upstream answered {len(items)} embeddings to {count} texts")
+        raise UpstreamFailed(f"upstream returned {len(items)} embeddings for {count} texts")
     rows = [_row(item.embedding) for item in items]
     dimensions = len(rows[0])
     if not dimensions or any(len(row) != dimensions for row in rows):
-        raise UpstreamFailed("upstream answered vectors of unlike or no dimensions")
+        raise UpstreamFailed("upstream returned vectors of different or no dimensions")
     vectors = np.empty((count, dimensions), np.float32)
     vectors[places] = rows
     if not np.isfinite(vectors).all():
-        raise UpstreamFailed("upstream answered values that are not finite")
+        raise UpstreamFailed("upstream returned values that are not finite")
     return Embedded(vectors, answer.usage.prompt_tokens if answer.usage else 0)
 
 
@@ -98,7 +98,7 @@ def _row(embedding: list[float] | str) -> Vectors:
         try:
             return np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
         except (binascii.Error, ValueError) as exc:
-            raise UpstreamFailed("upstream answered base64 that is not float32") from exc
-    # A value beyond float32 becomes infinite, which the caller refuses.
+            raise UpstreamFailed("upstream returned base64 that is not float32") from exc
+    # A value beyond float32 becomes infinite, which the caller rejects.
     with np.errstate(over="ignore"):
         return np.asarray(embedding, np.float32)

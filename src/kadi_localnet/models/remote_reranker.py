@@ -1,4 +1,4 @@
-"""Rerankers that another server runs: Jina, Cohere, vLLM, llama.cpp."""
+"""Rerankers on an upstream server: Jina, Cohere, vLLM, llama.cpp."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _answers = msgspec.json.Decoder(_Answer)
 
 
 class RemoteReranker:
-    """One reranker of an upstream server."""
+    """A reranker on an upstream server."""
 
     def __init__(self, name: str, upstream: Upstream, client: httpx.AsyncClient) -> None:
         self.name = name
@@ -41,13 +41,13 @@ class RemoteReranker:
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
     ) -> Reranked:
-        """Score ``texts`` upstream, attempts and the pauses between them included in ``timeout``.
+        """Score ``texts`` upstream; ``timeout`` includes all attempts and the pauses between them.
 
-        Scores are what the server says, which need not lie in [0, 1]; ``tokens`` is 0 if it
-        reports nothing.
+        Scores are those of the server and need not lie in [0, 1]; ``tokens`` is 0 if the server
+        reports none.
 
         Raises:
-            UpstreamFailed: if no usable answer came; its text never holds the key.
+            UpstreamFailed: if there is no usable answer; its text never contains the key.
             DeadlinePassed: after ``timeout`` seconds.
         """
         documents = [encodable(text) for text in texts]
@@ -57,11 +57,11 @@ class RemoteReranker:
 
 
 def read_scores(raw: bytes, count: int) -> Reranked:
-    """Check an upstream's answer to ``count`` texts, and order it by them.
+    """Parse an upstream answer to ``count`` texts into scores in the order of the texts.
 
     Raises:
-        UpstreamFailed: if it is not the expected shape, lacks or repeats a text, or a score is
-            not finite.
+        UpstreamFailed: if the answer does not have the expected shape, a text is missing or
+            repeated, or a score is not finite.
     """
     try:
         answer = _answers.decode(raw)
@@ -69,6 +69,6 @@ def read_scores(raw: bytes, count: int) -> Reranked:
         raise UpstreamFailed(f"upstream answer is not a list of scores: {exc}") from exc
     results = sorted(answer.results, key=lambda result: result.index)
     if [result.index for result in results] != list(range(count)):
-        raise UpstreamFailed(f"upstream answered {len(results)} scores to {count} texts")
+        raise UpstreamFailed(f"upstream returned {len(results)} scores for {count} texts")
     scores = [result.relevance_score for result in results]
     return Reranked(scores, answer.usage.total_tokens if answer.usage else 0)

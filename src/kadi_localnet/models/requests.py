@@ -1,4 +1,4 @@
-"""The request and the answer of an embedding call, as OpenAI's API defines them."""
+"""Request and response of an embedding call, as defined by OpenAI's API."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ class EmbeddingRequest(BaseModel):
         description="Name of a served model.", min_length=1, examples=["all-MiniLM-L6-v2"]
     )
     input: list[str] = Field(
-        description="One text, or a list of them; an empty text is embedded like any other.",
+        description="One text or a list of texts; an empty text is embedded like any other.",
         min_length=1,
         examples=[["What is a chunk?"]],
         json_schema_extra=_text_or_texts,
     )
     api_key: SecretStr | None = Field(
-        default=None, description="For models served elsewhere: the key to use there."
+        default=None, description="API key for models on an upstream server."
     )
     encoding_format: Literal["float", "base64"] | None = Field(
-        default="float", description="base64: the vector's float32 values, little-endian."
+        default="float",
+        description="Encoding of the vectors; base64 encodes little-endian float32 values.",
     )
     dimensions: int | None = Field(
-        default=None, description="For models that can shorten their vectors.", ge=1
+        default=None, description="Dimensions of the vectors, if the model can shorten them.", ge=1
     )
 
     @field_validator("input", mode="before")
@@ -63,17 +64,17 @@ class EmbeddingRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of shape (n, d) in the order of the texts, and the tokens they were made from."""
+    """Vectors of shape (n, d) in the order of the texts, and the number of tokens read."""
 
     vectors: Vectors
     tokens: int
 
 
 def read_request(raw: Any, config: ModelsConfig) -> EmbeddingRequest:
-    """Validate an input against the shape and the limits.
+    """Validate an embedding request against the schema and the limits.
 
     Raises:
-        InvalidRequest: naming the field and what was expected of it.
+        InvalidRequest: naming the field and the expected value.
         RequestTooLarge: naming the limit.
     """
     request = validated(EmbeddingRequest, raw)
@@ -82,10 +83,10 @@ def read_request(raw: Any, config: ModelsConfig) -> EmbeddingRequest:
 
 
 def validated(shape: type[R], raw: Any) -> R:
-    """Validate an input against a shape.
+    """Validate an input against a model.
 
     Raises:
-        InvalidRequest: naming the field and what was expected of it.
+        InvalidRequest: naming the field and the expected value.
     """
     try:
         return shape.model_validate(raw)
@@ -95,15 +96,15 @@ def validated(shape: type[R], raw: Any) -> R:
 
 
 def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> None:
-    """Require at most ``max_texts`` texts in the field ``where``, none of them too long.
+    """Check that the field ``where`` has at most ``max_texts`` texts and none is too long.
 
     Raises:
         RequestTooLarge: naming the limit.
     """
     if len(texts) > config.max_texts:
         raise RequestTooLarge(
-            f"{where}: {len(texts)} texts, at most {config.max_texts} are taken;"
-            " send them in parts",
+            f"{where}: {len(texts)} texts, at most {config.max_texts} are allowed;"
+            " send them in several requests",
             param=where,
         )
     for index, text in enumerate(texts):
@@ -111,24 +112,24 @@ def check_texts(texts: Sequence[str], config: ModelsConfig, *, where: str) -> No
 
 
 def check_text(text: str, config: ModelsConfig, *, where: str) -> None:
-    """Require at most ``max_text_bytes`` bytes of UTF-8.
+    """Check that a text has at most ``max_text_bytes`` bytes in UTF-8.
 
     Raises:
         RequestTooLarge: naming the limit.
     """
-    # Four bytes a character at most: only a text that may be too long is encoded to know.
+    # A character has at most four bytes, so only a text that may be too long is encoded.
     if len(text) * 4 <= config.max_text_bytes:
         return
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > config.max_text_bytes:
         raise RequestTooLarge(
-            f"{where}: {size} bytes, at most {config.max_text_bytes} are taken; split the text",
+            f"{where}: {size} bytes, at most {config.max_text_bytes} are allowed; split the text",
             param=where.partition(".")[0],
         )
 
 
 def encodable(text: str) -> str:
-    """``text`` with U+FFFD for each lone surrogate, which UTF-8 has no bytes for."""
+    """Return ``text`` with unpaired surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -137,7 +138,7 @@ def encodable(text: str) -> str:
 
 
 def answer(request: EmbeddingRequest, embedded: Embedded) -> dict[str, Any]:
-    """The response, in OpenAI's shape, under the model name that was asked for."""
+    """Return the response in OpenAI's shape, with the requested model name."""
     rows: list[Any]
     if request.encoding_format == "base64":
         little = np.ascontiguousarray(embedded.vectors, dtype="<f4")

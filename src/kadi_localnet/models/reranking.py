@@ -1,4 +1,4 @@
-"""The request and the answer of a rerank call, as the APIs of Cohere and Jina define them."""
+"""Request and response of a rerank call, as defined by the APIs of Cohere and Jina."""
 
 from __future__ import annotations
 
@@ -25,26 +25,24 @@ class RerankRequest(BaseModel):
 
     model: str | None = Field(
         default=None,
-        description="Name of a served reranker; by default the first one.",
+        description="Name of a served reranker; the first one by default.",
         min_length=1,
     )
-    query: str = Field(
-        description="What is searched for.", min_length=1, examples=["What is a chunk?"]
-    )
+    query: str = Field(description="The search query.", min_length=1, examples=["What is a chunk?"])
     documents: list[str] = Field(
-        description="The texts to order, each as it is or as {text}.",
+        description="The texts to rank, each a string or an object {text}.",
         min_length=1,
         examples=[["A chunk is a piece of a document.", "Lunch is at noon."]],
         json_schema_extra=_texts_or_objects,
     )
     top_n: int | None = Field(
-        default=None, description="How many results to return, all by default.", ge=1
+        default=None, description="Number of results to return; all by default.", ge=1
     )
     return_documents: bool = Field(
-        default=False, description="Whether results repeat their document as {text}."
+        default=False, description="Include the document of each result as {text}."
     )
     api_key: SecretStr | None = Field(
-        default=None, description="For models served elsewhere: the key to use there."
+        default=None, description="API key for models on an upstream server."
     )
 
     @field_validator("documents", mode="before")
@@ -57,17 +55,17 @@ class RerankRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """One score for each text, in their order, and the tokens that were read."""
+    """One score per text, in the order of the texts, and the number of tokens read."""
 
     scores: Sequence[float]
     tokens: int
 
 
 def read_rerank_request(raw: Any, config: ModelsConfig) -> RerankRequest:
-    """Validate an input against the shape and the limits.
+    """Validate a rerank request against the schema and the limits.
 
     Raises:
-        InvalidRequest: naming the field and what was expected of it.
+        InvalidRequest: naming the field and the expected value.
         RequestTooLarge: naming the limit.
     """
     request = validated(RerankRequest, raw)
@@ -77,7 +75,7 @@ def read_rerank_request(raw: Any, config: ModelsConfig) -> RerankRequest:
 
 
 def rerank_answer(request: RerankRequest, model: str, reranked: Reranked) -> dict[str, Any]:
-    """The response: results by falling score, equal scores in the order of the documents."""
+    """Return the response: results by descending score, ties in the order of the documents."""
     scores = reranked.scores
     order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
     results: list[dict[str, Any]] = [

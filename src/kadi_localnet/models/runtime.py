@@ -1,7 +1,8 @@
-"""onnxruntime, told before its first import not to report its usage to anybody.
+"""The import of onnxruntime, with telemetry disabled.
 
-Its builds send usage events and keep a device id on disk unless the environment says no by then;
-switching them off afterwards leaves the files. Whoever wants them sets the variable to 0.
+Unless the environment variable is set before the first import, onnxruntime sends usage events and
+stores a device id on disk; disabling telemetry later leaves the files. Set the variable to 0 to
+enable telemetry.
 """
 
 import os

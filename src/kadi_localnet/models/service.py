@@ -1,4 +1,4 @@
-"""The model manager: one implementation behind the KADI tools and the HTTP door."""
+"""The model manager behind the KADI tools and the HTTP server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from kadi_localnet.models.reranking import (
 
 
 class Model(Protocol):
-    """Something that embeds, here or elsewhere."""
+    """An embedding model, local or remote."""
 
     @property
     def name(self) -> str:
-        """The name it is known by first."""
+        """The primary name, not an alias."""
 
     async def embed(
         self,
@@ -40,36 +40,36 @@ class Model(Protocol):
         dimensions: int | None = None,
         api_key: str | None = None,
     ) -> Embedded:
-        """Vectors of ``texts``, in their order, within ``timeout`` seconds."""
+        """Return the vectors of ``texts``, in their order, within ``timeout`` seconds."""
 
 
 class Reranker(Protocol):
-    """Something that says how well texts answer a query, here or elsewhere."""
+    """A model that scores texts by their relevance to a query, local or remote."""
 
     @property
     def name(self) -> str:
-        """The name it is known by first."""
+        """The primary name, not an alias."""
 
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
     ) -> Reranked:
-        """A score for each of ``texts``, in their order, within ``timeout`` seconds."""
+        """Return a score for each of ``texts``, in their order, within ``timeout`` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What is known of a served model; upstream models are known by name only."""
+    """The properties of a served model; of an upstream model only the name is known."""
 
     name: str
     local: bool
     dimensions: int | None = None
     max_tokens: int | None = None
     tokenizer: Path | None = None
-    """Its ``tokenizer.json``."""
+    """Path of its ``tokenizer.json``."""
 
 
 class Models:
-    """The served models; made by :func:`kadi_localnet.models.open_models`."""
+    """The served models, created by :func:`kadi_localnet.models.open_models`."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name of a model that embeds, aliases included."""
+        """All names of embedding models, including aliases."""
         return tuple(self._served)
 
     @property
     def rerankers(self) -> tuple[str, ...]:
-        """Every name of a reranker, aliases included."""
+        """All names of rerankers, including aliases."""
         return tuple(self._rerankers)
 
     @property
     def queued(self) -> dict[str, int]:
-        """Texts that each local model works on or lets wait, by the name it is known by first."""
+        """Number of texts in progress or waiting, by the primary name of each local model."""
         every = (*self._served.values(), *self._rerankers.values())
         return {
             model.name: model.queued
@@ -105,26 +105,26 @@ class Models:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """``create-embedding`` and ``rerank``, as far as there are models for them."""
+        """The tools ``create-embedding`` and ``rerank``, each only if there is a model for it."""
         embedding = Tool(
             name="create-embedding",
-            description="Turn texts into embedding vectors with one of the served models.",
+            description="Convert texts to embedding vectors with one of the served models.",
             input_schema=EmbeddingRequest.model_json_schema(),
             handler=self._create_embedding,
         )
         reranking = Tool(
             name="rerank",
-            description="Order texts by how well they answer a query.",
+            description="Rank texts by their relevance to a query.",
             input_schema=RerankRequest.model_json_schema(),
             handler=self._rerank,
         )
         return (embedding,) * bool(self._served) + (reranking,) * bool(self._rerankers)
 
     def describe(self, name: str) -> ServedModel:
-        """Dimensions, maximum of tokens and tokenizer of a served model.
+        """Return dimensions, maximum number of tokens and tokenizer of a served model.
 
         Raises:
-            ModelNotServed: if there is none of this name.
+            ModelNotServed: if there is no model of this name.
         """
         model = self._find(name)
         if not isinstance(model, LocalModel):
@@ -139,10 +139,10 @@ class Models:
         )
 
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer one request, as OpenAI's API does.
+        """Answer an embedding request in the shape of OpenAI's API.
 
         Raises:
-            ModelsError: of the kind that says what was wrong.
+            ModelsError: in the subclass for the cause of the failure.
         """
         request = read_request(raw, self._config)
         model = self._find(request.model)
@@ -156,10 +156,10 @@ class Models:
         return answer(request, embedded)
 
     async def rerank(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
-        """Answer one request, as the APIs of Cohere and Jina do.
+        """Answer a rerank request in the shape of the APIs of Cohere and Jina.
 
         Raises:
-            ModelsError: of the kind that says what was wrong.
+            ModelsError: in the subclass for the cause of the failure.
         """
         request = read_rerank_request(raw, self._config)
         name = request.model or next(iter(self._rerankers), "any reranker")
@@ -178,7 +178,7 @@ class Models:
     def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, token: str | None = None
     ) -> AbstractAsyncContextManager[str]:
-        """Serve embeddings, reranking, ``/v1/models`` and ``/health``; enters to the base URL.
+        """Serve embeddings, reranking, ``/v1/models`` and ``/health``; yield the base URL.
 
         Raises:
             ModelSetupError: on entering, if the port cannot be bound, or ``host`` is reachable

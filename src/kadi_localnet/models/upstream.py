@@ -1,4 +1,4 @@
-"""Requests to a server of models elsewhere: retried, bounded, and silent about the key."""
+"""Requests to an upstream model server, with retries and limits; errors never show the key."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _backoff = wait_random_exponential(multiplier=0.25, max=8)
 
 
 class _Retryable(UpstreamFailed):
-    """A failure that may be gone at the next attempt."""
+    """A failure that may be temporary."""
 
 
 class UpstreamClient:
-    """One model of an upstream server, asked at ``route``."""
+    """A client for one model of an upstream server at ``route``."""
 
     def __init__(
         self, model: str, upstream: Upstream, client: httpx.AsyncClient, *, route: str
@@ -45,13 +45,13 @@ class UpstreamClient:
     async def ask(
         self, request: dict[str, Any], *, timeout: float, api_key: str | None = None
     ) -> bytes:
-        """Post ``request`` under the model's name and return the body of the answer.
+        """Post ``request`` with the model's name and return the body of the response.
 
-        Attempts and the pauses between them are included in ``timeout``. ``api_key`` replaces
-        the upstream's own.
+        ``timeout`` includes all attempts and the pauses between them. ``api_key`` overrides the
+        key of the upstream.
 
         Raises:
-            UpstreamFailed: if no answer of success came; its text never holds the key.
+            UpstreamFailed: if no attempt succeeded; its text never contains the key.
             DeadlinePassed: after ``timeout`` seconds.
         """
         body = {"model": self.model, **request}
@@ -80,7 +80,7 @@ class UpstreamClient:
 
         def before_sleep(state: RetryCallState) -> None:
             log.warning(
-                "upstream of %s failed, attempt %d, next in %.2f s",
+                "upstream of %s failed (attempt %d), retrying in %.2f s",
                 self.model,
                 state.attempt_number,
                 state.upcoming_sleep,
@@ -107,13 +107,13 @@ class UpstreamClient:
         except httpx.TransportError as exc:
             raise _Retryable(f"upstream of {self.model}: {type(exc).__name__}") from exc
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
-            # Its text may quote the header or the URL, credentials included.
+            # The text of the exception may contain credentials, from the header or the URL.
             raise UpstreamFailed(f"upstream of {self.model}: {type(exc).__name__}") from None
         if response.is_success:
             return raw
         failure = _Retryable if response.status_code in _RETRIED_STATUS else UpstreamFailed
         raise failure(
-            f"upstream of {self.model} answered {response.status_code}{_reason(raw, key)}",
+            f"upstream of {self.model} returned {response.status_code}{_reason(raw, key)}",
             retry_after=retry_after(response.headers),
         )
 
@@ -134,7 +134,7 @@ def _reason(raw: bytes, key: str | None) -> str:
         return ""
     if not isinstance(body, dict):
         return ""
-    # OpenAI and its like say "error", Cohere "message", Jina "detail".
+    # OpenAI-compatible servers use "error", Cohere "message", Jina "detail".
     error = body.get("error") or body.get("message") or body.get("detail")
     text = error.get("message") if isinstance(error, dict) else error
     if not isinstance(text, str):

@@ -226,7 +226,7 @@ async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_
             assert (noted["lost"], noted["state"]) == (lost, "running" if lost < 5 else "failed")
             gate.reached.clear()
         job = await the_job(network)
-        assert "5 workers were lost" in job["error"]["message"]
+        assert "5 workers in a row were lost" in job["error"]["message"]
         gate.opened.set()
         await network.call("search-reindex", collection="docs", maxTokens=24)
         await rebuilt_as_asked(network, 8)

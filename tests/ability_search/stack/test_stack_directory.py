@@ -42,7 +42,7 @@ def test_what_runs_is_read_back_while_the_directory_is_held(tmp_path: Path) -> N
 
 def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
     with hold(tmp_path):
-        with pytest.raises(ConfigurationError, match="just starting"), hold(tmp_path):
+        with pytest.raises(ConfigurationError, match="which is starting"), hold(tmp_path):
             pass
         write_running(tmp_path, STACK)
         with pytest.raises(ConfigurationError, match=f"process {os.getpid()}"), hold(tmp_path):

@@ -196,7 +196,7 @@ async def test_a_variant_can_be_chosen(hub: tuple[Hub, Pull]) -> None:
 
 async def test_what_does_not_exist_is_said_plainly(hub: tuple[Hub, Pull]) -> None:
     server, pull = hub
-    with pytest.raises(ModelSetupError, match="no repository org/other"):
+    with pytest.raises(ModelSetupError, match="repository org/other does not exist"):
         await pull("org/other")
     with pytest.raises(ModelSetupError, match="no such revision"):
         await pull(revision="v9")

@@ -56,10 +56,13 @@ def test_base64_is_taken_too_and_indices_may_be_missing() -> None:
     [
         (b"<html>", "not a list of embeddings"),
         (body({"embedding": [1, "x"]}), "not a list of embeddings"),
-        (body({"embedding": [1.0], "index": 0}), "1 embeddings to 2 texts"),
-        (body({"embedding": [1], "index": 1}, {"embedding": [1], "index": 1}), "to 2 texts"),
-        (body({"embedding": [1]}, {"embedding": [1, 2]}), "unlike or no dimensions"),
-        (body({"embedding": []}, {"embedding": []}), "unlike or no dimensions"),
+        (body({"embedding": [1.0], "index": 0}), "1 embeddings for 2 texts"),
+        (
+            body({"embedding": [1], "index": 1}, {"embedding": [1], "index": 1}),
+            "2 embeddings for 2 texts",
+        ),
+        (body({"embedding": [1]}, {"embedding": [1, 2]}), "different or no dimensions"),
+        (body({"embedding": []}, {"embedding": []}), "different or no dimensions"),
         (body({"embedding": [1e39]}, {"embedding": [1]}), "not finite"),
         (b'{"data": [{"embedding": [NaN]}, {"embedding": [1]}]}', "not a list of embeddings"),
         (body({"embedding": "AAA"}, {"embedding": [1]}), "base64"),

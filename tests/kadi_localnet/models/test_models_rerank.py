@@ -105,9 +105,9 @@ class TestCrossEncoder:
     def test_refuses_what_does_not_score_pairs(
         self, tiny_reranker: TinyModel, tiny: TinyModel
     ) -> None:
-        with pytest.raises(ModelSetupError, match="3 logits a pair, not 1"):
+        with pytest.raises(ModelSetupError, match="3 logits per pair, not 1"):
             load(tiny_reranker("moods", labels=3))
-        with pytest.raises(ModelSetupError, match=r"no output of logits among \['last_hidden"):
+        with pytest.raises(ModelSetupError, match=r"no logits among the outputs \['last_hidden"):
             load(tiny())
         with pytest.raises(ModelSetupError, match="finite"):
             load(tiny_reranker("mad", scale=float("inf")))

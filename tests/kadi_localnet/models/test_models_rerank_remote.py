@@ -64,10 +64,10 @@ def test_logits_pass_as_they_are_and_what_is_not_needed_may_be_missing() -> None
         (answered(scored(0, "1"), scored(1, 1)), "not a list of scores"),
         (b'{"results": [{"index": 0, "relevance_score": NaN}]}', "not a list of scores"),
         (b'{"results": [{"index": 0, "relevance_score": 1e999}]}', "not a list of scores"),
-        (answered(scored(0, 1)), "1 scores to 2 texts"),
-        (answered(scored(0, 1), scored(0, 1)), "2 scores to 2 texts"),
-        (answered(scored(0, 1), scored(2, 1)), "2 scores to 2 texts"),
-        (answered(scored(0, 1), scored(1, 1), scored(2, 1)), "3 scores to 2 texts"),
+        (answered(scored(0, 1)), "1 scores for 2 texts"),
+        (answered(scored(0, 1), scored(0, 1)), "2 scores for 2 texts"),
+        (answered(scored(0, 1), scored(2, 1)), "2 scores for 2 texts"),
+        (answered(scored(0, 1), scored(1, 1), scored(2, 1)), "3 scores for 2 texts"),
     ],
 )
 def test_an_unusable_answer_is_refused(raw: bytes, said: str) -> None:

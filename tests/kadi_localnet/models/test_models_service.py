@@ -199,7 +199,7 @@ async def test_settings_that_cannot_work_are_refused(tiny: Callable[..., Path]) 
             ModelsConfig(
                 minilm=False, directories=(ModelDirectory(path=directory.path, name=" "),)
             ),
-            "cannot be a model name",
+            "is not a valid model name",
         ),
     ):
         with pytest.raises(ModelSetupError, match=said):

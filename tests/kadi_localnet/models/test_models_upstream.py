@@ -59,7 +59,7 @@ async def test_failures_that_may_pass_are_tried_again(upstream: tuple[Upstreamed
 async def test_attempts_end(upstream: tuple[Upstreamed, Ask]) -> None:
     server, ask = upstream
     server.failures = [Response(status_code=502, headers={"Retry-After": "0"}) for _ in range(5)]
-    with pytest.raises(UpstreamFailed, match="answered 502"):
+    with pytest.raises(UpstreamFailed, match="returned 502"):
         await ask(attempts=2)
     assert len(server.asked) == 2
 
@@ -89,7 +89,7 @@ async def test_a_refusal_is_told_once_and_without_the_key(
 ) -> None:
     server, ask = upstream
     server.failures = [JSONResponse(said, status_code=401)]
-    with pytest.raises(UpstreamFailed, match="answered 401: wrong key") as caught:
+    with pytest.raises(UpstreamFailed, match="returned 401: wrong key") as caught:
         await ask()
     assert KEY not in str(caught.value)
     assert len(server.asked) == 1
