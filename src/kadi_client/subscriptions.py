@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from kadi_client.errors import ProtocolError
 from kadi_client.messages import decode
+from kadi_client.patterns import TopicPattern
 from kadi_client.session_events import Delivered
 
 logger = logging.getLogger(__name__)
@@ -34,30 +35,6 @@ class Event:
     network: str | None = None
     timestamp: Any = None
     source: Any = None
-
-
-def matches(pattern: Sequence[str], channel: Sequence[str]) -> bool:
-    """Return whether a channel fits an AMQP topic pattern, both split into words at the dots.
-
-    ``*`` stands for exactly one word, ``#`` for zero or more. Takes O(pattern x channel) steps
-    whatever the pattern.
-    """
-    reached = {0}
-    for position in range(len(channel) + 1):
-        frontier = set(reached)
-        for start in reached:
-            step = start
-            while step < len(pattern) and pattern[step] == "#":
-                step += 1
-                frontier.add(step)
-        if position == len(channel):
-            return len(pattern) in frontier
-        reached = {
-            step if pattern[step] == "#" else step + 1
-            for step in frontier
-            if step < len(pattern) and pattern[step] in ("#", "*", channel[position])
-        }
-    return False
 
 
 class Subscription:
@@ -90,7 +67,7 @@ class Subscription:
         self.patterns = tuple(patterns)
         self.network = network
         self.dropped = 0
-        self._words = [pattern.split(".") for pattern in patterns]
+        self._topics = [TopicPattern(pattern.split(".")) for pattern in patterns]
         self._queue: deque[Event] = deque(maxlen=max_queued)
         self._arrived = asyncio.Event()
         self._activate = activate
@@ -103,7 +80,7 @@ class Subscription:
         if None not in (self.network, network) and self.network != network:
             return False
         words = channel.split(".")
-        return any(matches(pattern, words) for pattern in self._words)
+        return any(pattern.matches(words) for pattern in self._topics)
 
     def put(self, event: Event) -> None:
         """Queue an event, in place of the oldest one if the queue is full."""

@@ -1,4 +1,6 @@
+import time
 from functools import cache
+from itertools import islice, product
 
 import pytest
 from hypothesis import given
@@ -87,3 +89,17 @@ def test_many_wildcards_in_a_row_do_not_explode() -> None:
     topics.add(".".join(["#", "a"] * 60), "patient")
     assert topics.match(".".join(["a"] * 120)) == {"patient"}
     assert topics.match(".".join(["a"] * 119 + ["b"])) == set()
+
+
+def test_a_thousand_patterns_made_to_explode_take_a_fraction_of_a_second() -> None:
+    """What one session may subscribe to, and one channel, both as long as a name may be."""
+    topics: Topics[int] = Topics()
+    # They differ in their first words, so that they share nothing.
+    for subscriber, words in enumerate(islice(product("a*", repeat=63), 1000)):
+        topics.add("#." + ".#.".join(words[::-1]), subscriber)
+    began = time.thread_time()
+
+    found = topics.match(".".join("a" * 128))
+
+    assert time.thread_time() - began < 1.0
+    assert len(found) == 1000

@@ -14,7 +14,7 @@ LONGEST = 500
 """Characters of a sentence; a longer one is cut."""
 
 _FENCE = re.compile(
-    r"^ {0,3}(?P<mark>```+|~~~+)[^\n]*\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)", re.M | re.S
+    r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)", re.M | re.S
 )
 _NO_PROSE = re.compile(
     r"^[ \t]*(?:#{1,6}(?:[ \t].*)?|[|].*|[^\w\s]+[ \t]*|\.\. .*|<!--.*|:\w+:.*)$", re.MULTILINE

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 Span = tuple[int, int]
 
 _NEWLINE = re.compile(r"\r\n?|\n")
-_BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[^\S\r\n]*(?:\r\n?|\n))+|\u2029")
+_BLANK_LINES = re.compile(r"(?:\r\n?+|\n)(?:[^\S\r\n]*+(?:\r\n?+|\n))++|\u2029")
 _SHOWN = re.compile(r"\S")
 _WORD = re.compile(r"\S+")
 _PIECE = re.compile(r"\w+[^\w\s]*|[^\w\s]+")
@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(
     r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u2019\u201d\u00bb)\]]*+\s+"
     r"|[\u3002\uff01\uff1f\uff0e\uff61\u061f\u06d4\u0964]++[\u300d\u300f\u2019\u201d\uff09\u3011\u3009\u300b]*+\s*"
 )
-_LAST_WORD = re.compile(r"[\w.]+\Z")
+_LAST_WORD = re.compile(r"(?<![\w.])[\w.]++\Z")
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",

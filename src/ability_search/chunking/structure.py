@@ -12,7 +12,10 @@ from ability_search.chunking.boundaries import Span
 from ability_search.chunking.packing import ITEM, VERBATIM, Passages, Ruler, Unit, pack
 from ability_search.documents import Passage
 
-_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]|[^\s"\[\]{},:]++', re.DOTALL)
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
+_OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'
+_MARK = re.compile(rf'{_STRING}(?:"|(?P<unclosed>))|{_OTHER}', re.DOTALL)
+_MARK_OUTSIDE_STRINGS = re.compile(_OTHER)
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*\Z")
 _CLOSING = {"[": "]", "{": "}"}
 _DEEPEST = 64
@@ -56,7 +59,7 @@ def _scan(text: str) -> _Container | None:
     root = _Container("")
     open_ones = [root]
     expects = [True]
-    for match in _MARK.finditer(text):
+    for match in _marks(text):
         mark = match[0]
         container = open_ones[-1]
         if mark in ("]", "}"):
@@ -76,6 +79,19 @@ def _scan(text: str) -> _Container | None:
                 open_ones.append(opened)
                 expects.append(True)
     return root if len(open_ones) == 1 else None
+
+
+def _marks(text: str) -> Iterator[re.Match[str]]:
+    """Yield strings, brackets, commas and other literals in order.
+
+    Where one string is not closed no later one is: each is a part of it. The rest of the text is
+    then read as if it had no quotation marks.
+    """
+    for match in _MARK.finditer(text):
+        if match["unclosed"] is not None:
+            yield from _MARK_OUTSIDE_STRINGS.finditer(text, match.start() + 1)
+            return
+        yield match
 
 
 def _units(

@@ -83,7 +83,7 @@ _ASSIGNMENTS = ("lexical_declaration", "variable_declaration")
 _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
 _DEEPEST = 16
 _AFTER_DEFINITION = re.compile(r"[ \t]*[;,]")
-_TOP_LEVEL = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*(?:\r\n?|\n)(?=[^\s)\]}])")
+_TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
 
 
 class Node(Protocol):

@@ -9,7 +9,8 @@ from ability_search.formats.composing import Composer
 from ability_search.formats.model import Bounds, Extracted, Unreadable, known, library
 from ability_search.formats.plain import decoded
 
-_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w.:-]+)", re.IGNORECASE)
+# A tag that names no encoding is passed over whole, with what looks like another one within it.
+_META = re.compile(rb"<meta(?:[^>]+charset=[\"']?([\w.:-]+)|[^>]*+)", re.IGNORECASE)
 _DECLARED = re.compile(rb"^\s*<\?xml[^>]+encoding=[\"']([\w.:-]+)")
 _HEAD = 4096
 
@@ -59,13 +60,21 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 def _text(data: bytes) -> str:
     """The page in the encoding that it names, if it is one and fits."""
-    named = _DECLARED.search(data[:_HEAD]) or _CHARSET.search(data[:_HEAD])
-    if named and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+    name = _named_encoding(data[:_HEAD])
+    if name and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         try:
-            return data.decode(named[1].decode("ascii"))
+            return data.decode(name.decode("ascii"))
         except (LookupError, UnicodeError):
             pass
     return decoded(data)
+
+
+def _named_encoding(head: bytes) -> bytes:
+    """Return the encoding that the beginning of a page names; empty if it names none."""
+    declared = _DECLARED.search(head)
+    if declared:
+        return declared[1]
+    return next((found[1] for found in _META.finditer(head) if found[1]), b"")
 
 
 def _main(root: Any) -> Any:

@@ -77,7 +77,7 @@ _HAS_VERB = re.compile(
 )
 _INSTRUCTION = re.compile(
     rf"""
-    ^\W*(?:[\w.+#]+:?\s+)?
+    ^\W*+(?:[\w.+#]++:?\s++)?
     (?: (?:compute|convert|copy|decode|delete|disable|enable|encode|exclude|ignore|initialize|insert
         |iterate|kill|match|parse|raise|remove|rename|replace|returns|select|serialize|split
         |uninstall|validate)\b

@@ -78,7 +78,8 @@ _ON_REQUEST = re.compile(
     r"\b(?:instead\s+of|rather\s+than)\s+ | (?:,\s*|\b(?:but|and)\s+)no\s+", _FLAGS
 )
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
-_MINUS_TERMS = re.compile(r"(?<=\S)(?:\s+-(?:[^\W\d_]{3,}|[A-Z]{2,}))+\s*$")
+_NOT_SPACE = re.compile(r"\S+")
+_MINUS_TERM = re.compile(r"-(?:[^\W\d_]{3,}|[A-Z]{2,})")
 _MIXED = re.compile(r"-[A-Z]+[a-z]")
 """Like ``-Wall``: an option, rarely an excluded word."""
 _AUXILIARY = re.compile(
@@ -119,15 +120,18 @@ _NO_NAME = re.compile(
 _END = re.compile(
     r"""
     [;:!?()\[\]{}\n] | \.(?=\s|$) | \s[-–—]+\s | ,
-    | \s*\ue000
-    | \s+(?:that|which|who|whose|when|where|while|why|how|because|but|so|then|for|during|since
-        |until|before|after|if|unless|is|are|was|were|do|does|did|have|has|had|can|could|should|would
-        |will|please|thanks|besides|except|excluding|without)\b
+    | \ue000
+    | (?<!\s)\s++\ue000
+    | (?<!\s)\s++(?:that|which|who|whose|when|where|while|why|how|because|but|so|then|for|during
+        |since|until|before|after|if|unless|is|are|was|were|do|does|did|have|has|had|can|could
+        |should|would|will|please|thanks|besides|except|excluding|without)\b
     """,
     _FLAGS,
 )
 _LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s+", re.IGNORECASE)
-_AND = re.compile(r"\s*,\s*(?:(?:and|or|nor)\s+)?|\s+(?:and|or|nor)\s+|\s+&\s+", re.IGNORECASE)
+_AND = re.compile(
+    r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
+)
 _OPENING = re.compile(
     r"(?:(?:the|a|an|any|all|our|my|your|their|about|anything\s+about|those\s+about)\s+)+",
     re.IGNORECASE,
@@ -158,7 +162,7 @@ _EMPTY = re.compile(
     _FLAGS,
 )
 _SPACES = re.compile(r"\s{2,}")
-_LOOSE = re.compile(r"\s+(?=[,.;:?!](?:\s|$))")
+_LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +243,20 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
     for match in _MINUS_PHRASE.finditer(plain):
         if text[match.start("phrase")] in '"“':
             yield match.start(), match.start("phrase"), match.end()
-    tail = _MINUS_TERMS.search(plain)
-    if tail and not (_is_command(plain[: tail.start()]) or _MIXED.search(tail[0])):
-        for match in re.finditer(r"-(\w+)", tail[0]):
-            offset = tail.start()
-            yield offset + match.start(), offset + match.start(1), offset + match.end()
+    terms = _minus_terms(plain)
+    if terms:
+        before, tail = plain[: terms[0].start()].rstrip(), plain[terms[0].start() :]
+        if not (_is_command(before) or _MIXED.search(tail)):
+            yield from ((term.start(), term.start() + 1, term.end()) for term in terms)
+
+
+def _minus_terms(plain: str) -> list[re.Match[str]]:
+    """Return the words like ``-draft`` at the end of a query, without a first word that is one."""
+    words = list(_NOT_SPACE.finditer(plain))
+    first = len(words)
+    while first > 1 and _MINUS_TERM.fullmatch(words[first - 1][0]):
+        first -= 1
+    return words[first:]
 
 
 def _anywhere(plain: str, match: re.Match[str]) -> bool:

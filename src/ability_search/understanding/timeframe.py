@@ -47,7 +47,8 @@ _BEHIND = re.compile(
 )
 _POSSESSIVE = re.compile(r"['’]s?(?=\s|$)")
 _LINK = re.compile(
-    r"\s*(?:-|–|—|,?\s*\b(?:to|until|till|through|thru|and|or)\b)\s*(?:the\s+)?|\s*,\s*", FLAGS
+    r"\s*+(?:-|–|—|(?:,\s*+)?\b(?:to|until|till|through|thru|and|or)\b)\s*+(?:the\s++)?|\s*+,\s*+",
+    FLAGS,
 )
 
 

@@ -4,6 +4,7 @@ import pytest
 from tests.ability_search.chunking.invariants import assert_sound
 
 from ability_search.chunking import EstimatedTokens, TokenCounter, chunk
+from ability_search.chunking.boundaries import paragraphs as blank_line_spans
 from ability_search.chunking.boundaries import sentences
 from ability_search.documents import Passage
 
@@ -52,6 +53,14 @@ def test_every_kind_of_blank_line_separates(gap: str) -> None:
     assert [each.content for each in paragraphs(f"one cat{gap}two cats", 3)] == [
         "one cat",
         "two cats",
+    ]
+
+
+def test_one_line_end_of_two_characters_is_no_blank_line() -> None:
+    text = "one cat\r\ntwo cats\r\n\r\nthree cats"
+    assert [text[start:end] for start, end in blank_line_spans(text, 0, len(text))] == [
+        "one cat\r\ntwo cats",
+        "three cats",
     ]
 
 
