@@ -131,7 +131,7 @@ def _fits(item: Any, char: str, flags: int) -> bool:
     if op is code.ANY:
         return char != "\n" or bool(flags & re.DOTALL)
     if op is code.NOT_LITERAL:
-        return ord(char) != value
+        return bool(ord(char) != value)
     negated = value[0][0] is code.NEGATE
     return negated is not any(_holds(each, char) for each in value)
 
@@ -139,7 +139,7 @@ def _fits(item: Any, char: str, flags: int) -> bool:
 def _holds(member: Any, char: str) -> bool:
     op, value = member
     if op is code.LITERAL:
-        return ord(char) == value
+        return bool(ord(char) == value)
     if op is code.RANGE:
         return bool(value[0] <= ord(char) <= value[1])
     if op is code.CATEGORY:
