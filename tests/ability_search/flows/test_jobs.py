@@ -340,8 +340,8 @@ async def test_a_model_that_is_away_is_waited_for(start: Start) -> None:
     ("change", "told"),
     [
         ("UPDATE `{type}` SET embedding = [{twos}] WHERE chunkIndex = 1", "vectors of 8 chunks"),
-        ("DELETE FROM `{type}` WHERE chunkIndex = 1", "chunks of"),
-        ("DELETE FROM `{sources}` WHERE source = 'd3'", "sources of"),
+        ("DELETE FROM `{type}` WHERE chunkIndex = 1", "chunks are stored"),
+        ("DELETE FROM `{sources}` WHERE source = 'd3'", "7 of 8 sources are stored"),
     ],
     ids=["vectors", "chunks", "sources"],
 )
