@@ -45,7 +45,7 @@ class Document:
 
     @property
     def unread(self) -> bool:
-        """Whether it is there to be compared with what is stored only, by its hash."""
+        """Return whether it is there to be compared with what is stored only, by its hash."""
         return self.file_hash is not None and not self.content
 
 

@@ -154,7 +154,7 @@ def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selec
 
 
 def vanished(file: Path) -> bool:
-    """Whether there is no such file any more, as far as it can be told."""
+    """Return whether there is no such file any more, as far as it can be told."""
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -206,7 +206,7 @@ class _Ignored:
             self._specs[directory] = GitIgnoreSpec.from_lines(text.splitlines())
 
     def names(self, path: Path, *, directory: bool) -> bool:
-        """Whether a path in a directory that was read is to be left out."""
+        """Return whether a path in a directory that was read is to be left out."""
         for here in path.parents:
             spec = self._specs.get(here)
             if spec is not None:
@@ -218,7 +218,7 @@ class _Ignored:
 
 
 def left_out(path: str) -> bool:
-    """Whether a path, relative to a directory that is indexed, never is a part of it."""
+    """Return whether a path, relative to a directory that is indexed, never is a part of it."""
     return _NEVER.match_file(path)
 
 

@@ -85,7 +85,7 @@ class Reading:
 
 
 def open_extractor(settings: Settings) -> Extractor:
-    """What reads files within the limits of the settings; to be closed."""
+    """Return a reader of files within the limits of the settings; close it after use."""
     limits = settings.limits
     bounds = formats.Bounds(int(limits.document_bytes), int(limits.unpacked_bytes))
     return Extractor(bounds, timeout=settings.files.timeout)

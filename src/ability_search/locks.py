@@ -34,7 +34,7 @@ def locked(directory: Path, taken: SearchError) -> Iterator[None]:
 
 
 def lock(descriptor: int, *, exclusive: bool) -> bool:
-    """Whether the lock could be had; a shared one is enough to see whether it could."""
+    """Return whether the lock could be had; a shared one is enough to see whether it could."""
     if sys.platform == "win32":
         return exclusive
     try:

@@ -61,7 +61,7 @@ class _Member:
         self._listed_in = 0
 
     async def agents(self, tool: str, timeout: float) -> frozenset[str] | None:
-        """Return the ids of the agents that offer a tool; ``None`` if nobody does.
+        """Return the ids of the agents that offer a tool; ``None`` if there are none.
 
         The set is empty where the broker lists no agents.
         """

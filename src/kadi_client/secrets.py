@@ -145,7 +145,7 @@ def _values(plain: bytes) -> dict[str, str]:
 
 
 def _parsed(plain: bytes) -> object:
-    """What the JSON says, ``None`` if it is none: the error of the parser would hold all of it."""
+    """Parse JSON, ``None`` if invalid: the parser's own error would contain all of the text."""
     try:
         return json.loads(plain)
     except (ValueError, RecursionError):

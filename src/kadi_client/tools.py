@@ -222,5 +222,5 @@ def validation_text(error: ValidationError) -> str:
 
 
 def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Where an error is, without the steps by which pydantic names the forms of a field."""
+    """Return the path of an error without the steps that name the forms of a field."""
     return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))

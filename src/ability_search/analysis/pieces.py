@@ -138,7 +138,7 @@ def _whole(text: str, classes: str, start: int, end: int) -> str:
 
 
 def _is_elision(classes: str, start: int, end: int, first: int, last: int) -> bool:
-    """Whether this is the one letter before or after an apostrophe: ``l'avion``, ``don't``."""
+    """Return whether this is the letter before or after an apostrophe: ``l'avion``, ``don't``."""
     return end - start == 1 and (
         (end < last and classes[end] == "'") or (start > first and classes[start - 1] == "'")
     )

@@ -84,7 +84,7 @@ class Building:
             directory: Of the artifact.
             batches: The documents, some at a time.
             options: How they are indexed.
-            report: Is told the progress.
+            report: Receives the progress.
             base: An earlier artifact with the same model.
             revision: Of the sources; ``None`` for a hash over their texts.
 

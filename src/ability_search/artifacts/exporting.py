@@ -104,7 +104,7 @@ class Exporting:
         Args:
             name: The collection.
             directory: Of the artifact; made when it is complete.
-            report: Is told the progress.
+            report: Receives the progress.
             revision: Of the sources; ``None`` for a hash over their texts.
             usage: Also write which agent was shown what.
 
@@ -222,7 +222,7 @@ class Exporting:
         )
 
     def _counter_of(self, rows: Sequence[dict[str, Any]]) -> str:
-        """What the tokens of some chunks were counted with, as far as one can tell."""
+        """Return the name of the token counter of some chunks, as far as it is known."""
         same = all(self._count.count(row["content"]) == row["tokens"] for row in rows)
         return self._counter if same else _UNKNOWN
 
@@ -262,7 +262,7 @@ class Exporting:
         return bucket, np.sort(np.asarray(places))
 
     async def _uses(self, collection: Collection) -> AsyncIterator[list[dict[str, Any]]]:
-        """Who was shown what, page by page."""
+        """Yield the recorded use of chunks by agents, page by page."""
         for row in await self._catalogue.read(statements.agents(collection.name)):
             floor = ""
             while page := await self._catalogue.read(

@@ -56,11 +56,11 @@ class Importable(Protocol):
 
     @property
     def counts(self) -> Counts:
-        """How much of each there is, at the latest when all was read."""
+        """Return the numbers of sources and chunks, complete once all was read."""
 
     @property
     def fingerprint(self) -> str:
-        """Names the very contents: what was begun with the same one is gone on with."""
+        """Hash of the contents; an import that was interrupted continues with the same one."""
 
     def check(self) -> None:
         """Read all of it, before anything is done."""
@@ -69,7 +69,7 @@ class Importable(Protocol):
         """The sources, each checked as it is read."""
 
     def usage(self) -> Iterator[Row] | None:
-        """Who was shown what; ``None`` where it does not tell."""
+        """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
 class Importing:
@@ -110,14 +110,13 @@ class Importing:
     ) -> Collection:
         """Make an artifact the collection ``name``; all of it is checked before anything is done.
 
-        Nobody sees the collection before it is complete. Killed at any instant it leaves what
-        there was; calling again goes on where it ended, and what is not gone on with is swept
-        hours later.
+        The collection is visible once it is complete. An import that is killed leaves the old
+        state; calling again continues it, and one that is not continued is removed hours later.
 
         Args:
             artifact: What to import.
             name: Of the collection.
-            report: Is told the progress.
+            report: Receives the progress.
             model: What the embedding model is called here; ``None`` for as it is called there.
             replacing: Whether it may take the place of a collection that exists.
 
@@ -194,7 +193,7 @@ class Importing:
             log.warning("could not discard %s: %s", record, exc)
 
     async def _unstored(self, collection: Collection, contents: Contents) -> Contents:
-        """What of some sources is not stored as it is."""
+        """Return those of some sources that are not stored as they are here."""
         answer = await self._store.read(
             *statements.source_hashes(
                 collection.name, collection.type, [row["source"] for row in contents.records]
@@ -224,7 +223,7 @@ class Importing:
         return live
 
     def _groups(self, artifact: Importable, name: str) -> Iterator[Contents]:
-        """What one transaction each stores."""
+        """Yield the items of one transaction each."""
         group: list[Item] = []
         rows = size = 0
         for item in artifact.items():
@@ -276,7 +275,7 @@ class Importing:
 
 
 def holds(collection: Collection, counts: Counts) -> bool:
-    """Whether a collection holds as much of everything as an artifact tells."""
+    """Return whether a collection holds as much of everything as an artifact tells."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
 

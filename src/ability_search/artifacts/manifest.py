@@ -159,7 +159,7 @@ class SkillsManifest(Manifest):
 
 
 def origin_of(collection: Collection, counter: str) -> Origin:
-    """What an artifact tells of a collection.
+    """Return what an artifact records of a collection.
 
     Args:
         collection: The collection.

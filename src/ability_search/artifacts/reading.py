@@ -124,7 +124,7 @@ class Artifact:
 
     @property
     def counts(self) -> Counts:
-        """How much of each there is."""
+        """Return the numbers of sources, chunks and so on."""
         return self.manifest.counts
 
     @property
@@ -183,7 +183,7 @@ class Artifact:
             raise Damaged(MANIFEST, f"the files hold {told}")
 
     def usage(self) -> Iterator[Row] | None:
-        """Who was shown what; ``None`` where the artifact does not tell.
+        """Return the recorded use of chunks by agents; ``None`` if the artifact has none.
 
         Raises:
             Damaged: as :meth:`check`.
@@ -273,7 +273,7 @@ class UseLine(msgspec.Struct, rename="camel"):
 
 
 def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
-    """What an artifact says of itself.
+    """Read the manifest of an artifact.
 
     Raises:
         Damaged: if it is missing, or is not as it should be.

@@ -51,7 +51,7 @@ def choose(shared: Path, own: Path | None, *, model: str) -> Choice:
 
 
 def _against(own: Path, shared: Manifest, model: str) -> str | None:
-    """What speaks against the user's own artifact."""
+    """Return why the user's own artifact cannot be used; ``None`` if it can."""
     try:
         manifest = read_manifest(own)
     except Damaged as exc:

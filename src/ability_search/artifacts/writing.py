@@ -82,7 +82,7 @@ class ArtifactWriter:
             self._write(USAGE, line)
 
     def finish(self) -> tuple[Counts, dict[str, FileDigest], str]:
-        """What was written, each file by its name, and the revision of the sources."""
+        """Return the files written, by name, and the revision of the sources."""
         digests = {name: file.finish() for name, file in self._files.items()}
         return Counts(**self._counts), digests, f"sha256:{self._revision:064x}"
 

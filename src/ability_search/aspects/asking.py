@@ -40,12 +40,12 @@ _QUOTES = " \t'\"`*_[]\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
 def shown(document: Document) -> str:
-    """What the model sees of a document."""
+    """Return the part of a document that is sent to the model."""
     return f"{document.title}\n\n{document.content}"[:MOST_CHARACTERS]
 
 
 def read_aspect(kind: str, answer: str) -> list[Statement]:
-    """What the model says of a document; nothing if the answer is of no use.
+    """Parse the model's answer about a document; empty if it cannot be used.
 
     Args:
         kind: What it was asked for.

@@ -144,7 +144,7 @@ def _is_hiragana(char: str) -> bool:
 
 
 def _parts(word: str) -> bool:
-    """Whether a unit stands between phrases, in none."""
+    """Return whether a unit stands between phrases, in none."""
     return (
         word.casefold() in _SEPARATORS
         or word in _PARTICLES

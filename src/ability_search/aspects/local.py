@@ -35,7 +35,7 @@ class Statement(NamedTuple):
 
 
 def extracted(kind: str, document: Document, passages: Sequence[Passage]) -> list[Statement]:
-    """What a document says of itself; nothing where it has nothing to say of that kind.
+    """Extract the kinds of a document from its own words; a kind may be empty.
 
     - ``title``: the title and the first twelve headings.
     - ``summary``: the first sentences, three or 500 characters, without sections like a table of

@@ -29,7 +29,7 @@ class Composer:
 
     @property
     def text(self) -> str:
-        """What was put together."""
+        """Return the text put together so far."""
         return "".join(self._parts)
 
     def heading(self, level: int, title: str) -> None:

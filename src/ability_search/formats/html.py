@@ -86,7 +86,7 @@ def _main(root: Any) -> Any:
 
 
 def _about(root: Any) -> dict[str, Any]:
-    """What the page says of itself."""
+    """Return the metadata of the page."""
     said: dict[str, str] = {}
     for meta in root.iter("meta"):
         name = (meta.get("name") or meta.get("property") or "").lower()

@@ -35,7 +35,7 @@ def read_markdown(_name: str, data: bytes, _bounds: Bounds) -> Extracted:
 
 
 def front_matter(text: str) -> dict[str, Any]:
-    """What the front matter of a Markdown text says, as JSON values.
+    """Parse the front matter of a Markdown text into JSON values.
 
     Dates and times are written as ISO 8601; what JSON does not know is left out. Empty if there is
     none, if it cannot be read, or if it is more than documents may have as metadata.

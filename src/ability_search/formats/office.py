@@ -103,7 +103,7 @@ def _checked(data: bytes, bounds: Bounds) -> io.BytesIO:
 
 
 def _extracted(file: io.BytesIO, composer: Composer, *, title: str | None = None) -> Extracted:
-    """What was composed, with what the file says of itself; ``title`` if it says none.
+    """Return the composed text with the file's metadata; ``title`` if the file has none.
 
     Its properties are read here: the libraries would make up what is missing.
     """

@@ -37,7 +37,7 @@ def described(header: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Whether a first row names columns: different names, none of them blank or a number."""
+    """Return whether a first row names columns: different names, none of them blank or a number."""
     distinct = {cell.casefold() for cell in cells}
     return len(distinct) == len(cells) > 0 and not any(map(_is_value, cells))
 

@@ -53,7 +53,7 @@ class Reading:
         return quantile(share, self.buckets(histogram, **labels))
 
     def since(self, before: Reading) -> Reading:
-        """What was counted after ``before``; gauges as they are.
+        """Return what was counted after ``before``; gauges as they are.
 
         A counter that is smaller than before began anew meanwhile.
         """

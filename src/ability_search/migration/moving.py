@@ -120,7 +120,7 @@ class Moving:
 
     @property
     def counts(self) -> Counts:
-        """How much there is; of the tokens, those of the sources read so far."""
+        """Return the numbers of sources, chunks and tokens; tokens of the sources read so far."""
         return Counts(chunks=self._old.chunks, sources=self._old.sources, tokens=self._tokens)
 
     def check(self) -> None:

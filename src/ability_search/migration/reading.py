@@ -43,22 +43,22 @@ class OldDatabase:
         return None
 
     async def _is_chunks(self, name: str) -> bool:
-        """Whether a type holds chunks, and nothing that somebody else calls so."""
+        """Return whether a type holds chunks, and nothing that somebody else calls so."""
         rows = await self.store.read(*statements.legacy_sample(name))
         return not rows or any(row.get("chunkId") and row.get("collection") for row in rows)
 
     async def size(self, chunk_type: str) -> int:
-        """How many chunks there are."""
+        """Return the number of chunks."""
         (row,) = await self.store.read(*statements.legacy_size(chunk_type))
         return int(row["n"])
 
     async def totals(self, chunk_type: str) -> dict[str, Any]:
-        """What tells whether two types hold the same: ``n`` chunks and the sums of their sizes."""
+        """Return ``n`` chunks and the sums of their sizes, by which two types are compared."""
         (row,) = await self.store.read(*statements.legacy_totals(chunk_type))
         return {name: row[name] or 0 for name in ("n", "characters", "numbers")}
 
     async def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
-        """Where the chunks are stored, at most ``most`` at a time."""
+        """Yield the record ids of the chunks, at most ``most`` at a time."""
         (row,) = await self.store.read(*statements.legacy_buckets(chunk_type))
         for bucket in row["buckets"]:
             floor: str | None = None

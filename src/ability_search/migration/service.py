@@ -76,7 +76,7 @@ class Migration:
         """Read all that there is; nothing is changed.
 
         Args:
-            report: Is told the progress.
+            report: Receives the progress.
             prefix: Of the collections' new names.
             mending: Whether chunks without an embedding that is of use get a new one.
             wanted: Names of collections; all if there are none.
@@ -193,7 +193,7 @@ class Migration:
             old.reason = f"there is a collection {old.becomes!r}, without {missing} of its sources"
 
     async def _missing(self, survey: Survey, old: OldCollection, live: Live) -> int:
-        """How many of its sources the collection of its name does not have."""
+        """Return the number of its sources that the collection of its name lacks."""
         missing = 0
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):

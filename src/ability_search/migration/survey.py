@@ -73,7 +73,7 @@ class OldCollection:
     """Median cosine of some embeddings and of those that the model gives now."""
 
     def first_places(self) -> list[str]:
-        """Where the first chunk of each source is stored."""
+        """Return the record id of the first chunk of each source."""
         starts = np.flatnonzero(np.diff(self.places[:, 2], prepend=-1))
         return [rid_of(bucket, position) for bucket, position, _ in self.places[starts]]
 
@@ -116,7 +116,7 @@ class Survey:
 
     @property
     def problems(self) -> bool:
-        """Whether a collection cannot be moved."""
+        """Return whether a collection cannot be moved."""
         return any(each.state in (State.TAKEN, State.REFUSED) for each in self.collections)
 
     @property
@@ -248,7 +248,7 @@ class Surveying:
 
 
 def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """What collections will be called: as they are where that is a name, else the nearest to it.
+    """Return the new names of collections: the old one if it is valid, else the nearest valid one.
 
     No two of them get the same name.
     """
@@ -284,7 +284,7 @@ def _numbered(sources: npt.NDArray[np.uint64]) -> Integers:
 
 
 def _incomplete(numbers: Integers, indexes: Integers, totals: Integers) -> int:
-    """How many sources have not as many chunks as they say, or gaps."""
+    """Return the number of sources with gaps or with another number of chunks than recorded."""
     if not len(numbers):
         return 0
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))

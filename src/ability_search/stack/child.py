@@ -48,7 +48,7 @@ class Child:
             was ready before, ``{}`` at first, so that it can have its port again.
         environ: Its environment, asked for as the arguments are.
         inherit: Descriptors that it inherits.
-        tell: Is told, in a sentence, when the part ends and when it is back.
+        tell: Receives a sentence when the part ends and when it is back.
         changed: Is called when it is back.
     """
 

@@ -72,7 +72,7 @@ class Stack:
     Args:
         plan: What to start.
         lock: Descriptor of the held data directory.
-        tell: Is told, in a sentence, when a part ends and when it is back.
+        tell: Receives a sentence when a part ends and when it is back.
     """
 
     def __init__(self, plan: Plan, *, lock: int, tell: Tell) -> None:
@@ -87,7 +87,7 @@ class Stack:
 
     @property
     def running(self) -> RunningStack:
-        """What runs."""
+        """Return the running stack."""
         return RunningStack(
             pid=os.getpid(),
             url=self._url,

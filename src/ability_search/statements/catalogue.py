@@ -148,7 +148,7 @@ def stored_types() -> Statement:
 
 
 def term_statistics(chunk_type: str, *, after: int) -> Statement:
-    """What was recorded of the terms since revision ``after``, in order.
+    """Select the term statistics recorded since revision ``after``, in order.
 
     Rows ``seq, base, added, removed, removedLengths``; ``base`` marks a record that stands for
     everything up to its ``seq``.

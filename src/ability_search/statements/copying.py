@@ -8,7 +8,7 @@ from ability_search.statements.core import Statement, source_type
 
 
 def source_places(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Where the Source records greater than ``after`` are stored, in order, at most ``limit``.
+    """Select the record ids of Source records greater than ``after``, in order, at most ``limit``.
 
     Rows ``source`` and ``rid``.
     """

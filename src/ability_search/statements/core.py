@@ -40,7 +40,7 @@ def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
 
 
 def is_collection_name(name: str) -> bool:
-    """Whether a name is one to 64 of ``A-Z a-z 0-9 . _ -``, the first a letter or a digit."""
+    """Return whether a name is 1 to 64 of ``A-Z a-z 0-9 . _ -``, a letter or digit first."""
     return _COLLECTION_NAME.fullmatch(name) is not None
 
 

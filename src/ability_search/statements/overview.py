@@ -105,7 +105,7 @@ def map_points(
 
 
 def _sample(chunk_type: str, limit: int, indexed: int) -> str:
-    """Which chunks of the vector index stand for all of them: always the same ones.
+    """Select a sample of the chunks of the vector index, always the same one.
 
     Those with the least keys, which are hashes: a bottom-k sample (Cohen & Kaplan, Summarizing
     Data Using Bottom-k Sketches, 2007). Where not enough chunks have keys, the first by their ids.

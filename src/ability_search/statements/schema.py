@@ -81,7 +81,7 @@ def schema() -> Statement:
 
 
 def base_type() -> Statement:
-    """What kind of type the base of all chunks is: no row, or one with ``type``."""
+    """Select the kind of the base type of all chunks: no row, or one with ``type``."""
     return Statement("SELECT type FROM schema:types WHERE name = 'Chunk'", {})
 
 

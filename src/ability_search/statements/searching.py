@@ -72,7 +72,7 @@ class Shown:
     """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
 
     def value(self, column: str) -> str:
-        """What stands in this column."""
+        """Return the expression of this column."""
         if column in self.cosines:
             return f"vectorCosineSimilarity(embedding, :{self.shared.get(column, f'{column}_v')})"
         if column in self.dots:
@@ -94,7 +94,7 @@ class Shown:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the columns bind."""
+        """Return the parameters that the columns bind."""
         bound: dict[str, Any] = {
             f"{name}_v": list(by) for name, by in self.cosines.items() if name not in self.shared
         }

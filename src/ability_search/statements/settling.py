@@ -33,5 +33,5 @@ NOTES = (
 
 
 def commit_params(*written: object) -> dict[str, Any]:
-    """What :data:`COMMIT` binds besides ``:type``, by what is written."""
+    """Return the parameters of :data:`COMMIT` besides ``:type``, by what is written."""
     return {"commit": blake2b(repr(written).encode(), digest_size=16).hexdigest()}

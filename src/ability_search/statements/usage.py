@@ -9,7 +9,7 @@ from ability_search.statements.core import Statement
 
 
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:
-    """How often an agent was shown each of these chunks.
+    """Select how often each of these chunks was returned to an agent.
 
     Rows ``chunkId, uses``; none for those it never was shown.
     """
@@ -60,7 +60,7 @@ def agents(collection: str) -> Statement:
 
 
 def uses_of(agent: str, collection: str, *, after: str, limit: int) -> Statement:
-    """What an agent was shown of a collection, by chunkId, at most ``limit`` rows.
+    """Select the chunks of a collection that were returned to an agent, at most ``limit`` rows.
 
     Args:
         agent: The agent.

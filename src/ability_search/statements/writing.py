@@ -45,7 +45,7 @@ _TOTALS = (
 
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
-    """What is stored of these sources, with the collection's record as it is now.
+    """Select the records of these sources, with the collection's record as it is now.
 
     Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
     """
@@ -94,7 +94,7 @@ def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_passages(chunk_type: str, source: str) -> Statement:
-    """What the text of one source is put together from, in order of its chunks."""
+    """Select the pieces that the text of a source is put together from, in chunk order."""
     return Statement(
         f"SELECT content, lead, overlap, chunkIndex FROM `{chunk_type}`"
         " WHERE source = :source ORDER BY chunkIndex",

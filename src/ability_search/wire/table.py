@@ -41,7 +41,7 @@ class ToolRow:
 
     @property
     def reports_progress(self) -> bool:
-        """Whether a call is a job and publishes events."""
+        """Return whether a call is a job and publishes events."""
         return "job_id" in self.params.model_fields
 
     @property

@@ -58,7 +58,7 @@ class Statement:
 
     @property
     def is_script(self) -> bool:
-        """Whether a RETURN decides the answer."""
+        """Return whether a RETURN decides the answer."""
         return self.language.lower() == "sqlscript"
 
 

@@ -1,7 +1,7 @@
 """ArcadeDB in this process, over a directory that holds one sub-directory a database.
 
 The engine blocks, so every call runs in a bounded pool of threads. When its deadline passes or its
-caller is cancelled, a waiting call is dropped, and a running one is told to stop through the
+caller is cancelled, a waiting call is dropped, and a running one is stopped through the
 engine's own registry of running queries, which statements look at while they work; a write looks
 once more before it commits. Only a commit already under way is not stopped.
 """

@@ -10,7 +10,7 @@ from kadi_localnet.database.calls import Stopped
 
 
 def translate(exc: Any, need_retry: Any) -> DatabaseError:
-    """What a failure of the engine means; ``need_retry`` is its class for lost transactions."""
+    """Translate a failure of the engine; ``need_retry`` is its class for lost transactions."""
     causes = list(_causes(exc))
     kinds = [str(cause.getClass().getSimpleName()) for cause in causes]
     error = engine_error(kinds[0], ": ".join(dict.fromkeys(messages(exc))))

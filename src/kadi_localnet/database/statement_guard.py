@@ -189,7 +189,7 @@ def _settings(tree: _Tree) -> Iterator[str]:
 
 
 def _classes(tree: _Tree) -> Iterator[str]:
-    """What the engine takes for the name of a Java class."""
+    """Yield the names that the engine takes for Java classes."""
     for item in tree.all("alterTypeItem"):
         keyword, *given = item.texts()
         if keyword.upper() == "BUCKETSELECTIONSTRATEGY":
@@ -206,7 +206,7 @@ def _classes(tree: _Tree) -> Iterator[str]:
 
 
 def _names(tree: _Tree) -> Iterator[str]:
-    """What could be a path where the engine makes files of that name."""
+    """Yield the names that could be paths where the engine creates files."""
     for rule in _MAKING:
         for part in tree.all(rule):
             for name in part.all("identifier"):

@@ -24,7 +24,7 @@ _UNKNOWN = ""
 class Turns:
     """Hands out ``threads`` to agents: first to those who hold the fewest, among them in turn.
 
-    Agents are told apart by their id; calls of which the broker names no agent count as those of
+    Agents are distinguished by their id; calls of which the broker names no agent count as those of
     one. Not for use by several event loops.
     """
 

@@ -1,0 +1,58 @@
+"""Texts for people read as plain technical English; a word list keeps the worst out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+ODD = re.compile(
+    r"\b(is|are) told\b|\bwho offers\b|\ball that is\b|\bgoes by words\b|\bgone on with\b"
+    r"|\bnobody does\b|\bis no object\b",
+    re.IGNORECASE,
+)
+NO_SUMMARY = re.compile(r"(What|Whether|Who|How|Which|Where)\b(?!.*\?)")
+"""The first line of a docstring says what a function does."""
+
+
+def texts_of(path: Path) -> list[tuple[int, str]]:
+    """Every string of a module with its line, docstrings included."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def test_no_text_of_the_source_has_an_odd_phrase() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+        for path in SOURCES
+        for line, text in texts_of(path)
+        for match in ODD.finditer(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_an_odd_phrase(page: Path) -> None:
+    assert not [match[0] for match in ODD.finditer(page.read_text(encoding="utf-8"))]
+
+
+def test_the_docstring_of_a_function_says_what_it_does() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in SOURCES
+        if "chunking" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and NO_SUMMARY.match(ast.get_docstring(node) or "")
+    ]
+    assert found == []
