@@ -138,7 +138,7 @@ class Importing:
             await self._maintenance.settled()
             imported = await self._publish(artifact.origin, name, record, replacing)
         except Exception as exc:
-            # Nothing else is wrong than that somebody is away: it is gone on with later.
+            # Only a component is missing: the import continues later.
             if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
                 await asyncio.shield(self.discard(record))
             raise
