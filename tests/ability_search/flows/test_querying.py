@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
+from tests.ability_search.flows.stored import services_of, settled
 
 pytestmark = pytest.mark.engine
 
@@ -17,11 +19,13 @@ QUERIES = 5
 
 
 @pytest.fixture
-async def library(start: Start) -> AsyncIterator[tuple[Network, Oracle]]:
+async def library(start: Start, tmp_path: Path) -> AsyncIterator[tuple[Network, Oracle]]:
     """A collection ``docs`` of a hundred chunks, all of them candidates, with its oracle."""
     documents = corpus(100)
     async with start(SEARCH_CANDIDATES="200") as network:
         await network.call("search-index", collection="docs", documents=documents)
+        # The weights of terms are not renewed any more after this.
+        await settled(services_of(network, tmp_path), "docs")
         yield network, await Oracle.of(network, "docs", documents)
 
 
@@ -80,16 +84,20 @@ async def test_hybrid_is_what_is_documented(library: tuple[Network, Oracle]) -> 
             )
 
 
-async def test_without_feedback_the_first_hits_stay_as_they_are_fused(start: Start) -> None:
+async def test_without_feedback_the_first_hits_stay_as_they_are_fused(
+    start: Start, tmp_path: Path
+) -> None:
     documents = corpus(100)
     async with start(SEARCH_FUSION_PEAK="0") as network:
         await network.call("search-index", collection="docs", documents=documents)
+        await settled(services_of(network, tmp_path), "docs")
         oracle = replace(await Oracle.of(network, "docs", documents), depth=DEPTH)
         for query in queries(oracle)[:2]:
             hits = await search(network, query, limit=25, prf=False)
             assert_ranked(hits, oracle.phrased(query, oracle.hybrid(query)), count=25)
     async with start(SEARCH_FUSION_PEAK="0", SEARCH_FEEDBACK="0") as network:
         await network.call("search-index", collection="docs", documents=documents)
+        await settled(services_of(network, tmp_path), "docs")
         again = await search(network, query, limit=25)
         assert [hit["chunkId"] for hit in again] == [hit["chunkId"] for hit in hits]
 
