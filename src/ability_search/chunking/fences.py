@@ -44,7 +44,7 @@ def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence])
 def _passages(
     ruler: Ruler, sections: Sequence[Section], fences: Sequence[Fence]
 ) -> Iterator[Passage]:
-    passages = Passages(ruler.text)
+    passages = Passages(ruler)
     coming = iter((*fences, None))
     fence = next(coming)
     for section in sections:

@@ -1,18 +1,21 @@
 """The structure of a Markdown text, and the ``markdown-headers`` strategy.
 
 markdown-it-py reads it (CommonMark with tables). Only blocks are parsed, and the inline content of
-headings for their plain text.
+headings for their plain text. A text is parsed in stretches, because the parser makes some hundred
+bytes of tokens of each byte.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
 from ability_search.chunking import boundaries
@@ -28,6 +31,8 @@ from ability_search.chunking.packing import (
     Passages,
     Ruler,
     Unit,
+    Unstructured,
+    clipped,
     cut_unit,
     pack,
 )
@@ -40,6 +45,22 @@ FRONT_MATTER = re.compile(
     r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
     re.DOTALL,
 )
+MOST_BLOCKS = 200_000
+"""In a text of ten megabytes: fifty characters a block."""
+_STRETCH = 1 << 16
+"""Characters that are parsed at once, about."""
+_LONGEST_BLOCK = 1 << 18
+"""Characters; a longer list, quotation or paragraph is read as several."""
+_TOKENS = 300_000
+_TOKENS_PER_CHARACTER = 0.2
+"""How many tokens a text may make; in prose it is one for thirty characters."""
+_LONGEST_TITLE = 2_000
+"""Characters; of a longer title the beginning is read."""
+_MOST_REFERENCES = 10_000
+"""Link definitions that titles may refer to."""
+_CLOSING_FENCE = re.compile(r"(?<![^\r\n]) {0,3}(`{3,}+|~{3,}+)[ \t]*+(?=[\r\n]|\Z)")
+_BLANK_LINE = re.compile(r"(?<![^\r\n])[ \t]*+(?=[\r\n])")
+_INLINE_MARK = re.compile(r"[\\`*_\[\]<>&!\n]")
 _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "blockquote_open"})
 _VERBATIM = frozenset({"fence", "code_block", "table_open", "front_matter"})
 
@@ -107,7 +128,7 @@ def chunk_markdown(ruler: Ruler, blocks: Sequence[Block]) -> list[Passage]:
     breadcrumb, and front matter is a passage of its own. A long section is cut between blocks, then
     items, sentences, lines, words and signs; a fence or table that fits into a chunk stays whole.
     """
-    passages = Passages(ruler.text)
+    passages = Passages(ruler)
     return [
         passages.make(packed, breadcrumb=SEPARATOR.join(section.path))
         for section in read_sections(blocks)
@@ -122,46 +143,180 @@ def read_blocks(text: str) -> tuple[list[Block], list[Fence]]:
     ``front_matter``, link definitions as ``definition``. Front matter (YAML or TOML) is recognized
     at the very beginning, if its first line is a comment or has a key; otherwise a ``---`` there is
     a thematic break.
+
+    Raises:
+        Unstructured: if there are too many blocks, or parts of them.
     """
     matter = FRONT_MATTER.match(text)
     origin = matter.end() if matter else 0
-    blocks = [Block("front_matter", 0, origin)] if matter else []
-    fences: list[Fence] = []
-    body = text[origin:]
-    lines = Lines(body)
-    references: dict[str, Any] = {}
-    # A form feed, which ends a page, makes no paragraph.
-    tokens = _parser().parse(body.replace("\f", " "), references)
+    reading = _Reading(text)
+    if matter:
+        reading.blocks.append(Block("front_matter", 0, origin))
+    reading.read(origin)
+    return reading.blocks, reading.fences
 
-    def span(token: Token) -> Span:
-        first, last = token.map or (0, 0)
-        return boundaries.trim_lines(
-            text, origin + lines.offset(first), origin + lines.offset(last)
-        )
 
-    done = origin
-    for index, token in enumerate(tokens):
-        if token.map is None or token.nesting < 0:
-            continue
-        if token.type == "fence":
-            fences.append(Fence(*span(token), language=next(iter(token.info.split()), None)))
-        if token.level > 0:
-            continue
-        start, end = span(token)
-        blocks += _definitions(text, done, start)
-        done = end
-        if token.type == "heading_open":
-            title = _plain(tokens[index + 1].content, references)
-            blocks.append(Block(token.type, start, end, int(token.tag[1:]), title))
-        elif token.type in _CONTAINERS:
-            inner = list(_inside(tokens, index))
-            items = tuple(span(each)[0] for each in inner if each.level == 1)
-            whole = tuple(span(each) for each in inner if each.type == "fence")
-            blocks.append(Block(token.type, start, end, items=items, fences=whole))
+class _Reading:
+    """Reads the blocks of one text, stretch by stretch.
+
+    What follows tells where a block ends, so a stretch is read up to its last block, with which the
+    next one begins. Stretches grow while one block fills them.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.blocks: list[Block] = []
+        self.fences: list[Fence] = []
+        self._text = text
+        self._lines = Lines(text)
+        self._tokens = 0
+        """How many there were so far."""
+        self._done = 0
+        """Where the last block ends."""
+        self._start = self._first = 0
+        """Where the stretch begins, and the index of the line that does."""
+        self._references: dict[str, Any] = {}
+        self._titles: dict[int, str] = {}
+        """Titles that may refer to a link definition, by the place of their heading."""
+
+    def read(self, start: int) -> None:
+        """Read from ``start``, the beginning or end of a line, to the end of the text.
+
+        Raises:
+            Unstructured: if there are too many blocks, or parts of them.
+        """
+        text = self._text
+        most = _TOKENS + _TOKENS_PER_CHARACTER * len(text)
+        self._done = start
+        size = _STRETCH
+        while start < len(text):
+            end = self._lines.offset(bisect_left(self._lines.starts, start + size))
+            begin, start = start, self._read_stretch(start, end, size=size)
+            size = _STRETCH if start > begin else 2 * size
+            if len(self.blocks) > MOST_BLOCKS:
+                raise Unstructured(f"more than {MOST_BLOCKS} blocks")
+            if self._tokens > most:
+                raise Unstructured("too many tokens of Markdown")
+        self._define(len(text))
+        for place, title in self._titles.items():
+            plain = _plain(title, {"references": self._references})
+            self.blocks[place] = replace(self.blocks[place], title=plain)
+
+    def _read_stretch(self, start: int, end: int, *, size: int) -> int:
+        """Read blocks from ``start`` to ``end`` and return where the next stretch begins.
+
+        It begins at ``start`` if one block fills this one, and may fill one of twice the ``size``.
+        """
+        self._start, self._first = start, self._lines.number(start) - 1
+        found: dict[str, Any] = {}
+        # A form feed, which ends a page, makes no paragraph.
+        tokens = _parser().parse(self._text[start:end].replace("\f", " "), found)
+        self._tokens += len(tokens)
+        if len(self._references) < _MOST_REFERENCES:
+            self._references = found.get("references", {}) | self._references
+        backwards = range(len(tokens) - 1, -1, -1)
+        last = next((at for at in backwards if _is_outermost(tokens[at])), None)
+        if end == len(self._text):
+            self._take(tokens)
+            return end
+        if last is None:
+            begin = self._after_blank_line(start, end)
         else:
-            blocks.append(Block(token.type, start, end))
-    blocks += _definitions(text, done, len(text))
-    return blocks, fences
+            begin = self._line(_lines_of(tokens[last])[0])
+        if begin > start:
+            self._take(tokens[:last])
+            return begin
+        if size < _LONGEST_BLOCK:
+            return start
+        self._take(tokens)
+        return end if last is None else self._read_on(tokens[last], end)
+
+    def _take(self, tokens: Sequence[Token]) -> None:
+        """Add the blocks that were read."""
+        for index, token in enumerate(tokens):
+            if token.map is None or token.nesting < 0:
+                continue
+            if token.type == "fence":
+                language = next(iter(token.info.split()), None)
+                self.fences.append(Fence(*self._span(token), language=language))
+            if token.level > 0:
+                continue
+            first, last = self._span(token)
+            self._define(first)
+            self._done = last
+            if token.type == "heading_open":
+                title = self._title(tokens[index + 1].content[:_LONGEST_TITLE])
+                self.blocks.append(Block(token.type, first, last, int(token.tag[1:]), title))
+            elif token.type in _CONTAINERS:
+                inner = list(_inside(tokens, index))
+                items = tuple(self._span(each)[0] for each in inner if each.level == 1)
+                whole = tuple(self._span(each) for each in inner if each.type == "fence")
+                self.blocks.append(Block(token.type, first, last, items=items, fences=whole))
+            else:
+                self.blocks.append(Block(token.type, first, last))
+
+    def _read_on(self, token: Token, end: int) -> int:
+        """Return where the last block of a stretch ends, a fence or table beyond the stretch.
+
+        These two are read to their end by themselves: their parts would look like something else.
+        """
+        first, last = _lines_of(token)
+        place = end
+        if token.type == "fence":
+            place = self._end_of_fence(token.markup, self._line(first + 1))
+        elif token.type == "table_open" and self._line(last) == end:
+            blank = _BLANK_LINE.search(self._text, end)
+            place = blank.start() if blank else len(self._text)
+        if place <= end:
+            return end
+        self._done = boundaries.trim(self._text, end, place)[1]
+        self.blocks[-1] = replace(self.blocks[-1], end=self._done)
+        if token.type == "fence":
+            self.fences[-1] = replace(self.fences[-1], end=self._done)
+        return place
+
+    def _end_of_fence(self, markup: str, start: int) -> int:
+        for match in _CLOSING_FENCE.finditer(self._text, start):
+            if match[1].startswith(markup):
+                return match.end()
+        return len(self._text)
+
+    def _title(self, content: str) -> str:
+        if "[" not in content:
+            return _plain(content, {})
+        self._titles[len(self.blocks)] = content
+        return ""
+
+    def _define(self, end: int) -> None:
+        """Add the link definitions, which the parser takes away, before ``end``."""
+        first, last = boundaries.trim_lines(self._text, self._done, end)
+        if first < last:
+            self.blocks.append(Block("definition", first, last))
+
+    def _after_blank_line(self, start: int, end: int) -> int:
+        """Return where the line after the last blank one begins; ``start`` if none is blank."""
+        number = self._lines.number(end) - 1
+        while (line := self._lines.offset(number)) > start:
+            number -= 1
+            if self._text[self._lines.offset(number) : line].isspace():
+                return line
+        return start
+
+    def _span(self, token: Token) -> Span:
+        first, last = _lines_of(token)
+        return boundaries.trim_lines(self._text, self._line(first), self._line(last))
+
+    def _line(self, index: int) -> int:
+        """Return where a line of the stretch begins."""
+        return self._lines.offset(self._first + index) if index else self._start
+
+
+def _is_outermost(token: Token) -> bool:
+    return token.level == 0 and token.map is not None and token.nesting >= 0
+
+
+def _lines_of(token: Token) -> tuple[int, int]:
+    first, last = token.map or (0, 0)
+    return first, last
 
 
 def read_sections(blocks: Sequence[Block]) -> list[Section]:
@@ -215,21 +370,12 @@ def _following(ruler: Ruler, start: int, unit: Unit) -> list[Unit]:
 
 
 def _lines_cut(text: str, start: int, end: int, cuts: Sequence[int]) -> Iterator[Span]:
-    for stop in (*(cut for cut in cuts if start < cut < end), end):
-        span = boundaries.trim_lines(text, start, stop)
-        if span[0] < span[1]:
-            yield span
-        start = stop
-
-
-def _definitions(text: str, start: int, end: int) -> list[Block]:
-    """Link definitions, which the parser takes away, between two blocks."""
-    first, last = boundaries.trim_lines(text, start, end)
-    return [Block("definition", first, last)] if first < last else []
+    return boundaries.lines_between(text, start, end, (cut for cut in cuts if start < cut < end))
 
 
 def _inside(tokens: Sequence[Token], index: int) -> Iterator[Token]:
-    for token in tokens[index + 1 :]:
+    for place in range(index + 1, len(tokens)):
+        token = tokens[place]
         if token.level == 0:
             return
         if token.map is not None and token.nesting >= 0:
@@ -237,8 +383,10 @@ def _inside(tokens: Sequence[Token], index: int) -> Iterator[Token]:
 
 
 def _plain(title: str, references: dict[str, Any]) -> str:
+    if not _INLINE_MARK.search(title):
+        return clipped(" ".join(title.split()))
     inline = _inline_parser().parseInline(title, references)
-    return " ".join("".join(map(_text_of, inline[0].children or ())).split()) if inline else ""
+    return clipped(" ".join("".join(map(_text_of, inline[0].children or ())).split()))
 
 
 def _text_of(token: Token) -> str:
@@ -251,7 +399,33 @@ def _text_of(token: Token) -> str:
 
 @functools.cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table").disable("inline")
+    parser = MarkdownIt("commonmark").enable("table").disable("inline")
+    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
+    return parser
+
+
+def _whole_table(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Read a table as one block: nobody asks for its cells, of which some bytes can make many."""
+    if not table(state, first, end, True):
+        return False
+    if silent:
+        return True
+    ends = state.md.block.ruler.getRules("blockquote")
+    outer, state.parentType = state.parentType, "table"
+    line = first + 2
+    while (
+        line < end
+        and not state.isEmpty(line)
+        and state.sCount[line] >= state.blkIndent
+        and not state.is_code_block(line)
+        and not any(rule(state, line, end, True) for rule in ends)
+    ):
+        line += 1
+    state.parentType = outer
+    state.push("table_open", "table", 1).map = [first, line]
+    state.push("table_close", "table", -1)
+    state.line = line
+    return True
 
 
 @functools.cache

@@ -26,4 +26,4 @@ def chunk_html(ruler: Ruler) -> list[Passage]:
 
 def _blocks(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
     tags = _BLOCK_TAG.finditer(ruler.text, start, end)
-    return boundaries.between(ruler.text, start, end, [tag.start() for tag in tags])
+    return boundaries.between(ruler.text, start, end, (tag.start() for tag in tags))

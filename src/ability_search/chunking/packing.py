@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ability_search.chunking import boundaries
 from ability_search.chunking.boundaries import Lines, Span
 from ability_search.chunking.tokens import TokenCounter
 from ability_search.documents import Passage
+from ability_search.errors import TooLarge
 
 CHARS_PER_TOKEN = 10
 """No chunk has more characters than this for each token it may have.
@@ -37,6 +39,15 @@ GLUE = 200
 """Before what belongs to the unit in front of it, such as the text under a heading."""
 
 _FRAGMENTS_PER_CHUNK = 8
+_PACKED_UNITS = 1024
+"""Units of finished chunks that are kept before they are forgotten together."""
+LONGEST_NAME = 300
+"""Characters of a heading, symbol or key within a breadcrumb; every chunk below repeats it."""
+_LONGEST_BREADCRUMB = 1000
+
+
+class Unstructured(Exception):
+    """The structure of a text cannot be read within bounds; the message says why."""
 
 
 class Ruler:
@@ -46,8 +57,17 @@ class Ruler:
     cut; ``count`` counts what is cut out.
     """
 
-    def __init__(self, text: str, counter: TokenCounter, max_tokens: int) -> None:
+    def __init__(
+        self,
+        text: str,
+        counter: TokenCounter,
+        max_tokens: int,
+        *,
+        max_passages: int | None = None,
+    ) -> None:
         self.text = text
+        self.max_passages = max_passages
+        """How many passages the text may become; ``None`` for any number."""
         self.max_tokens = max_tokens
         self.max_chars = max_tokens * CHARS_PER_TOKEN
         self._counter = counter
@@ -155,26 +175,43 @@ def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
         Chunks in order. None counts more than the limit, except a single character that alone
         does (a tokenizer may spell one character with several tokens).
     """
-    parts = [part for unit in units for part in _flatten(ruler, unit)]
+    parts = (part for unit in units for part in _flatten(ruler, unit))
     for page in _pages(ruler.text, parts):
         yield from _fill(ruler, page)
 
 
-def _pages(text: str, units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+def _pages(text: str, units: Iterator[Unit]) -> Iterator[Iterable[Unit]]:
     """The units between one form feed and the next."""
-    begin = 0
-    if "\f" in text:
-        for index in range(1, len(units)):
-            if text.find("\f", units[index - 1].end, units[index].start) >= 0:
-                yield units[begin:index]
-                begin = index
-    yield units[begin:]
+    if "\f" not in text:
+        yield units
+        return
+    page, end = 0, 0
+
+    def number(unit: Unit) -> int:
+        nonlocal page, end
+        page += text.count("\f", end, unit.start)
+        end = unit.end
+        return page
+
+    for _, group in groupby(units, number):
+        yield group
 
 
-def _fill(ruler: Ruler, queue: Sequence[Unit]) -> Iterator[Packed]:
-    ends = [unit.end for unit in queue]
+def _fill(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
+    """Fill chunks; of the units no more are held than one chunk may take, and some."""
+    coming = iter(units)
+    queue: list[Unit] = []
+    ends: list[int] = []
     at = 0
-    while at < len(queue):
+    while True:
+        if at == len(queue) or ends[-1] <= queue[at].start + ruler.max_chars:
+            for unit in coming:
+                queue.append(unit)
+                ends.append(unit.end)
+                if unit.end > queue[at].start + ruler.max_chars:
+                    break
+        if at == len(queue):
+            return
         start = queue[at].start
         stop = _choose(ruler, queue, ends, at)
         tokens, kept = ruler.overrun(start, ends[stop - 1])
@@ -187,6 +224,9 @@ def _fill(ruler: Ruler, queue: Sequence[Unit]) -> Iterator[Packed]:
         else:
             yield Packed(start, ends[stop - 1], tokens, _common_path(queue[at:stop]))
         at = stop
+        if at > _PACKED_UNITS:
+            del queue[:at], ends[:at]
+            at = 0
 
 
 def _choose(ruler: Ruler, queue: Sequence[Unit], ends: Sequence[int], at: int) -> int:
@@ -253,12 +293,19 @@ def _common_path(units: Sequence[Unit]) -> tuple[str, ...]:
     return path
 
 
-class Passages:
-    """Makes passages of one text from packed chunks."""
+def clipped(name: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name for a breadcrumb, cut where it is too long for one."""
+    return name if len(name) <= longest else name[: longest - 1] + "\u2026"
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.lines = Lines(text)
+
+class Passages:
+    """Makes passages of one text from packed chunks, as many as ``ruler`` allows."""
+
+    def __init__(self, ruler: Ruler) -> None:
+        self.text = ruler.text
+        self.lines = Lines(ruler.text)
+        self._most = ruler.max_passages
+        self._made = 0
 
     def make(
         self,
@@ -268,7 +315,18 @@ class Passages:
         context: str = "",
         language: str | None = None,
     ) -> Passage:
-        """The passage of a chunk, with its lines."""
+        """Return the passage of a chunk, with its lines.
+
+        Raises:
+            TooLarge: if it is one more than allowed.
+        """
+        self._made += 1
+        if self._most is not None and self._made > self._most:
+            raise TooLarge(
+                f"content: more than the {self._most} chunks that a document may have"
+                " (max_document_chunks)",
+                hint="Split the document, or cut it into larger chunks (setting chunk_size).",
+            )
         return Passage(
             content=self.text[packed.start : packed.end],
             start=packed.start,
@@ -276,7 +334,7 @@ class Passages:
             tokens=packed.tokens,
             start_line=self.lines.number(packed.start),
             end_line=self.lines.number(packed.end - 1),
-            breadcrumb=breadcrumb,
+            breadcrumb=clipped(breadcrumb, _LONGEST_BREADCRUMB),
             context=context,
             language=language,
         )

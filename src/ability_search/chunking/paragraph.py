@@ -17,7 +17,7 @@ def chunk_paragraphs(ruler: Ruler) -> list[Passage]:
 
 def chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
     """Cut a text by the first of ``cuts``, and what is too long by the following ones."""
-    passages = Passages(ruler.text)
+    passages = Passages(ruler)
     first, *finer = cuts
     units = (
         Unit(start, end, first.rank, tuple(finer))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ability_search.chunking import boundaries
-from ability_search.chunking.markdown import Block, chunk_markdown
-from ability_search.chunking.packing import Ruler
+from ability_search.chunking.markdown import MOST_BLOCKS, Block, chunk_markdown
+from ability_search.chunking.packing import Ruler, Unstructured, clipped
 from ability_search.documents import Passage
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*")
@@ -28,15 +28,20 @@ def read_blocks(text: str) -> list[Block]:
 
     A title is adorned by a line of one sign under it, or over and under it; levels are counted in
     the order in which adornments appear.
+
+    Raises:
+        Unstructured: if there are too many blocks.
     """
     levels: dict[tuple[str, bool], int] = {}
     blocks: list[Block] = []
     for start, end in boundaries.line_groups(text, 0, len(text)):
+        if len(blocks) > MOST_BLOCKS:
+            raise Unstructured(f"more than {MOST_BLOCKS} blocks")
         rest = start
         for first, last, title, style in _titles(text, start, end):
             blocks += _body(text, rest, first)
             level = levels.setdefault(style, len(levels) + 1)
-            blocks.append(Block("heading_open", first, last, level, title))
+            blocks.append(Block("heading_open", first, last, level, clipped(title)))
             rest = last
         indented = rest == start and text[start] in " \t"
         if indented and blocks and _introduces(text, blocks[-1]):

@@ -16,7 +16,7 @@ def chunk_windows(ruler: Ruler, overlap: int) -> list[Passage]:
     punctuation, else between signs. At most ``overlap`` tokens are repeated; each window has
     something that the one before it has not.
     """
-    passages = Passages(ruler.text)
+    passages = Passages(ruler)
     return [passages.make(window) for window in _windows(ruler, overlap)]
 
 

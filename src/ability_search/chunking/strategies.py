@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from ability_search.chunking import boundaries
 from ability_search.chunking.fences import chunk_fences
 from ability_search.chunking.markdown import chunk_markdown, read_blocks
 from ability_search.chunking.markup import chunk_html
-from ability_search.chunking.packing import VERBATIM, Ruler
+from ability_search.chunking.packing import VERBATIM, Ruler, Unstructured
 from ability_search.chunking.paragraph import chunk_by, chunk_paragraphs
 from ability_search.chunking.restructured import chunk_rst
 from ability_search.chunking.sliding import chunk_windows
@@ -18,6 +19,8 @@ from ability_search.chunking.symbols import chunk_code, is_code_language
 from ability_search.chunking.tokens import EstimatedTokens, TokenCounter
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
+
+log = logging.getLogger(__name__)
 
 STRATEGIES = ("auto", "code-blocks", "markdown-headers", "paragraph", "sliding-window")
 """What ``strategy`` may be."""
@@ -33,8 +36,10 @@ _HTML = frozenset({"html", "htm", "xhtml"})
 _RST = frozenset({"rst", "rest", "restructuredtext"})
 _ROWS = frozenset({"csv", "tsv"})
 _HEADING_OR_FENCE = re.compile(
-    r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|^[^\s][^\r\n]*(?:\r\n?|\n)={2,}[ \t]*$", re.MULTILINE
+    r"\n(?: {0,3}(?:#{1,6}[ \t]|```|~~~)|[^\s][^\r\n]*+(?:\r\n?|\n)={2,}+[ \t]*+$)", re.MULTILINE
 )
+_SEARCHED = 1 << 20
+"""Characters that are searched for Markdown at once, while nothing else can run."""
 _NEWLINE = re.compile(r"[\r\n]+")
 _UNBROKEN = 2_000
 """A text with so many characters from one sentence end or newline to the next is no prose."""
@@ -51,6 +56,7 @@ def chunk(
     count: TokenCounter | None = None,
     format: str | None = None,
     language: str | None = None,
+    max_passages: int | None = None,
 ) -> list[Passage]:
     """Cut a text into passages.
 
@@ -67,27 +73,26 @@ def chunk(
             or file suffix of a programming language; read by ``auto`` only. Others are treated as
             not known.
         language: programming language of the text where that is known.
+        max_passages: how many passages there may be; any number if left out.
 
     Returns:
         Passages in the order of the text; none for a blank text.
 
     Raises:
         InvalidInput: for an unknown strategy, or numbers out of range.
+        TooLarge: for more passages than allowed.
     """
     repeated = _check(strategy, max_tokens, overlap)
     mark = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     body = text[mark:]
     if not body or body.isspace():
         return []
-    ruler = Ruler(body, count or EstimatedTokens(), max_tokens)
-    if strategy == "auto":
-        passages = _chunk_auto(ruler, (format or "").lower().lstrip("."), language, repeated)
-    elif strategy == "sliding-window":
-        passages = chunk_windows(ruler, repeated)
-    elif strategy == "paragraph":
-        passages = chunk_paragraphs(ruler)
-    else:
-        passages = _chunk_markdown(ruler, by_fences=strategy == "code-blocks")
+    ruler = Ruler(body, count or EstimatedTokens(), max_tokens, max_passages=max_passages)
+    try:
+        passages = _chunk_by(strategy, ruler, repeated, format, language)
+    except Unstructured as exc:
+        log.warning("a text of %d characters is cut at its paragraphs: %s", len(body), exc)
+        passages = _chunk_plain(ruler, repeated)
     if not mark:
         return passages
     return [replace(each, start=each.start + mark, end=each.end + mark) for each in passages]
@@ -106,6 +111,18 @@ def _check(strategy: str, max_tokens: int, overlap: int | None) -> int:
             "overlap", f"must be from 0 to maxTokens - 1 ({max_tokens - 1}), not {overlap}"
         )
     return overlap
+
+
+def _chunk_by(
+    strategy: str, ruler: Ruler, overlap: int, format: str | None, language: str | None
+) -> list[Passage]:
+    if strategy == "auto":
+        return _chunk_auto(ruler, (format or "").lower().lstrip("."), language, overlap)
+    if strategy == "sliding-window":
+        return chunk_windows(ruler, overlap)
+    if strategy == "paragraph":
+        return chunk_paragraphs(ruler)
+    return _chunk_markdown(ruler, by_fences=strategy == "code-blocks")
 
 
 def _chunk_auto(
@@ -128,9 +145,22 @@ def _chunk_auto(
         return _chunk_plain(ruler, overlap) if passages is None else passages
     if language and is_code_language(language):
         return chunk_code(ruler, language)
-    if _HEADING_OR_FENCE.search(ruler.text):
+    if _has_markdown("\n" + ruler.text):
         return _chunk_markdown(ruler)
     return _chunk_plain(ruler, overlap)
+
+
+def _has_markdown(text: str) -> bool:
+    """Whether there is a heading or a fence on one of the lines that newlines begin."""
+    start = end = 0
+    while end < len(text):
+        end = text.find("\n", start + _SEARCHED) + 1 or len(text)
+        if _HEADING_OR_FENCE.search(text, start, end):
+            return True
+        # The last line may be a heading by the line below it.
+        last = text.rfind("\n", 0, end - 1)
+        start = last if last > start else end - 1
+    return False
 
 
 def _chunk_markdown(ruler: Ruler, *, by_fences: bool | None = None) -> list[Passage]:

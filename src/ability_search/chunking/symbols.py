@@ -1,13 +1,19 @@
 """Source code by symbol: functions, classes and methods as tree-sitter finds them.
 
 The grammars come with the optional extra ``code``. Without it, or for another language, code is cut
-at blank lines before unindented ones.
+at blank lines before unindented ones; and so is code that the parser does not get through in time.
+
+A parser holds the interpreter while it works, and there are texts of some kilobytes that it works
+on for minutes, or that it needs gigabytes for. So it is interrupted every hundred steps, which lets
+others run, and stopped when it takes many more of them than real code does; a long text is parsed
+in pieces.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -25,9 +31,24 @@ from ability_search.chunking.packing import (
     Passages,
     Ruler,
     Unit,
+    Unstructured,
+    clipped,
     pack,
 )
 from ability_search.documents import Passage
+
+log = logging.getLogger(__name__)
+
+_PIECE = 1 << 19
+"""Characters that are parsed at once, about: the piece ends with a top-level block."""
+_LONGEST_PIECE = 2 * _PIECE
+"""A text that cannot be cut into pieces of this length is no code that anybody wrote."""
+_INTERRUPTIONS = 3_000
+_INTERRUPTIONS_PER_BYTE = 0.01
+"""How often the parser may be interrupted until it reaches a byte; in real code every 200 bytes,
+in minified code every 45."""
+_READ = 1 << 16
+"""Bytes that the parser is given at once."""
 
 _GRAMMARS = {
     "bash": ("tree_sitter_bash", "language"),
@@ -84,19 +105,44 @@ _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
 _DEEPEST = 16
 _AFTER_DEFINITION = re.compile(r"[ \t]*[;,]")
 _TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
+_AFTER_BLOCK = re.compile(
+    r"(?:\r\n?+|\n)[)\]}][^\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=\S)"
+)
+"""After a blank line below an unindented closing bracket, which ends a block for sure."""
 
 
 class Node(Protocol):
     """What is used of a tree-sitter node."""
 
     type: str
+    is_named: bool
     start_byte: int
     end_byte: int
-    text: bytes
-    named_children: Sequence[Node]
+    named_child_count: int
+
+    def named_child(self, index: int, /) -> Node | None:
+        """Return a named child by its index."""
 
     def child_by_field_name(self, name: str, /) -> Node | None:
         """The child in a field of the grammar."""
+
+    def walk(self) -> Cursor:
+        """Return a cursor at this node."""
+
+
+class Cursor(Protocol):
+    """Goes through the nodes below one, without a list of them all."""
+
+    node: Node
+
+    def goto_first_child(self) -> bool:
+        """Go to the first child; false if there is none."""
+
+    def goto_next_sibling(self) -> bool:
+        """Go to the next sibling; false if there is none."""
+
+    def goto_parent(self) -> bool:
+        """Go to the parent; false at the node where the cursor began."""
 
 
 def is_code_language(name: str) -> bool:
@@ -112,12 +158,17 @@ def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
     a function that does not fit at its blank lines, then lines, words and signs. What is between
     definitions (imports, constants) is put together up to the limit.
     """
-    passages = Passages(ruler.text)
-    root = _parse(ruler.text, language) if language else None
-    if root is None:
-        groups = [[_loose(0, len(ruler.text), ())]]
-    else:
-        groups = _Walk(ruler).groups(root, (0, len(ruler.text)), ())
+    passages = Passages(ruler)
+    try:
+        groups = list(_by_symbol(ruler, language)) if language else _unparsed(ruler)
+    except Unstructured as exc:
+        log.warning(
+            "%d characters of %s are cut at blank lines instead of symbols: %s",
+            len(ruler.text),
+            language,
+            exc,
+        )
+        groups = _unparsed(ruler)
     return [
         passages.make(packed, breadcrumb=".".join(packed.path), language=language)
         for units in groups
@@ -130,14 +181,68 @@ def _canonical(language: str) -> str:
     return _ALIASES.get(name, name)
 
 
-def _parse(text: str, language: str) -> Node | None:
+def _unparsed(ruler: Ruler) -> list[list[Unit]]:
+    return [[_loose(0, len(ruler.text), ())]]
+
+
+def _by_symbol(ruler: Ruler, language: str) -> Iterator[list[Unit]]:
+    """Yield groups of units, see :meth:`_Walk.groups`.
+
+    Raises:
+        Unstructured: if the parser does not get through the text.
+    """
     parse = _parser(_canonical(language))
-    root: Node | None = parse(text.encode("utf-8", "replace")).root_node if parse else None
+    if parse is None:
+        yield from _unparsed(ruler)
+        return
+    for start, end in _pieces(ruler.text):
+        source = ruler.text[start:end].encode("utf-8", "replace")
+        walk = _Walk(ruler, source, _offsets(ruler.text, start, end))
+        yield from walk.groups(_parsed(parse, source), (start, end), ())
+
+
+def _pieces(text: str) -> Iterator[Span]:
+    """Cut a long text before top-level blocks.
+
+    Raises:
+        Unstructured: if a piece would be too long.
+    """
+    start = 0
+    while len(text) - start > _LONGEST_PIECE:
+        within = start + _PIECE, start + _LONGEST_PIECE
+        found = _AFTER_BLOCK.search(text, *within) or _TOP_LEVEL.search(text, *within)
+        if found is None:
+            raise Unstructured("no blank lines between its blocks")
+        yield start, found.end()
+        start = found.end()
+    yield start, len(text)
+
+
+def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
+    """Return the root of the syntax tree.
+
+    Raises:
+        Unstructured: if the parser takes too many steps.
+    """
+    interruptions = 0
+
+    def is_stuck(offset: int, _has_error: bool) -> bool:
+        # Being Python, it also gives other threads their turn.
+        nonlocal interruptions
+        interruptions += 1
+        return interruptions > _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
+
+    try:
+        root: Node = parse(
+            lambda offset, _point: source[offset : offset + _READ], progress_callback=is_stuck
+        ).root_node
+    except ValueError as exc:
+        raise Unstructured("its parser takes too many steps") from exc
     return root
 
 
 @functools.cache
-def _parser(language: str) -> Callable[[bytes], Any] | None:
+def _parser(language: str) -> Callable[..., Any] | None:
     """The parse function of a language, if its grammar is known and installed."""
     if language not in _GRAMMARS:
         return None
@@ -149,16 +254,23 @@ def _parser(language: str) -> Callable[[bytes], Any] | None:
         return None
     loaded = tree_sitter.Language(grammar)
     # A parser is not safe to share between threads, and costs microseconds to make.
-    return lambda source: tree_sitter.Parser(loaded).parse(source)
+    return lambda *source, **options: tree_sitter.Parser(loaded).parse(*source, **options)
 
 
 class _Walk:
-    """Goes through the syntax tree of one text."""
+    """Goes through the syntax tree of one text.
 
-    def __init__(self, ruler: Ruler) -> None:
+    Args:
+        ruler: Has the text.
+        source: What was parsed of it.
+        offsets: Turns offsets into ``source`` into offsets into the text.
+    """
+
+    def __init__(self, ruler: Ruler, source: bytes, offsets: Callable[[int], int]) -> None:
         self._ruler = ruler
         self._text = ruler.text
-        self._offsets: Callable[[int], int] = _offsets(ruler.text)
+        self._source = source
+        self._offsets = offsets
 
     def groups(self, container: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
         """Units that may share a passage, group by group; together they cover ``span``."""
@@ -183,7 +295,7 @@ class _Walk:
         return groups + tail
 
     def _define(self, node: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
-        name = _name(node)
+        name = self._name(node)
         inner = (*path, name) if name else path
         start, end = boundaries.trim_lines(self._text, *span)
         body = node.child_by_field_name("body")
@@ -191,6 +303,14 @@ class _Walk:
         if whole or body is None or len(path) >= _DEEPEST:
             return [[_loose(start, end, inner)]]
         return self.groups(body, (start, end), inner)
+
+    def _name(self, node: Node) -> str:
+        """The name that a definition gives, as it is written; empty if it gives none."""
+        named = _naming(node)
+        if named is None:
+            return ""
+        written = self._source[named.start_byte : named.end_byte]
+        return clipped(" ".join(written.decode("utf-8", "replace").split()))
 
     def _between(self, start: int, end: int, path: tuple[str, ...]) -> list[list[Unit]]:
         first, last = boundaries.trim_lines(self._text, start, end)
@@ -228,12 +348,8 @@ class _Walk:
 
 def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
     """What blank lines before an unindented line separate; a closing bracket begins nothing."""
-    cuts = [match.end() for match in _TOP_LEVEL.finditer(ruler.text, start, end)]
-    for stop in (*cuts, end):
-        span = boundaries.trim_lines(ruler.text, start, stop)
-        if span[0] < span[1]:
-            yield span
-        start = stop
+    cuts = (match.end() for match in _TOP_LEVEL.finditer(ruler.text, start, end))
+    return boundaries.lines_between(ruler.text, start, end, cuts)
 
 
 def _line_groups(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
@@ -249,13 +365,26 @@ def _loose(start: int, end: int, path: tuple[str, ...]) -> Unit:
 
 def _children(container: Node) -> Iterator[Node]:
     """The statements of a container, also those within conditional compilation."""
-    for node in container.named_children:
-        if _TRANSPARENT.fullmatch(node.type):
-            yield from _children(node)
-        elif node.type == "expression_statement" and len(node.named_children) == 1:
-            yield node.named_children[0]
-        else:
-            yield node
+    cursor = container.walk()
+    depth = 0
+    more = cursor.goto_first_child()
+    while more:
+        node = cursor.node
+        if _TRANSPARENT.fullmatch(node.type) and cursor.goto_first_child():
+            depth += 1
+            continue
+        if node.is_named:
+            yield _only_child(node) if node.type == "expression_statement" else node
+        more = cursor.goto_next_sibling()
+        while not more and depth:
+            cursor.goto_parent()
+            depth -= 1
+            more = cursor.goto_next_sibling()
+
+
+def _only_child(node: Node) -> Node:
+    child = node.named_child(0) if node.named_child_count == 1 else None
+    return node if child is None else child
 
 
 def _definition(node: Node) -> Node | None:
@@ -264,7 +393,7 @@ def _definition(node: Node) -> Node | None:
     if node.type in _WRAPPERS:
         inner = node.child_by_field_name(_WRAPPERS[node.type])
     elif node.type == "template_declaration":
-        inner = node.named_children[-1]
+        inner = node.named_child(node.named_child_count - 1)
     if inner is None:
         return None
     if inner.type in _ASSIGNMENTS:
@@ -274,32 +403,32 @@ def _definition(node: Node) -> Node | None:
 
 
 def _field_of_first(node: Node, field: str) -> Node | None:
-    children = node.named_children
-    return children[0].child_by_field_name(field) if children else None
+    first = node.named_child(0)
+    return first.child_by_field_name(field) if first is not None else None
 
 
-def _name(node: Node) -> str:
-    """The name that a definition gives, as it is written; empty if it gives none."""
+def _naming(node: Node) -> Node | None:
+    """The node that is the name that a definition gives, if it gives one."""
     if node.type in _ASSIGNMENTS or node.type == "type_declaration":
-        named = _field_of_first(node, "name")
-    elif node.type == "impl_item":
-        named = node.child_by_field_name("type")
-    else:
-        named = node.child_by_field_name("name")
-        declarator = node.child_by_field_name("declarator")
-        while named is None and declarator is not None:
-            deeper = declarator.child_by_field_name("declarator")
-            named, declarator = (declarator, None) if deeper is None else (None, deeper)
-    return " ".join(named.text.decode("utf-8", "replace").split()) if named is not None else ""
+        return _field_of_first(node, "name")
+    if node.type == "impl_item":
+        return node.child_by_field_name("type")
+    named = node.child_by_field_name("name")
+    declarator = node.child_by_field_name("declarator")
+    while named is None and declarator is not None:
+        deeper = declarator.child_by_field_name("declarator")
+        named, declarator = (declarator, None) if deeper is None else (None, deeper)
+    return named
 
 
-def _offsets(text: str) -> Callable[[int], int]:
-    """Turns offsets into the UTF-8 form of ``text`` into offsets in characters."""
-    if text.isascii():
-        return int
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+def _offsets(text: str, start: int, end: int) -> Callable[[int], int]:
+    """Turns offsets into the UTF-8 form of ``text[start:end]`` into offsets into ``text``."""
+    piece = text[start:end]
+    if piece.isascii():
+        return lambda byte: start + byte
+    codes = np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     # A lone surrogate has become one question mark.
     lone = (codes >= 0xD800) & (codes < 0xE000)
     widths = 1 + (codes >= 0x80) + ((codes >= 0x800) & ~lone) + (codes >= 0x10000) - lone
     ends = np.cumsum(widths)
-    return lambda byte: int(np.searchsorted(ends, byte, side="right"))
+    return lambda byte: start + int(np.searchsorted(ends, byte, side="right"))

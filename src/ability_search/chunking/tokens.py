@@ -71,10 +71,15 @@ class EstimatedTokens:
 
 def _weights(text: str) -> npt.NDArray[np.int32]:
     """Tokens that begin at each character."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    if not len(codes):
+    if not text:
         return np.zeros(0, dtype=np.int32)
-    kinds = _kinds()[np.minimum(codes, 0xFFFF)]
+    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+    if text.isascii():
+        codes = np.frombuffer(text.encode(), dtype=np.uint8)
+        kinds = _kinds()[codes]
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        kinds = _kinds()[np.minimum(codes, 0xFFFF)]
     before, here = kinds[:-1], kinds[1:]
     at = _places((here != before) & ~((before == _UPPER) & (here == _LOWER)))
 

@@ -23,6 +23,7 @@ from ability_search.cli.tracing import traced
 from ability_search.configuration import Settings, load_settings
 from ability_search.metrics import Meter
 from ability_search.metrics.table import Part as PartName
+from ability_search.stack.heartbeat import heartbeat, write_beat
 from ability_search.stack.stopping import stop_signals, stop_with_parent
 
 if TYPE_CHECKING:
@@ -139,11 +140,12 @@ async def _serve(name: PartName, settings: Settings, open_part: Opener, supervis
         log.info("ready: %s", part.details.get("address", ""))
         if metering.details:
             log.info("metrics at %s", metering.details["metrics"])
-        if part.connection is None:
-            await asyncio.Event().wait()
-        else:
-            watch_calls(metering.meter, name, part.connection)
-            await part.connection.serve_forever()
+        async with heartbeat(metering.meter, write_beat if supervised else None):
+            if part.connection is None:
+                await asyncio.Event().wait()
+            else:
+                watch_calls(metering.meter, name, part.connection)
+                await part.connection.serve_forever()
 
 
 def _announce(report: Mapping[str, Any]) -> None:

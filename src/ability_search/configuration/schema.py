@@ -229,6 +229,16 @@ class Limits(Group):
     document_bytes: ByteSize = setting(
         ByteSize(10 * MIB), about="Size of one document.", unit="bytes", ge=KIB, le=1024 * MIB
     )
+    document_chunks: int = setting(
+        20_000, about="Chunks of one document.", unit="chunks", ge=1, le=1_000_000
+    )
+    stored_bytes: ByteSize = setting(
+        ByteSize(64 * MIB),
+        about="One document as it is stored: its text, and with every chunk title and metadata.",
+        unit="bytes",
+        ge=64 * KIB,
+        le=4096 * MIB,
+    )
     file_bytes: ByteSize = setting(
         ByteSize(10 * MIB),
         about="Size of one file in search-index-file; larger files are skipped.",

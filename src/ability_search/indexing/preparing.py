@@ -15,7 +15,7 @@ from ability_search.analysis import CONTENT, TITLE, Analyzer
 from ability_search.chunking import TokenCounter, chunk, joined
 from ability_search.collection import Collection
 from ability_search.documents import ASPECTS, Document, Passage, Vector
-from ability_search.errors import InvalidInput
+from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters import facets_of
 from ability_search.indexing.fields import metadata_terms
 from ability_search.ranking.bm25 import document_vector
@@ -46,6 +46,15 @@ class Recipe:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
         is_aspect = document.aspect_of is not None or document.kind in ASPECTS
         return () if is_aspect else self.kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one document may become."""
+
+    chunks: int
+    stored: int
+    """Bytes of its text, and of its title, metadata and headings once for each chunk."""
 
 
 @dataclass(slots=True)
@@ -135,12 +144,14 @@ def prepare(
     content_hash: str,
     analyzer: Analyzer,
     count: TokenCounter,
+    bounds: Bounds | None = None,
 ) -> Prepared:
     """Chunk a document and analyze its chunks; a blank document has none.
 
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
             or its kind or source is not valid for a document of another one.
+        TooLarge: if it exceeds ``bounds``.
     """
     _check_aspect(document)
     passages = chunk(
@@ -151,7 +162,10 @@ def prepare(
         count=count,
         format=document.format,
         language=document.language,
+        max_passages=bounds.chunks if bounds else None,
     )
+    if bounds:
+        _check_stored(document, passages, bounds.stored)
     return analyzed(document, passages, content_hash=content_hash, analyzer=analyzer)
 
 
@@ -354,6 +368,23 @@ def generated_source(source: str, kind: str) -> str:
 def generated_sources(sources: Iterable[str]) -> list[str]:
     """Return the source names of all kinds that may have been derived from documents."""
     return [generated_source(source, kind) for source in sources for kind in ASPECTS]
+
+
+def _check_stored(document: Document, passages: Sequence[Passage], most: int) -> None:
+    metadata = json.dumps(document.metadata, separators=(",", ":"), default=dict)
+    every = _bytes(document.title) + len(metadata)
+    size = _bytes(document.content) + every * len(passages)
+    size += sum(_bytes(passage.breadcrumb) + _bytes(passage.context) for passage in passages)
+    if size > most:
+        raise TooLarge(
+            f"content: {size} bytes with title and metadata ({every} bytes) on each of"
+            f" {len(passages)} chunks, at most {most} are allowed (max_stored_bytes)",
+            hint="Shorten the metadata or split the document.",
+        )
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _check_aspect(document: Document) -> None:

@@ -20,7 +20,7 @@ from ability_search.indexing.describing import Describing
 from ability_search.indexing.duplicates import Deduplication
 from ability_search.indexing.options import IndexOptions, recipe_for
 from ability_search.indexing.pipeline import Pipeline, Task
-from ability_search.indexing.preparing import Prepared, Recipe, content_hash, prepare
+from ability_search.indexing.preparing import Bounds, Prepared, Recipe, content_hash, prepare
 from ability_search.indexing.reports import IndexReport, Job, Report
 from ability_search.indexing.reusing import Reusing
 from ability_search.indexing.writing import Writer, prepared_bytes
@@ -35,6 +35,8 @@ _HASH_SLICE = 500
 _SHORT = 4_000
 """Characters up to which a text is chunked without a thread, in some milliseconds; a switch to a
 thread takes a tenth of one."""
+_SHORT_BATCH = 1 << 18
+"""Characters of documents that are hashed without a thread."""
 
 
 class Indexing:
@@ -114,7 +116,7 @@ class Indexing:
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         job = Job(result, report)
-        tasks = self._tasks(job.distinct(documents), recipe, model)
+        tasks = await self._tasks(job.distinct(documents), recipe, model)
         writer = self._writer(
             record, collection, recipe, model, dedup_threshold=options.dedup_threshold
         )
@@ -180,11 +182,17 @@ class Indexing:
         self._meter.add(CHUNKS_DELETED, deleted or 0)
         return deleted
 
-    def _tasks(self, documents: Iterable[Document], recipe: Recipe, model: str) -> list[Task]:
-        return [
-            Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
-            for doc in documents
-        ]
+    async def _tasks(self, documents: Iterable[Document], recipe: Recipe, model: str) -> list[Task]:
+        wanted = list(documents)
+
+        def hashed() -> list[Task]:
+            return [
+                Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
+                for doc in wanted
+            ]
+
+        short = sum(map(_length, wanted)) <= _SHORT_BATCH
+        return hashed() if short else await asyncio.to_thread(hashed)
 
     async def _changed(self, writer: Writer, tasks: list[Task], result: IndexReport) -> list[Task]:
         """Return the tasks whose stored hash differs; count the others as unchanged."""
@@ -251,7 +259,7 @@ class Indexing:
         embedding = self._settings.embedding
 
         async def cut(task: Task) -> Prepared:
-            if len(task.document.content) <= _SHORT:
+            if _length(task.document) <= _SHORT:
                 prepared = self._cut(task, recipe)
             else:
                 prepared = await asyncio.to_thread(self._cut, task, recipe)
@@ -293,12 +301,14 @@ class Indexing:
         )
 
     def _cut(self, task: Task, recipe: Recipe) -> Prepared:
+        limits = self._settings.limits
         prepared = prepare(
             task.document,
             recipe,
             content_hash=task.content_hash,
             analyzer=analyzer_for(recipe.language),
             count=self._count,
+            bounds=Bounds(limits.document_chunks, limits.stored_bytes),
         )
         if not prepared.passages:
             raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
@@ -350,6 +360,11 @@ class Indexing:
 async def _nothing(_texts: list[str]) -> Mapping[str, Vector]:
     """Return no known vectors, so that every text is embedded."""
     return {}
+
+
+def _length(document: Document) -> int:
+    """Characters of the text and, about, of the metadata."""
+    return len(document.content) + sum(len(str(value)) for value in document.metadata.values())
 
 
 def _slices(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:

@@ -47,6 +47,12 @@ _GATEWAY: tuple[Part, ...] = ("gateway",)
 PART_INFO = Metric(
     "ability_search_part_info", "gauge", "1; which part this is.", PARTS, ("part", "version")
 )
+LOOP_HELD_SECONDS = Metric(
+    "ability_search_loop_held_seconds",
+    "histogram",
+    "How late its event loop came to a task, ten times a second: so long nothing else could run.",
+    PARTS,
+)
 
 TOOL_CALLS = Metric(
     "ability_search_tool_calls_total",

@@ -3,7 +3,8 @@
 The parent holds the write end of the child's standard input and never writes to it: its end means
 that the child is to stop, whether the parent asks for it or is gone. The child's first line on
 standard output is a JSON object: ``{"ready": {...}}`` with what the parent needs to know of it, or
-``{"error": ..., "hint": ...}``.
+``{"error": ..., "hint": ...}``. From then on it writes something every few seconds from its event
+loop, see :mod:`.heartbeat`; one that is silent hangs, and is ended and started again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ READY_SECONDS = 120.0
 STOP_SECONDS = 20.0
 """How long a part may take to stop by itself; the worker gives running calls ten of them."""
 
+SILENCE_SECONDS = 30.0
+"""How long a part may be silent."""
+
+_CHECKS = 6
+"""How often the silence is looked at within that time."""
 _KILL_SECONDS = 3.0
 _LONGEST_LINE = 1024 * 1024
 
@@ -50,6 +56,8 @@ class Child:
         inherit: Descriptors that it inherits.
         tell: Receives a sentence when the part ends and when it is back.
         changed: Is called when it is back.
+        ready_timeout: Seconds until it has to be ready.
+        silence: Seconds after which a silent one is ended.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class Child:
         tell: Tell,
         changed: Callable[[], None],
         ready_timeout: float = READY_SECONDS,
+        silence: float = SILENCE_SECONDS,
     ) -> None:
         self.name = name
         self.details: Mapping[str, Any] = {}
@@ -72,6 +81,9 @@ class Child:
         self._tell = tell
         self._changed = changed
         self._ready_timeout = ready_timeout
+        self._silence = silence
+        self._heard = False
+        """Whether it wrote anything since that was last looked at."""
         self._backoff = Backoff(base=0.25, cap=30.0)
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -147,7 +159,7 @@ class Child:
                 text = f"{self.name} was not ready in {self._ready_timeout:g} s"
                 raise PartFailed(text) from exc
             raise
-        self._drain = asyncio.create_task(_drain(process), name=f"drain-{self.name}")
+        self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")
 
     async def _report(self, process: asyncio.subprocess.Process) -> Mapping[str, Any]:
         assert process.stdout is not None
@@ -166,6 +178,32 @@ class Child:
             hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
         )
 
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Read what else the part writes, so that it never waits; end it when it is silent."""
+        self._heard = True
+        reading = asyncio.create_task(self._read(process), name=f"read-{self.name}")
+        interval = self._silence / _CHECKS
+        silent = 0
+        try:
+            # Counted, not timed: where this process was held too, the signs are still to be read.
+            while not (await asyncio.wait([reading], timeout=interval))[0]:
+                silent = 0 if self._heard else silent + 1
+                self._heard = False
+                if silent == _CHECKS:
+                    self._tell(
+                        f"{self.name} hangs: no sign of life for {self._silence:g} s; it is ended"
+                    )
+                    with suppress(ProcessLookupError):
+                        process.kill()
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while await process.stdout.read(_LONGEST_LINE):
+            self._heard = True
+
     async def _keep(self) -> None:
         clock = asyncio.get_running_loop().time
         started = clock()
@@ -182,13 +220,6 @@ class Child:
                 self._tell(str(exc))
             else:
                 self._tell(f"{self.name} is back as process {self.pid}")
-
-
-async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read what else the part writes, so that it never waits for a reader."""
-    assert process.stdout is not None
-    while await process.stdout.read(_LONGEST_LINE):
-        pass
 
 
 async def _ends(process: asyncio.subprocess.Process, seconds: float) -> bool:

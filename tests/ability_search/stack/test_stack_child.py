@@ -19,6 +19,25 @@ READY = """
 import json, os, sys
 print(json.dumps({"ready": {"pid": os.getpid(), "port": int(sys.argv[-1])}}), flush=True)
 """
+HANGS_AT_FIRST = (
+    READY
+    + """
+import asyncio, pathlib, threading
+trace = pathlib.Path(sys.argv[1])
+first = not trace.exists()
+trace.touch()
+async def beat():
+    for _ in range(4):
+        print(flush=True)
+        await asyncio.sleep(0.1)
+    while first:
+        threading.Event().wait()
+    while True:
+        print(flush=True)
+        await asyncio.sleep(0.1)
+asyncio.run(beat())
+"""
+)
 UNTIL_ASKED = READY + "sys.stdin.read()\nopen(sys.argv[1], 'a').write('stopped')\n"
 STUBBORN = (
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -78,6 +97,24 @@ async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None
         assert await until(told, lambda line: line == "changed")
         assert await until(told, lambda line: f"is back as process {part.pid}" in line)
         assert part.pid != first
+
+
+async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ability_search.stack.child.STOP_SECONDS", 0.1)
+    async with child(tmp_path, HANGS_AT_FIRST, silence=1.5) as (part, told):
+        first = (await part.start())["pid"]
+        await until(told, lambda line: line == "part hangs: no sign of life for 1.5 s; it is ended")
+        assert "was ended by SIGKILL" in await until(told, lambda line: "ended by" in line)
+        await until(told, lambda line: "is back" in line)
+        second = part.pid
+        assert second != first
+        # The second one beats: it lives on for longer than it may be silent.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3.0):
+                await until(told, lambda line: "hangs" in line)
+        assert part.pid == second
 
 
 async def test_a_failure_that_it_reports_is_raised(tmp_path: Path) -> None:

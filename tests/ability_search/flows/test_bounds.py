@@ -1,0 +1,86 @@
+"""What one document can do to the others: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import pytest
+from tests.ability_search.flows.conftest import Network, Start, document
+
+pytestmark = pytest.mark.engine
+
+_BEAT_S = 0.005
+_HELD_S = 0.25
+"""The loop is held for some 50 ms at most; the rest is for busy machines."""
+
+
+async def longest_hold(network: Network, task: asyncio.Task[object]) -> float:
+    """Return how long the loop was held at most until the embedder is asked, in seconds."""
+    longest = 0.0
+    async with asyncio.timeout(60):
+        while not (network.model.requests or task.done()):
+            began = perf_counter()
+            await asyncio.wait([task], timeout=_BEAT_S)
+            longest = max(longest, perf_counter() - began - _BEAT_S)
+    return longest
+
+
+@pytest.mark.parametrize(
+    ("text", "further"),
+    [
+        pytest.param("<!--" * 12_000, {"language": "python"}, id="python"),
+        pytest.param("<!--" * 2_000, {"language": "ruby"}, id="ruby"),
+        pytest.param("<a<b" * 100_000, {"language": "cpp"}, id="cpp"),
+        pytest.param('"' + '\\"' * 500_000, {"format": "json"}, id="unclosed string"),
+        pytest.param('["' + '\\"' * 500_000, {}, id="unclosed string, format unknown"),
+        pytest.param("[" * 1_000_000, {"format": "json"}, id="brackets"),
+        pytest.param("a\n\n" * 300_000, {"format": "markdown"}, id="paragraphs"),
+        pytest.param("> a\n" * 100_000, {"format": "markdown"}, id="quotes"),
+        pytest.param("- a\n" * 50_000, {"format": "markdown"}, id="lists"),
+        pytest.param("x" * 1_000_000, {}, id="one word"),
+        pytest.param("\n" * 1_000_000 + "a", {}, id="newlines"),
+    ],
+)
+async def test_no_document_holds_the_loop(
+    network: Network, text: str, further: dict[str, str]
+) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", "words")])
+    network.model.requests = 0
+    network.model.gate = asyncio.Event()
+    given = {"collection": "docs", "documents": [document("b", text, **further)]}
+    task = asyncio.create_task(network.client.invoke("search-index", given, timeout=60))
+    try:
+        assert await longest_hold(network, task) < _HELD_S
+        assert network.model.requests
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_document_of_too_many_chunks_fails_and_the_others_do_not(start: Start) -> None:
+    async with start(
+        SEARCH_MAX_DOCUMENT_CHUNKS="5", SEARCH_CHUNK_SIZE="20", SEARCH_CHUNK_OVERLAP="5"
+    ) as network:
+        documents = [document("long", "some words. " * 200), document("short", "some words")]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+
+    assert [failed["source"] for failed in answer["failed"]] == ["long"]
+    assert answer["failed"][0]["code"] == "too_large"
+    assert "max_document_chunks" in answer["failed"][0]["error"]
+    assert answer["added"] == 1
+
+
+async def test_metadata_that_every_chunk_would_repeat_is_bounded(start: Start) -> None:
+    async with start(
+        SEARCH_MAX_STORED_BYTES="1MiB", SEARCH_CHUNK_SIZE="20", SEARCH_CHUNK_OVERLAP="5"
+    ) as network:
+        text = "some words and more of them. " * 200
+        note = {"note": "n" * 20_000}
+        documents = [document("long", text, metadata=note), document("short", "w", metadata=note)]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+
+    assert [failed["source"] for failed in answer["failed"]] == ["long"]
+    assert answer["failed"][0]["code"] == "too_large"
+    assert "max_stored_bytes" in answer["failed"][0]["error"]
+    assert answer["added"] == 1
