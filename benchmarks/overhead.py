@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import Any
 
-from ability_search.chunking import EstimatedTokens
+from ability_search.text.token_counter import EstimatedTokens
 from benchmarks import texts
 from benchmarks.network import Network, running
 from benchmarks.warming import is_warming

@@ -20,9 +20,9 @@ from ability_search import client, errors
 from ability_search.cli.app import COMMANDS
 from ability_search.cli.commands import app
 from ability_search.client import values
-from ability_search.configuration import settings_table
-from ability_search.metrics.table import METRICS, PARTS, PROCESS, Metric
-from ability_search.wire.table import TOOLS
+from ability_search.config.settings_table import settings_table
+from ability_search.ops.metrics.metric_table import METRICS, PARTS, PROCESS, Metric
+from ability_search.tools.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = re.compile(r"^Example:\n(?P<code>(?:(?: {4}.*)?\n)*(?: {4}.*))$", re.MULTILINE)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ability_search.metrics.table import METRICS, PROCESS, Metric
+from ability_search.ops.metrics.metric_table import METRICS, PROCESS, Metric
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parent.parent / "deploy" / "grafana-dashboard.json").read_text(

@@ -12,8 +12,8 @@ import pytest
 from tests.command_lines import calls, problem, unknown_variables
 from tests.snippets.blocks import blocks
 
-from ability_search.configuration.specs import BY_ENV, BY_KEY
-from ability_search.wire.table import TOOLS
+from ability_search.config.specs import BY_ENV, BY_KEY
+from ability_search.tools.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

@@ -50,7 +50,7 @@ def test_the_docstring_of_a_function_says_what_it_does() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in SOURCES
-        if "chunking" not in path.parts
+        if "chunkers" not in path.parts and path.stem != "token_counter"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and NO_SUMMARY.match(ast.get_docstring(node) or "")

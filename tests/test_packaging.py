@@ -22,11 +22,11 @@ import yaml
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
-from ability_search.configuration.layers import from_deployer
+from ability_search.config.layers import from_deployer
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-PAGE = ROOT / "src" / "ability_search" / "gateway" / "page"
+PAGE = ROOT / "src" / "ability_search" / "http" / "page"
 AGENT: dict[str, Any] = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = PYPROJECT["project"]

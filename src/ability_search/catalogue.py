@@ -15,13 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ability_search import statements
-from ability_search.collection import (
-    FIELDS,
-    Collection,
-    checked_name,
-    from_record,
-    to_record,
-)
+from ability_search.collection import FIELDS, Collection, checked_name, from_record, to_record
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.layout import check_new
 from ability_search.ports import Store

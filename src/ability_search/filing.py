@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ability_search import statements
 from ability_search.catalogue import Catalogue
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.documents import Document
-from ability_search.files import Selection, Skipped, allowed, select, slices, vanished
+from ability_search.files.file_documents import open_extractor, prints, read_files
+from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
-from ability_search.loading import open_extractor, prints, read_files
 from ability_search.ports import Store
 
 _PAGE = 1000

@@ -12,10 +12,8 @@ from typing import Any
 
 import httpx
 
-from ability_search.boundary import failure
 from ability_search.catalogue import Catalogue
-from ability_search.chunking import EstimatedTokens, TokenCounter, TokenizerTokens
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.errors import Busy, ConfigurationError
 from ability_search.filing import FileIndexing
 from ability_search.generations import Generations
@@ -27,27 +25,37 @@ from ability_search.indexing.reindexing import Reindexing
 from ability_search.jobs.events import Publish
 from ability_search.jobs.ledger import Jobs
 from ability_search.jobs.watching import watching
-from ability_search.metrics import UNMETERED, Meter
-from ability_search.metrics.calls import metered_rpc, metered_tools
-from ability_search.metrics.table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.network import worker_brokers
+from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.ports import Chat, Embedder, Reranker, Store
-from ability_search.querying import Querying
-from ability_search.querying.steps import Reach
-from ability_search.remote import (
+from ability_search.providers.chat import (
     CHAT,
+    RemoteChat,
+)
+from ability_search.providers.embedder import (
     EMBEDDINGS,
+    RemoteEmbedder,
+)
+from ability_search.providers.reranker import (
     RERANK,
+    RemoteReranker,
+)
+from ability_search.providers.store import (
     BrokerStore,
     Invoke,
-    RemoteChat,
-    RemoteEmbedder,
-    RemoteReranker,
+)
+from ability_search.providers.transports import (
     Transport,
     over_broker,
     over_http,
 )
-from ability_search.tools import Services, search_tools
+from ability_search.querying import Querying
+from ability_search.querying.steps import Reach
+from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
+from ability_search.tools.boundary import failure
+from ability_search.tools.handlers import Services, search_tools
 from ability_search.vocabulary import Vocabulary
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import headers

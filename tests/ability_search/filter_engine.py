@@ -9,7 +9,18 @@ from typing import Any
 
 from arcadedb_embedded import Database, create_database
 
-from ability_search.filters import Filter, facets_of, matches, to_sql
+from ability_search.filters.facets import (
+    facets_of,
+)
+from ability_search.filters.predicate import (
+    matches,
+)
+from ability_search.filters.sql import (
+    to_sql,
+)
+from ability_search.filters.tree import (
+    Filter,
+)
 from kadi_localnet.database import jvm
 
 TYPE = "Chunk_x_1"

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from tests.kadi_client.fake_broker import FakeBroker, Frame, Peer
 
-from ability_search.configuration import load_settings
-from ability_search.wire.table import TOOLS
+from ability_search.config.loading import load_settings
+from ability_search.tools.table import TOOLS
 from ability_search.worker import open_worker
 
 META = {"callerProtocol": "mcp", "network": "global"}

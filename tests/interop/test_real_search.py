@@ -20,7 +20,7 @@ from tests.interop.real_client import (
     within,
 )
 
-from ability_search.wire.table import TOOLS
+from ability_search.tools.table import TOOLS
 from kadi_client import Call
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), needs_real_client]

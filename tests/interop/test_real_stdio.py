@@ -27,7 +27,7 @@ from tests.interop.real_client import (
 from tests.interop.values import VALUES, assert_same
 
 from ability_search import __version__
-from ability_search.wire.table import TOOLS
+from ability_search.tools.table import TOOLS
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 

@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 from ability_search.cli import commands, main
-from ability_search.evaluation import comparing, measuring, plots
+from ability_search.evaluation import comparison as comparing
+from ability_search.evaluation import measurement as measuring
+from ability_search.evaluation import plots
 
 LATER = (commands, comparing, measuring, plots)
 """What is imported only by the commands that need it."""

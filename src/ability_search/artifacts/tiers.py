@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ability_search.artifacts.artifact_reader import read_manifest
 from ability_search.artifacts.manifest import Damaged, Manifest
-from ability_search.artifacts.reading import read_manifest
 
 
 @dataclass(frozen=True, slots=True)

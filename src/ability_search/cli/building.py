@@ -17,8 +17,8 @@ from ability_search.cli.transfer import RevisionOption
 from ability_search.cli.tree_options import ExcludeOption, IncludeOption
 
 if TYPE_CHECKING:
-    from ability_search.artifacts.building import Built
-    from ability_search.tools import Services
+    from ability_search.artifacts.builder import Built
+    from ability_search.tools.handlers import Services
 
 # The command imports the modules that do the work, so that other commands start faster.
 

@@ -21,8 +21,8 @@ from ability_search.cli.served import (
     missing_modules,
     weights_installed,
 )
-from ability_search.configuration import Settings, load_settings
-from ability_search.configuration.sources import find_upward
+from ability_search.config.config_files import find_upward
+from ability_search.config.loading import Settings, load_settings
 from ability_search.errors import ConfigurationError
 
 MINIMUM_PYTHON = (3, 11)

@@ -12,11 +12,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ability_search import logs
 from ability_search.client import calling
 from ability_search.client.target import Target, find_target
-from ability_search.configuration import Settings, load_settings
+from ability_search.config.loading import Settings, load_settings
 from ability_search.network import client_connection
+from ability_search.ops import logs
 from kadi_client import Connection
 
 T = TypeVar("T")

@@ -15,17 +15,17 @@ from ability_search.cli.served import (
     MCP_MODULES,
     missing_modules,
 )
-from ability_search.configuration import Settings
-from ability_search.edges.calling import Caller
-from ability_search.edges.line import Line
+from ability_search.config.loading import Settings
+from ability_search.edges.live_connection import Line
+from ability_search.edges.tool_calls import Caller
 from ability_search.errors import ConfigurationError
-from ability_search.metrics import UNMETERED, Meter
 from ability_search.network import part_connection
-from ability_search.wire.table import BY_NAME
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.tools.table import BY_NAME
 from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
-    from ability_search.mcp.http import McpEndpoint
+    from ability_search.mcp.mcp_http import McpEndpoint
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request waits for a restarting worker."""
@@ -55,10 +55,10 @@ async def open_gateway(
             f"the extra 'gateway' is not installed: {', '.join(missing)} missing",
             hint=f"Run: {INSTALL_GATEWAY}",
         )
-    from ability_search.gateway.app import Routes, application
-    from ability_search.gateway.metrics import Metrics
-    from ability_search.gateway.streaming import Streams
-    from ability_search.metrics.prometheus import PrometheusMeter
+    from ability_search.http.app import Routes, application
+    from ability_search.http.event_stream import Streams
+    from ability_search.http.gateway_metrics import Metrics
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
     from kadi_client.asgi import CannotServe, serve_app
 
     own = settings.gateway
@@ -93,12 +93,12 @@ async def open_gateway(
 
 
 def _mcp(caller: Caller, settings: Settings) -> McpEndpoint:
-    from ability_search.mcp.http import McpEndpoint
+    from ability_search.mcp.mcp_http import McpEndpoint
 
     return McpEndpoint(caller, max_bytes=settings.gateway.request_bytes)
 
 
 async def _no_mcp(_: Any) -> Any:
-    from ability_search.gateway.problems import NotInstalled
+    from ability_search.http.problems import NotInstalled
 
     raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {INSTALL_MCP}")

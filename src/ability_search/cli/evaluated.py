@@ -15,7 +15,7 @@ from ability_search.cli import output
 from ability_search.evaluation.runs import ModeRun, Run, means, summary, top_scores
 
 if TYPE_CHECKING:
-    from ability_search.evaluation.comparing import Change, Comparison, Difference
+    from ability_search.evaluation.comparison import Change, Comparison, Difference
 
 _UNUSABLE = re.compile(r"[^\w.-]+")
 _LONGEST_TEXT = 60

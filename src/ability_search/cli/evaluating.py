@@ -17,12 +17,12 @@ from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import BATCH_BYTES, BATCH_DOCUMENTS
 from ability_search.cli.selecting import collection_name as slug
 from ability_search.client.following import following
-from ability_search.evaluation.dataset import Dataset
-from ability_search.evaluation.indexing import collection_name, index_missing, stored_sources
+from ability_search.evaluation.corpus_index import collection_name, index_missing, stored_sources
+from ability_search.evaluation.judged_sets import Dataset
 from ability_search.evaluation.runs import Indexing, ModeRun, Run, SetDescription
 
 if TYPE_CHECKING:
-    from ability_search.evaluation.measuring import Asking
+    from ability_search.evaluation.measurement import Asking
 
 _DESCRIBED = ("model", "dimensions", "chunks", "sourceCount", "language", "generation", "state")
 """Fields of the collection that a run records."""
@@ -58,7 +58,7 @@ async def measured(client: Client, dataset: Dataset, wanted: Wanted) -> Run:
     Raises:
         SearchError, KadiError: if indexing or a query fails.
     """
-    from ability_search.evaluation.measuring import Asking, chunks_for
+    from ability_search.evaluation.measurement import Asking, chunks_for
 
     call = partial(client.call, timeout=wanted.timeout)
     recipe = _recipe(client, wanted)
@@ -135,7 +135,7 @@ async def _index(client: Client, dataset: Dataset, collection: str, wanted: Want
 
 
 async def _ask(asking: Asking, dataset: Dataset, mode: str, wanted: Wanted) -> ModeRun:
-    from ability_search.evaluation.measuring import measure
+    from ability_search.evaluation.measurement import measure
 
     total = len(dataset.queries) + len(dataset.negatives)
     with progress_bar(mode, total=total, hidden=wanted.hidden) as advance:

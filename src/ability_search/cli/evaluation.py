@@ -21,10 +21,10 @@ from ability_search.cli.local_stack import any_client
 from ability_search.cli.selecting import collection_name
 from ability_search.cli.served import missing_modules
 from ability_search.errors import ConfigurationError
-from ability_search.evaluation.dataset import read_dataset
+from ability_search.evaluation.judged_sets import read_dataset
 from ability_search.evaluation.runs import Run, read_run, write_run
-from ability_search.filters import instants
-from ability_search.wire.inputs import QueryInput
+from ability_search.filters.operands import instants
+from ability_search.tools.inputs import QueryInput
 from kadi_client.tools import validation_text
 
 INSTALL_EVAL = "pip install 'ability-search[eval]'"
@@ -187,7 +187,7 @@ def compare(
         ability-search eval compare runs/notes.json runs/notes.json --mode semantic:hybrid
     """
     _require(plot)
-    from ability_search.evaluation.comparing import compare as compare_runs
+    from ability_search.evaluation.comparison import compare as compare_runs
 
     first, second = read_run(a), read_run(b)
     mode_a, mode_b = _modes(mode, first, second)

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from ability_search.cli.picture import Look, Picture, picture
-from ability_search.metrics.reading import parse
-from ability_search.metrics.table import PART_INFO
-from ability_search.stack.directory import read_running
+from ability_search.ops.metrics.metric_table import PART_INFO
+from ability_search.ops.metrics.scrape import parse
+from ability_search.stack.data_directory import read_running
 
 _ANSWER_SECONDS = 3.0
 _WINDOW_SECONDS = 10.0

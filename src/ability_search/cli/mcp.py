@@ -20,11 +20,11 @@ from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.tracing import traced
-from ability_search.configuration import Settings
-from ability_search.edges.calling import Caller
-from ability_search.edges.line import Line
+from ability_search.config.loading import Settings
+from ability_search.edges.live_connection import Line
+from ability_search.edges.tool_calls import Caller
 from ability_search.errors import ConfigurationError
-from ability_search.stack.directory import RunningStack, read_running, released
+from ability_search.stack.data_directory import RunningStack, read_running, released
 from kadi_client import NotConnected
 
 _START_SECONDS = 150.0
@@ -58,7 +58,7 @@ def mcp(broker: BrokerOption = None) -> None:
 
 
 async def _serve(settings: Settings, broker: str | None) -> None:
-    from ability_search.mcp.stdio import serve_stdio
+    from ability_search.mcp.mcp_stdio import serve_stdio
 
     line = Line(patience=_START_SECONDS)
     caller = Caller(line, timeout=settings.gateway.timeout)

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ability_search import __version__
-from ability_search.configuration import Settings
-from ability_search.metrics import UNMETERED, Meter, table
+from ability_search.config.loading import Settings
+from ability_search.ops.metrics import (
+    metric_table,
+)
+from ability_search.ops.metrics.meter import (
+    UNMETERED,
+    Meter,
+)
 from kadi_client import Brokers, Connection
 from kadi_client.serving import OK
 
@@ -40,7 +46,7 @@ class Metering:
 
 
 @asynccontextmanager
-async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Metering]:
+async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[Metering]:
     """Record the metrics of this process and serve them, if the settings name a port.
 
     Raises:
@@ -50,8 +56,8 @@ async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Meterin
     if own.port is None:
         yield Metering()
         return
-    from ability_search.metrics.exposition import expose
-    from ability_search.metrics.prometheus import PrometheusMeter
+    from ability_search.ops.metrics.metrics_server import expose
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
     meter = PrometheusMeter(part, __version__)
     token = own.token.get_secret_value() if own.token else None
@@ -59,28 +65,28 @@ async def metered(settings: Settings, part: table.Part) -> AsyncIterator[Meterin
         yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
 
 
-def watch_calls(meter: Meter, part: table.Part, connection: Connection | Brokers) -> None:
+def watch_calls(meter: Meter, part: metric_table.Part, connection: Connection | Brokers) -> None:
     """Measure the calls queued for a component's own tools, if it has any."""
-    if part in table.CALLS_WAITING.parts:
-        meter.watch(table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
+    if part in metric_table.CALLS_WAITING.parts:
+        meter.watch(metric_table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
 
 
 def watch_broker(meter: Meter, broker: Broker) -> None:
     """Measure the counters of the broker."""
     gauges = {
-        table.BROKER_SESSIONS: "sessions",
-        table.BROKER_TOOLS: "tools",
-        table.BROKER_SUBSCRIPTIONS: "subscriptions",
-        table.BROKER_CALLS_IN_FLIGHT: "outstanding_calls",
-        table.BROKER_REFUSED: "refused",
-        table.BROKER_OUTBOX_FRAMES: "outbox_frames",
-        table.BROKER_OUTBOX_BYTES: "outbox_bytes",
+        metric_table.BROKER_SESSIONS: "sessions",
+        metric_table.BROKER_TOOLS: "tools",
+        metric_table.BROKER_SUBSCRIPTIONS: "subscriptions",
+        metric_table.BROKER_CALLS_IN_FLIGHT: "outstanding_calls",
+        metric_table.BROKER_REFUSED: "refused",
+        metric_table.BROKER_OUTBOX_FRAMES: "outbox_frames",
+        metric_table.BROKER_OUTBOX_BYTES: "outbox_bytes",
     }
     for metric, name in gauges.items():
         meter.watch(metric, partial(_stat, broker, name))
-    meter.watch(table.BROKER_CALLS, lambda: _calls(broker))
-    meter.watch(table.BROKER_EVENTS, partial(_named, broker, _EVENTS))
-    meter.watch(table.BROKER_SESSIONS_ENDED, partial(_named, broker, _ENDED))
+    meter.watch(metric_table.BROKER_CALLS, lambda: _calls(broker))
+    meter.watch(metric_table.BROKER_EVENTS, partial(_named, broker, _EVENTS))
+    meter.watch(metric_table.BROKER_SESSIONS_ENDED, partial(_named, broker, _ENDED))
 
 
 def _stat(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
@@ -103,18 +109,19 @@ def _named(broker: Broker, names: Mapping[str, str]) -> dict[tuple[str, ...], fl
 def watch_database(meter: Meter, counts: Counts) -> None:
     """Measure the counters of a database backend."""
     meter.watch(
-        table.DATABASE_STATEMENTS, lambda: {("read",): counts.reads, ("write",): counts.writes}
+        metric_table.DATABASE_STATEMENTS,
+        lambda: {("read",): counts.reads, ("write",): counts.writes},
     )
-    meter.watch(table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
+    meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
 
 
 def watch_engine(meter: Meter, turns: Turns) -> None:
     """Measure the engine of a started ``EmbeddedDatabases`` and the calls that use it."""
     from kadi_localnet.database.jvm import heap_bytes
 
-    meter.watch(table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
-    meter.watch(table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
-    meter.watch(table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
+    meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+    meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
 
 
 class ModelObserver:
@@ -125,16 +132,18 @@ class ModelObserver:
 
     def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
         """Record a request."""
-        self._meter.add(table.MODEL_REQUESTS, 1, model, code)
-        self._meter.observe(table.MODEL_REQUEST_SECONDS, seconds, model)
+        self._meter.add(metric_table.MODEL_REQUESTS, 1, model, code)
+        self._meter.observe(metric_table.MODEL_REQUEST_SECONDS, seconds, model)
         if code == OK:
-            self._meter.add(table.MODEL_TEXTS, texts, model)
+            self._meter.add(metric_table.MODEL_TEXTS, texts, model)
 
     def ran(self, model: str, *, texts: int) -> None:
         """Record the size of a batch."""
-        self._meter.observe(table.MODEL_BATCH_TEXTS, texts, model)
+        self._meter.observe(metric_table.MODEL_BATCH_TEXTS, texts, model)
 
 
 def watch_models(meter: Meter, models: Models) -> None:
     """Measure the queues of local models."""
-    meter.watch(table.MODEL_QUEUED_TEXTS, lambda: {(name,): n for name, n in models.queued.items()})
+    meter.watch(
+        metric_table.MODEL_QUEUED_TEXTS, lambda: {(name,): n for name, n in models.queued.items()}
+    )

@@ -12,9 +12,15 @@ from ability_search.cli.progress import progress_bar
 from ability_search.cli.transferring import importing_of, reporting, services_and_connection
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.indexing import IndexOptions
-from ability_search.migration import Migration, State, Survey
-from ability_search.migration.moving import Way
-from ability_search.remote import BrokerStore
+from ability_search.legacy.legacy_import import Way
+from ability_search.legacy.migration import (
+    Migration,
+)
+from ability_search.legacy.survey import (
+    State,
+    Survey,
+)
+from ability_search.providers.store import BrokerStore
 from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
 from ability_search.worker import open_embedder, token_counter
 

@@ -14,9 +14,9 @@ from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
 from ability_search.cli.served import models_config, pulled_directory, reranks
 from ability_search.cli.serving import serve as serve_part
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.metrics import Meter
+from ability_search.ops.metrics.meter import Meter
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)

@@ -17,11 +17,11 @@ from ability_search.cli.metering import (
     watch_models,
 )
 from ability_search.cli.served import INSTALL_LOCAL, models_config
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.metrics import UNMETERED, Meter
-from ability_search.metrics.calls import metered_tools
 from ability_search.network import part_connection
+from ability_search.ops.metrics.call_metrics import metered_tools
+from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:

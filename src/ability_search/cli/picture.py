@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ability_search.configuration.fields import Url
-from ability_search.metrics import Metric, table
-from ability_search.metrics.reading import NOTHING, Reading, added
+from ability_search.config.setting_fields import Url
+from ability_search.ops.metrics import (
+    metric_table,
+)
+from ability_search.ops.metrics.metric_table import (
+    Metric,
+)
+from ability_search.ops.metrics.scrape import NOTHING, Reading, added
 from kadi_client.serving import OK
 
 State = Literal["up", "gone", "refused"]
@@ -134,28 +139,38 @@ def picture(looks: Sequence[Look], past: Sequence[Sequence[Look]] = ()) -> Pictu
     change = added(look.reading.since(earlier.get(look.url, NOTHING)) for look in there)
     at = max((look.at for look in looks), default=0.0)
     seconds = at - past[0][0].at if past else _age(there, at)
-    embedded = now.total(table.EMBEDDING_TEXTS, origin="embedded")
+    embedded = now.total(metric_table.EMBEDDING_TEXTS, origin="embedded")
     return Picture(
         at=at,
         seconds=seconds,
         from_start=not past,
         parts=[_part(look) for look in looks],
-        tools=_calls(now, change, seconds, table.TOOL_CALLS, table.TOOL_CALL_SECONDS, "code"),
+        tools=_calls(
+            now, change, seconds, metric_table.TOOL_CALLS, metric_table.TOOL_CALL_SECONDS, "code"
+        ),
         stages=_stages(now, change, seconds),
-        rpc=_calls(now, change, seconds, table.RPC_CALLS, table.RPC_SECONDS, "outcome"),
+        rpc=_calls(
+            now, change, seconds, metric_table.RPC_CALLS, metric_table.RPC_SECONDS, "outcome"
+        ),
         broker=_broker(now),
         database=_database(now),
-        queued_texts=now.by(table.MODEL_QUEUED_TEXTS, "model"),
+        queued_texts=now.by(metric_table.MODEL_QUEUED_TEXTS, "model"),
         embedded=embedded,
-        embedded_per_second=_rate(change.total(table.EMBEDDING_TEXTS, origin="embedded"), seconds),
-        reused=now.total(table.EMBEDDING_TEXTS, origin="reused"),
-        chunks_indexed=now.total(table.CHUNKS_INDEXED),
-        chunks_deleted=now.total(table.CHUNKS_DELETED),
-        breakers_open=[name for name, n in now.by(table.BREAKER_OPEN, "target").items() if n],
-        degraded=_counted(now, table.DEGRADED_ANSWERS, "reason"),
-        retries=_counted(now, table.RETRIES, "target"),
-        jobs=now.total(table.JOBS_RUNNING),
-        collections=max((each.reading.total(table.COLLECTIONS_KNOWN) for each in there), default=0),
+        embedded_per_second=_rate(
+            change.total(metric_table.EMBEDDING_TEXTS, origin="embedded"), seconds
+        ),
+        reused=now.total(metric_table.EMBEDDING_TEXTS, origin="reused"),
+        chunks_indexed=now.total(metric_table.CHUNKS_INDEXED),
+        chunks_deleted=now.total(metric_table.CHUNKS_DELETED),
+        breakers_open=[
+            name for name, n in now.by(metric_table.BREAKER_OPEN, "target").items() if n
+        ],
+        degraded=_counted(now, metric_table.DEGRADED_ANSWERS, "reason"),
+        retries=_counted(now, metric_table.RETRIES, "target"),
+        jobs=now.total(metric_table.JOBS_RUNNING),
+        collections=max(
+            (each.reading.total(metric_table.COLLECTIONS_KNOWN) for each in there), default=0
+        ),
     )
 
 
@@ -172,7 +187,7 @@ def _as_json(line: CallLine) -> dict[str, Any]:
 
 def _age(looks: Sequence[Look], at: float) -> float | None:
     """Return the seconds since the first component started; ``None`` if no start time is known."""
-    starts = [look.reading.total(table.PROCESS_START_TIME) for look in looks]
+    starts = [look.reading.total(metric_table.PROCESS_START_TIME) for look in looks]
     started = [start for start in starts if start]
     return max(at - min(started), 0.0) if started else None
 
@@ -188,15 +203,19 @@ def _counted(reading: Reading, counter: Metric, label: str) -> dict[str, float]:
 
 def _part(look: Look) -> PartLine:
     reading = look.reading
-    in_flight = (table.CALLS_IN_FLIGHT, table.BROKER_CALLS_IN_FLIGHT, table.GATEWAY_IN_FLIGHT)
-    waiting = (table.CALLS_WAITING, table.BROKER_OUTBOX_FRAMES)
+    in_flight = (
+        metric_table.CALLS_IN_FLIGHT,
+        metric_table.BROKER_CALLS_IN_FLIGHT,
+        metric_table.GATEWAY_IN_FLIGHT,
+    )
+    waiting = (metric_table.CALLS_WAITING, metric_table.BROKER_OUTBOX_FRAMES)
     return PartLine(
         look.name,
         str(Url(look.url)),
         look.state,
         sum(map(reading.total, in_flight)),
         sum(map(reading.total, waiting)),
-        reading.total(table.PROCESS_RESIDENT_MEMORY),
+        reading.total(metric_table.PROCESS_RESIDENT_MEMORY),
     )
 
 
@@ -222,7 +241,7 @@ def _calls(
 
 
 def _stages(now: Reading, change: Reading, seconds: float | None) -> list[CallLine]:
-    metric = table.QUERY_STAGE_SECONDS
+    metric = metric_table.QUERY_STAGE_SECONDS
     return [
         CallLine(
             name=stage,
@@ -238,18 +257,18 @@ def _stages(now: Reading, change: Reading, seconds: float | None) -> list[CallLi
 
 def _broker(now: Reading) -> dict[str, float]:
     return {
-        "sessions": now.total(table.BROKER_SESSIONS),
-        "callsInFlight": now.total(table.BROKER_CALLS_IN_FLIGHT),
-        "outboxBytes": now.total(table.BROKER_OUTBOX_BYTES),
-        "refused": now.total(table.BROKER_REFUSED),
+        "sessions": now.total(metric_table.BROKER_SESSIONS),
+        "callsInFlight": now.total(metric_table.BROKER_CALLS_IN_FLIGHT),
+        "outboxBytes": now.total(metric_table.BROKER_OUTBOX_BYTES),
+        "refused": now.total(metric_table.BROKER_REFUSED),
     }
 
 
 def _database(now: Reading) -> dict[str, float]:
     return {
-        "statements": now.total(table.DATABASE_STATEMENTS),
-        "conflicts": now.total(table.DATABASE_CONFLICTS),
-        "engineCalls": now.total(table.DATABASE_ENGINE_CALLS),
-        "heapUsed": now.total(table.DATABASE_HEAP_USED),
-        "heapMax": now.total(table.DATABASE_HEAP_MAX),
+        "statements": now.total(metric_table.DATABASE_STATEMENTS),
+        "conflicts": now.total(metric_table.DATABASE_CONFLICTS),
+        "engineCalls": now.total(metric_table.DATABASE_ENGINE_CALLS),
+        "heapUsed": now.total(metric_table.DATABASE_HEAP_USED),
+        "heapMax": now.total(metric_table.DATABASE_HEAP_MAX),
     }

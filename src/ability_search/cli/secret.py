@@ -13,9 +13,16 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
 from ability_search.cli.failures import NOT_FOUND
-from ability_search.configuration import get_secret, list_secrets, locate_secrets, set_secret
-from ability_search.configuration.layers import misspelt
-from ability_search.configuration.manifest import VAULT
+from ability_search.config.agent_card import VAULT
+from ability_search.config.layers import misspelt
+from ability_search.config.loading import (
+    locate_secrets,
+)
+from ability_search.config.vault import (
+    get_secret,
+    list_secrets,
+    set_secret,
+)
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
 app.add_typer(group, name="secret")

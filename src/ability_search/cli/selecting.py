@@ -10,11 +10,11 @@ from typing import Any
 
 import typer
 
-from ability_search.configuration.schema import Limits
+from ability_search.config.schema import Limits
 from ability_search.documents import Document
-from ability_search.extraction import Extractor
-from ability_search.files import Selection, select, vanished
-from ability_search.loading import Reading, read_files
+from ability_search.files.file_documents import Reading, read_files
+from ability_search.files.isolated_reader import Extractor
+from ability_search.files.selection import Selection, select, vanished
 
 MIB = 1024 * 1024
 BATCH_BYTES = 2 * MIB
@@ -61,7 +61,7 @@ def trees(
     exclude: Sequence[str] = (),
     gitignore: bool = False,
 ) -> list[Tree]:
-    """Return the files of each path, see :func:`ability_search.files.select`.
+    """Return the files of each path, see :func:`ability_search.files.selection.select`.
 
     A file below several paths belongs to the first.
 

@@ -22,8 +22,8 @@ from ability_search.cli.selecting import (
 )
 from ability_search.client.following import Advance, following
 from ability_search.documents import Document
-from ability_search.files import Selection, Skipped, slices
-from ability_search.loading import Reading, open_extractor, prints
+from ability_search.files.file_documents import Reading, open_extractor, prints
+from ability_search.files.selection import Selection, Skipped, slices
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
 _PAGE = 10_000

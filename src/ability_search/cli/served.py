@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from ability_search.configuration import Settings
-from ability_search.configuration.fields import Url
+from ability_search.config.loading import Settings
+from ability_search.config.setting_fields import Url
 from ability_search.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ability_search import logs
 from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
 from ability_search.cli.metering import metered, watch_calls
 from ability_search.cli.tracing import traced
-from ability_search.configuration import Settings, load_settings
-from ability_search.metrics import Meter
-from ability_search.metrics.table import Part as PartName
+from ability_search.config.loading import Settings, load_settings
+from ability_search.ops import logs
+from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import Part as PartName
 from ability_search.stack.heartbeat import heartbeat, write_beat
-from ability_search.stack.stopping import stop_signals, stop_with_parent
+from ability_search.stack.stop_signals import stop_signals, stop_with_parent
 
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part
@@ -72,7 +72,8 @@ def serve(
 ) -> None:
     """Run a component until a signal or, if supervised, until standard input ends.
 
-    A supervised component reports on standard output, see :mod:`ability_search.stack.child`.
+    A supervised component reports on standard output, see
+    :mod:`ability_search.stack.component_process`.
     Nothing is opened before ``complete`` has returned the settings to use.
 
     Raises:

@@ -21,7 +21,7 @@ from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.top_view import draw
 from ability_search.cli.up import DataDirOption
 from ability_search.errors import InvalidInput
-from ability_search.metrics.exposition import PATH
+from ability_search.ops.metrics.metrics_server import PATH
 
 
 @command(app, "top")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ability_search.cli.served import INSTALL_OTEL
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def traced(settings: Settings, part: str) -> Iterator[None]:
         yield
         return
     try:
-        from ability_search.telemetry import exporting
+        from ability_search.ops.traces import exporting
     except ModuleNotFoundError as exc:
         problem = f"the extra 'otel' is not installed ({exc.name} is missing)"
         if endpoint is not None:

@@ -15,7 +15,7 @@ from ability_search.cli.collection import CollectionArgument
 
 if TYPE_CHECKING:
     from ability_search.artifacts.manifest import Counts, Manifest
-    from ability_search.tools import Services
+    from ability_search.tools.handlers import Services
 
 # Each command imports the modules that do the work, so that other commands start faster.
 

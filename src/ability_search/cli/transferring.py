@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ability_search.artifacts.building import Building, Built
-from ability_search.artifacts.exporting import Exporting
-from ability_search.artifacts.importing import Importable, Importing, holds
+from ability_search.artifacts.artifact_reader import Artifact, digest, read_manifest
+from ability_search.artifacts.builder import Building, Built
+from ability_search.artifacts.exporter import Exporting
+from ability_search.artifacts.importer import Importable, Importing, holds
 from ability_search.artifacts.manifest import MANIFEST, ChunksManifest, Damaged, SkillsManifest
-from ability_search.artifacts.reading import Artifact, digest, read_manifest
-from ability_search.artifacts.skills import read_skills
+from ability_search.artifacts.skill_indexes import read_skills
 from ability_search.artifacts.tiers import choose
 from ability_search.cli import output
 from ability_search.cli.client import chosen_target, client_settings, joining, target_connection
@@ -24,14 +24,14 @@ from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import Tree, read_trees
 from ability_search.cli.sending import Outcome
 from ability_search.client.following import Advance
-from ability_search.configuration import Settings, load_settings
+from ability_search.config.loading import Settings, load_settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
+from ability_search.files.file_documents import Reading, open_extractor
 from ability_search.indexing import IndexOptions, Progress
 from ability_search.indexing.preparing import LAYOUT
-from ability_search.loading import Reading, open_extractor
-from ability_search.tools import Services
-from ability_search.wire.writing import index_result
+from ability_search.tools.handlers import Services
+from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter
 from kadi_client import Connection
 

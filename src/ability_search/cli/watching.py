@@ -26,7 +26,7 @@ from ability_search.cli.sending import (
     show_problems,
 )
 from ability_search.errors import SearchError
-from ability_search.files import left_out, vanished
+from ability_search.files.selection import left_out, vanished
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 

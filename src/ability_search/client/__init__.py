@@ -3,7 +3,7 @@
 from ability_search.client.blocking import BlockingSearchClient
 from ability_search.client.search import SearchClient
 from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
-from ability_search.wire.inputs import DocumentInput
+from ability_search.tools.inputs import DocumentInput
 from kadi_client import ToolError
 
 __all__ = [

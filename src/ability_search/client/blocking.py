@@ -20,7 +20,7 @@ from ability_search.client.values import (
     QueryOptions,
     ReindexOptions,
 )
-from ability_search.wire import inputs, results
+from ability_search.tools import inputs, results
 
 
 class BlockingSearchClient:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from ability_search.wire.table import PROGRESS
+from ability_search.tools.table import PROGRESS
 from kadi_client import Connection
 
 _DRAIN_SECONDS = 2.0

@@ -27,9 +27,9 @@ from ability_search.client.values import (
     QueryOptions,
     ReindexOptions,
 )
-from ability_search.configuration import Settings, load_settings
+from ability_search.config.loading import Settings, load_settings
 from ability_search.network import client_connection
-from ability_search.wire import inputs, results
+from ability_search.tools import inputs, results
 from kadi_client import Connection
 
 R = TypeVar("R", bound=BaseModel)

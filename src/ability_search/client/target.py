@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ability_search.configuration import Settings
-from ability_search.configuration.fields import Url
+from ability_search.config.loading import Settings
+from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.stack.directory import RunningStack, read_running
+from ability_search.stack.data_directory import RunningStack, read_running
 
 
 @dataclass(frozen=True, slots=True)

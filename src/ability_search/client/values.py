@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypedDict
 
-from ability_search.wire import results
+from ability_search.tools import results
 
 _SHOWN = 300
 """Characters of a hit's text shown in a table."""

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ability_search.errors import InvalidInput
-from ability_search.evaluation.comparing import Comparison, Difference
+from ability_search.evaluation.comparison import Comparison, Difference
 from ability_search.evaluation.runs import ModeRun, Run, means
 
 SUFFIXES = (".png", ".svg", ".pdf")

@@ -27,24 +27,3 @@ of a WHERE clause with bound parameters (:func:`to_sql`), or evaluated against o
 * ``metadata.a.b`` is key ``b`` of the map under key ``a``; a backslash makes a dot part of the
   key (``metadata.dc\.title``).
 """
-
-from ability_search.filters.facets import facets_of
-from ability_search.filters.operands import instants
-from ability_search.filters.parse import key_path, parse_filter
-from ability_search.filters.predicate import matches
-from ability_search.filters.sources import source_filter
-from ability_search.filters.sql import to_sql
-from ability_search.filters.tree import EVERYTHING, Filter, combine
-
-__all__ = [
-    "EVERYTHING",
-    "Filter",
-    "combine",
-    "facets_of",
-    "instants",
-    "key_path",
-    "matches",
-    "parse_filter",
-    "source_filter",
-    "to_sql",
-]

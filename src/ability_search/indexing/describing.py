@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.analysis import Analyzer
-from ability_search.aspects import Statement, extracted
-from ability_search.aspects.asking import PROMPTS, read_aspect, shown
-from ability_search.chunking import TokenCounter, chunk
-from ability_search.configuration.schema_aspects import Aspects
+from ability_search.config.schema_kinds import Aspects
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
+from ability_search.index.kinds.chat_kinds import PROMPTS, read_aspect, shown
+from ability_search.index.kinds.extracted_kinds import Statement, extracted
 from ability_search.indexing.preparing import Prepared, Recipe, analyzed, generated_source
 from ability_search.ports import Chat
+from ability_search.text.analyzer import Analyzer
+from ability_search.text.chunkers.strategies import (
+    chunk,
+)
+from ability_search.text.token_counter import (
+    TokenCounter,
+)
 
 CHAT = "chat"
 CONVERSATIONS = 4

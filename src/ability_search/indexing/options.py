@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ability_search.analysis import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.collection import Collection
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.documents import ASPECTS
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import Recipe
+from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 
 
 @dataclass(frozen=True, slots=True)

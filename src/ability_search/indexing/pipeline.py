@@ -9,12 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ability_search.documents import Document, Vector
-from ability_search.errors import (
-    EmbeddingUnavailable,
-    SearchError,
-    TextsRefused,
-    first_failure,
-)
+from ability_search.errors import EmbeddingUnavailable, SearchError, TextsRefused, first_failure
 from ability_search.indexing.preparing import Prepared
 
 _LOOKED_UP = 64

@@ -11,15 +11,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.analysis import CONTENT, TITLE, Analyzer
-from ability_search.chunking import TokenCounter, chunk, joined
 from ability_search.collection import Collection
 from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.filters import facets_of
+from ability_search.filters.facets import facets_of
 from ability_search.indexing.fields import metadata_terms
 from ability_search.ranking.bm25 import document_vector
-from ability_search.understanding import Period, buckets, chunk_periods, to_numbers
+from ability_search.text.analyzer import (
+    Analyzer,
+)
+from ability_search.text.chunkers.joining import (
+    joined,
+)
+from ability_search.text.chunkers.strategies import (
+    chunk,
+)
+from ability_search.text.term_ids import (
+    CONTENT,
+    TITLE,
+)
+from ability_search.text.token_counter import (
+    TokenCounter,
+)
+from ability_search.understanding.chunk_dates import (
+    chunk_periods,
+    to_numbers,
+)
+from ability_search.understanding.periods import (
+    Period,
+    buckets,
+)
 
 LAYOUT = "2"
 """Version of the stored representation; increase it when this module stores texts differently."""

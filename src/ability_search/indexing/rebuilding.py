@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ability_search import statements
-from ability_search.analysis import analyzer_for
 from ability_search.catalogue import Catalogue
-from ability_search.chunking import TokenCounter
 from ability_search.collection import Collection
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.documents import Document
 from ability_search.errors import DatabaseUnavailable, NotFound
 from ability_search.generations import Generations
@@ -24,6 +22,8 @@ from ability_search.indexing.service import Indexing
 from ability_search.indexing.verifying import verify
 from ability_search.indexing.writing import expected_length, new_collection
 from ability_search.ports import Embedder, Store
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import TokenCounter
 
 _PAGE = 500
 """Sources compared at a time."""

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ability_search import statements
-from ability_search.analysis import analyzer_for
 from ability_search.catalogue import Catalogue
-from ability_search.chunking import TokenCounter
 from ability_search.collection import Collection, checked_name
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
 from ability_search.indexing.describing import Describing
@@ -24,9 +22,11 @@ from ability_search.indexing.preparing import Bounds, Prepared, Recipe, content_
 from ability_search.indexing.reports import IndexReport, Job, Report
 from ability_search.indexing.reusing import Reusing
 from ability_search.indexing.writing import Writer, prepared_bytes
-from ability_search.metrics import UNMETERED, Meter
-from ability_search.metrics.table import CHUNKS_DELETED, CHUNKS_INDEXED, EMBEDDING_TEXTS
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED, EMBEDDING_TEXTS
 from ability_search.ports import Chat, Embedder, Store
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import TokenCounter
 
 log = logging.getLogger(__name__)
 

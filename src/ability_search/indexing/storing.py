@@ -22,8 +22,8 @@ from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.indexing.preparing import generated_sources
-from ability_search.metrics import UNMETERED, Meter
-from ability_search.metrics.table import RETRIES
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import RETRIES
 from ability_search.ports import Store
 from ability_search.ranking.statistics import TermStatistics
 

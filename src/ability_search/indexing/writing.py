@@ -15,11 +15,7 @@ from ability_search.errors import (
     ModelMismatch,
     StatementRefused,
 )
-from ability_search.indexing.duplicates import (
-    Deduplication,
-    Duplicates,
-    find_duplicates,
-)
+from ability_search.indexing.duplicates import Deduplication, Duplicates, find_duplicates
 from ability_search.indexing.preparing import (
     Prepared,
     Recipe,
@@ -29,7 +25,7 @@ from ability_search.indexing.preparing import (
     source_record,
 )
 from ability_search.indexing.storing import ATTEMPTS, Contents, Storage, Written
-from ability_search.metrics import UNMETERED, Meter
+from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Store
 
 log = logging.getLogger(__name__)

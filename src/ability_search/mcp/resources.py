@@ -26,9 +26,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from ability_search.edges.calling import Caller, report_of
+from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.errors import NotFound, SearchError
-from ability_search.mcp.tools import failure_text
+from ability_search.mcp.mcp_tools import failure_text
 from kadi_client import ToolError
 
 Context = ServerRequestContext[Any, Any]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search.configuration.schema import Ranking
+from ability_search.config.schema import Ranking
 from ability_search.querying.candidates import Plan
 from ability_search.querying.model import Candidate, Query
-from ability_search.understanding import Period
+from ability_search.understanding.periods import Period
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ability_search.analysis import analyzer_for
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
-from ability_search.highlights import highlights
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Pool
 from ability_search.querying.meaning import explained
 from ability_search.querying.model import Candidate, Degradation, Hit, Mode, Query, QueryAnswer
 from ability_search.querying.timings import Timings
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.highlights import highlights
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ability_search.configuration.schema import Ranking
+from ability_search.config.schema import Ranking
 from ability_search.querying.candidates import Plan, Pool
 from ability_search.querying.folding import folded
 from ability_search.querying.model import Candidate, Query

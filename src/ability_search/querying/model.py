@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ability_search.highlights import Highlight
 from ability_search.querying.options import NONE, FusionChoice, Options
 from ability_search.statements import Predicate
-from ability_search.understanding import Event, Intent, Period
+from ability_search.text.highlights import Highlight
+from ability_search.understanding.intent import (
+    Intent,
+)
+from ability_search.understanding.named_events import (
+    Event,
+)
+from ability_search.understanding.periods import (
+    Period,
+)
 
 Mode = Literal["semantic", "keyword", "hybrid"]
 Arm = Literal["semantic", "keyword"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ability_search.chunking import TokenCounter
 from ability_search.querying.model import Budget, Cut, Hit
 from ability_search.ranking.packing import Fit, beginning, fitted
+from ability_search.text.token_counter import TokenCounter
 
 _CUT: Mapping[Fit, Literal["hit", "context", "end"]] = {
     "nothing": "hit",

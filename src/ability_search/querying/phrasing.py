@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ability_search.analysis import CONTENT, analyzer_for, term_ids
 from ability_search.ports import Store
 from ability_search.querying.adjusting import Context, adjust, best_first
 from ability_search.querying.answers import Found
@@ -20,6 +19,13 @@ from ability_search.querying.rows import read_rows
 from ability_search.ranking.bm25 import inverse_document_frequency
 from ability_search.ranking.phrasing import WORDS_LIMIT, Phrasing, phrasing, raised, words_of
 from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.analyzer import (
+    analyzer_for,
+)
+from ability_search.text.term_ids import (
+    CONTENT,
+    term_ids,
+)
 
 NAME = "phrasing"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ability_search.analysis import analyzer_for
-from ability_search.configuration.schema import Ranking
+from ability_search.config.schema import Ranking
 from ability_search.querying import (
     dating,
     diversity,
@@ -25,6 +24,7 @@ from ability_search.querying.stages import columns
 from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 from ability_search.ranking.phrasing import Phrasing
 from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.analyzer import analyzer_for
 
 _SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
 

@@ -10,12 +10,7 @@ from typing import Any
 from ability_search import statements
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Vector
-from ability_search.errors import (
-    DimensionMismatch,
-    EmbeddingUnavailable,
-    ModelMismatch,
-    NotFound,
-)
+from ability_search.errors import DimensionMismatch, EmbeddingUnavailable, ModelMismatch, NotFound
 from ability_search.querying import (
     beside,
     dating,
@@ -41,13 +36,7 @@ from ability_search.querying.filling import deeper
 from ability_search.querying.further import LOOKS, REORDERINGS
 from ability_search.querying.fusing import blocks
 from ability_search.querying.meaning import embedded_texts, told, understood
-from ability_search.querying.model import (
-    Degradation,
-    Hit,
-    Query,
-    QueryAnswer,
-    SimilarAnswer,
-)
+from ability_search.querying.model import Degradation, Hit, Query, QueryAnswer, SimilarAnswer
 from ability_search.querying.packing import packed
 from ability_search.querying.planning import Vectors, needs_statistics, planned
 from ability_search.querying.reranking import rerank

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ability_search.catalogue import Catalogue
-from ability_search.chunking import TokenCounter
-from ability_search.configuration import Settings
+from ability_search.config.loading import Settings
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Pool
 from ability_search.querying.model import Candidate, Query, QueryAnswer
+from ability_search.text.token_counter import TokenCounter
 from ability_search.vocabulary import Vocabulary
 
 

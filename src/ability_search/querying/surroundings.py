@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ability_search import statements
-from ability_search.chunking import joined
 from ability_search.errors import DatabaseUnavailable
 from ability_search.ports import Store
 from ability_search.querying import diversity
@@ -18,6 +17,7 @@ from ability_search.querying.model import Candidate, HitContext, Query, QueryAns
 from ability_search.querying.options import Expansion
 from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.merging import merged
+from ability_search.text.chunkers.joining import joined
 
 _SECTION = 10
 """Maximum number of chunks of a section on each side of a hit."""

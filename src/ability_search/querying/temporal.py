@@ -12,7 +12,14 @@ from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.fusion import SIGNAL_TERMS, signal_weight
 from ability_search.ranking.temporal import proximity
 from ability_search.statements import Predicate
-from ability_search.understanding import Period, buckets_of_query, day_of, from_numbers
+from ability_search.understanding.chunk_dates import (
+    from_numbers,
+)
+from ability_search.understanding.periods import (
+    Period,
+    buckets_of_query,
+    day_of,
+)
 
 NAME = "temporal"
 DATED: Final = 30

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from ability_search.chunking import TokenCounter
-from ability_search.chunking.boundaries import cut_before, sentences
+from ability_search.text.chunkers.boundaries import cut_before, sentences
+from ability_search.text.token_counter import TokenCounter
 
 Fit = Literal["whole", "content", "start", "nothing"]
 """Part of a hit that is kept: all, all but its context, the beginning of its content, nothing."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.analysis import TermIds
+from ability_search.text.term_ids import TermIds
 
 Counts = npt.NDArray[np.int32]
 

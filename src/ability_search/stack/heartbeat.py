@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-from ability_search.metrics import Meter
-from ability_search.metrics.table import LOOP_HELD_SECONDS
+from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import LOOP_HELD_SECONDS
 
 log = logging.getLogger(__name__)
 

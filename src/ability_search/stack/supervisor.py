@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
-from ability_search.stack.child import Child, Tell
-from ability_search.stack.directory import (
+from ability_search.stack.component_environment import child_environ
+from ability_search.stack.component_process import Child, Tell
+from ability_search.stack.data_directory import (
     RunningPart,
     RunningStack,
     remove_running,
     write_running,
 )
-from ability_search.stack.environ import child_environ
 from kadi_client import Connection, KadiError
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,7 @@ from ability_search.statements.catalogue import (
     switch_generation,
     term_statistics,
 )
-from ability_search.statements.copying import (
-    source_chunks,
-    source_places,
-    source_records_at,
-)
+from ability_search.statements.copying import source_chunks, source_places, source_records_at
 from ability_search.statements.core import (
     Predicate,
     Statement,

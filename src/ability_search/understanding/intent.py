@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from ability_search.understanding.events import Event, asks_for_date, find_event
-from ability_search.understanding.exclusion import (
+from ability_search.understanding.exclusions import (
     TIME,
     Exclusions,
     find_exclusions,
     has_content,
     without,
 )
-from ability_search.understanding.order import Order, find_order
+from ability_search.understanding.named_events import Event, asks_for_date, find_event
 from ability_search.understanding.periods import Period, day_of
-from ability_search.understanding.timeframe import find_timeframe
+from ability_search.understanding.recency import Order, find_order
+from ability_search.understanding.requested_period import find_timeframe
 
 QUERY_WORDS: Final = 50
 """Maximum words of a query to analyze; a longer text is an example to compare with."""

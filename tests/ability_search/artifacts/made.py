@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ability_search.analysis import analyzer_for
+from ability_search.artifacts.artifact_writer import ArtifactWriter
 from ability_search.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
@@ -20,11 +20,11 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     origin_of,
 )
-from ability_search.artifacts.writing import ArtifactWriter
-from ability_search.chunking import EstimatedTokens
 from ability_search.documents import Document
 from ability_search.indexing.preparing import Recipe, chunk_rows, prepare, source_record
 from ability_search.indexing.writing import new_collection
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import EstimatedTokens
 
 DIMENSIONS = 4
 RECIPE = Recipe("paragraph", 16, 0, "english")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.artifacts import files
-from ability_search.artifacts.files import replaced
+from ability_search.artifacts import artifact_files as files
+from ability_search.artifacts.artifact_files import replaced
 from ability_search.artifacts.manifest import MANIFEST
 from ability_search.errors import InvalidInput
 

@@ -22,6 +22,7 @@ from tests.ability_search.artifacts.made import (
     made,
 )
 
+from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
@@ -30,7 +31,6 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     Damaged,
 )
-from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.indexing.preparing import restored_document
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ability_search.artifacts.importing import Importable
+from ability_search.artifacts.artifact_reader import read_manifest
+from ability_search.artifacts.importer import Importable
 from ability_search.artifacts.manifest import Damaged, SkillsManifest
-from ability_search.artifacts.reading import read_manifest
-from ability_search.artifacts.skills import SkillsArtifact, read_skills
-from ability_search.chunking import EstimatedTokens
-from ability_search.configuration import load_settings
+from ability_search.artifacts.skill_indexes import SkillsArtifact, read_skills
+from ability_search.config.loading import load_settings
+from ability_search.text.token_counter import EstimatedTokens
 
 MANIFEST = {
     "index_version": 1,

@@ -8,9 +8,9 @@ import pytest
 
 from ability_search.cli.client import given, joining
 from ability_search.client.target import Target, find_target
-from ability_search.configuration import load_settings
+from ability_search.config.loading import load_settings
 from ability_search.errors import InvalidInput
-from ability_search.stack.directory import RunningStack, hold, remove_running, write_running
+from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
 
 STACK = RunningStack(
     pid=os.getpid(),

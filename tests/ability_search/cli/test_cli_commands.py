@@ -8,7 +8,7 @@ import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
-from ability_search.wire.results import (
+from ability_search.tools.results import (
     CollectionGrowth,
     CollectionInfoResult,
     CollectionMap,

@@ -9,10 +9,10 @@ import typer
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli.selecting import Tree, collection_name, read_trees, sweepable, trees
-from ability_search.configuration.schema import Limits
-from ability_search.extraction import Extractor
-from ability_search.formats import Bounds
-from ability_search.wire.results import FailedDocument, IndexResult
+from ability_search.config.schema import Limits
+from ability_search.files.isolated_reader import Extractor
+from ability_search.text.loaders import Bounds
+from ability_search.tools.results import FailedDocument, IndexResult
 
 
 def write(*names: str, text: str = "Some words.") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.wire.results import (
+from ability_search.tools.results import (
     Degraded,
     Highlight,
     Hit,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.ability_search.evaluation.sets import mode_run, run_of
 
 from ability_search.errors import InvalidInput
-from ability_search.evaluation.comparing import compare, paired
+from ability_search.evaluation.comparison import compare, paired
 
 VALUES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.ability_search.evaluation.sets import CORPUS, QRELS, QUERIES, write_set
 
 from ability_search.errors import InvalidInput
-from ability_search.evaluation.dataset import JudgedQuery, read_dataset
+from ability_search.evaluation.judged_sets import JudgedQuery, read_dataset
 
 BLANK = {"_id": "d4", "title": "", "text": " "}
 TITLE_ONLY = {"_id": "d5", "title": "A title", "text": ""}

@@ -11,13 +11,13 @@ from tests.ability_search.evaluation.sets import CORPUS, write_set
 
 from ability_search.batching import batches
 from ability_search.errors import SearchError
-from ability_search.evaluation.dataset import Dataset, read_dataset
-from ability_search.evaluation.indexing import (
+from ability_search.evaluation.corpus_index import (
     collection_name,
     content_bytes,
     index_missing,
     stored_sources,
 )
+from ability_search.evaluation.judged_sets import Dataset, read_dataset
 from ability_search.statements import is_collection_name
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.ability_search.evaluation.sets import write_set
 
 from ability_search.errors import SearchError
-from ability_search.evaluation.dataset import Dataset, JudgedQuery, read_dataset
-from ability_search.evaluation.measuring import (
+from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
+from ability_search.evaluation.measurement import (
     Asking,
     ask,
     ask_all,

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from tests.ability_search.evaluation.sets import mode_run, run_of
 
 from ability_search.errors import InvalidInput
-from ability_search.evaluation.comparing import compare
+from ability_search.evaluation.comparison import compare
 from ability_search.evaluation.plots import check_suffix, comparison_figure, run_figure, save
 
 MANY = {f"q{n}": f"category {n} $_{{" for n in range(20)}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.ability_search.evaluation.sets import CORPUS, QRELS, QUERIES, write_set
 
-from ability_search.stack.directory import released
+from ability_search.stack.data_directory import released
 
 pytestmark = [pytest.mark.engine, pytest.mark.model]
 

@@ -10,9 +10,9 @@ from tests.ability_search.flows.conftest import DIMENSIONS, Network, word_vector
 from tests.ability_search.flows.stored import PATIENCE, services_of
 
 from ability_search.indexing import IndexOptions
-from ability_search.migration import Migration
-from ability_search.migration.moving import Way
-from ability_search.remote import BrokerStore
+from ability_search.legacy.legacy_import import Way
+from ability_search.legacy.migration import Migration
+from ability_search.providers.store import BrokerStore
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tests.ability_search.flows.conftest import Network, word_vector
 
-from ability_search.analysis import analyzer_for
+from ability_search.text.analyzer import analyzer_for
 
 K1, B, K3, TITLE_WEIGHT = 1.2, 0.75, 8.0, 1.5
 DEPTH = 40

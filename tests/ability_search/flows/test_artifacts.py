@@ -25,14 +25,14 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search import statements
-from ability_search.artifacts.exporting import Exporting
-from ability_search.artifacts.importing import Importing
+from ability_search.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.artifacts.exporter import Exporting
+from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
-from ability_search.artifacts.reading import Artifact, read_manifest
-from ability_search.chunking import EstimatedTokens
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.indexing import Progress
 from ability_search.statements import source_type
+from ability_search.text.token_counter import EstimatedTokens
 from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine

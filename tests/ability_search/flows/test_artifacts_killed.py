@@ -24,8 +24,8 @@ from tests.ability_search.flows.stored import (
     settled,
 )
 
+from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.manifest import MANIFEST, ChunksManifest
-from ability_search.artifacts.reading import Artifact, read_manifest
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 

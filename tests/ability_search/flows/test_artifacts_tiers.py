@@ -12,9 +12,9 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, down
 from tests.ability_search.flows.stored import assert_consistent, rows, services_of, types
 
-from ability_search.artifacts.building import Built
+from ability_search.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.artifacts.builder import Built
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.cli.selecting import trees
 from ability_search.cli.sending import Outcome
 from ability_search.cli.transferring import answering, built, imported, open_artifact

@@ -10,8 +10,8 @@ from statistics import fmean
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, down
 
-from ability_search.evaluation.dataset import Dataset, read_dataset
-from ability_search.evaluation.metrics import per_query
+from ability_search.evaluation.judged_sets import Dataset, read_dataset
+from ability_search.evaluation.retrieval_metrics import per_query
 
 pytestmark = pytest.mark.engine
 

@@ -18,7 +18,7 @@ from ability_search.client import (
     ToolError,
     values,
 )
-from ability_search.wire import inputs
+from ability_search.tools import inputs
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay", "koi", "lynx"]
 ROOT = Path(__file__).parents[3]

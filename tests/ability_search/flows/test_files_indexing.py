@@ -10,8 +10,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent, chunks
 
-from ability_search.files import select
-from ability_search.loading import prints
+from ability_search.files.file_documents import prints
+from ability_search.files.selection import select
 
 pytestmark = pytest.mark.engine
 

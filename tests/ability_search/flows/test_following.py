@@ -20,9 +20,9 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from ability_search import logs
-from ability_search.configuration.fields import Url
-from ability_search.telemetry import CALL_ID, exporting
+from ability_search.config.setting_fields import Url
+from ability_search.ops import logs
+from ability_search.ops.traces import CALL_ID, exporting
 from ability_search.worker import open_worker
 
 ID = "request-0123456789"
@@ -99,7 +99,7 @@ async def test_all_that_is_logged_for_a_request_has_its_id(
     }
     assert {line["logger"] for line in of_the_call} >= {
         "ability_search.catalogue",  # the worker's services
-        "ability_search.remote.embedder",  # where it calls others
+        "ability_search.providers.embedder",  # where it calls others
         "kadi_client.serving",  # whoever is called
         "kadi_localnet.broker.calls",
     }

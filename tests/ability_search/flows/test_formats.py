@@ -8,9 +8,9 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent
 from tests.ability_search.flows.test_files_indexing import sources
-from tests.ability_search.formats.samples import pdf, slides, word, workbook
+from tests.ability_search.text.loaders.samples import pdf, slides, word, workbook
 
-from ability_search.extraction import Extractor
+from ability_search.files.isolated_reader import Extractor
 
 pytestmark = pytest.mark.engine
 

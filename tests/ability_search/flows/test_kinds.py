@@ -11,10 +11,10 @@ from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.stored import aspects, assert_consistent, record, rows, services_of
 
-from ability_search.artifacts.exporting import Exporting
-from ability_search.artifacts.importing import Importing
+from ability_search.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.artifacts.exporter import Exporting
+from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.artifacts.reading import Artifact, read_manifest
 from ability_search.statements import source_type
 from ability_search.worker import token_counter
 

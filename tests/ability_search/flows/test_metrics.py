@@ -9,10 +9,10 @@ import httpx
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document, down
 
-from ability_search.metrics import table
-from ability_search.metrics.exposition import expose
-from ability_search.metrics.prometheus import PrometheusMeter
-from ability_search.metrics.reading import Reading, parse
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.metrics_server import expose
+from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
+from ability_search.ops.metrics.scrape import Reading, parse
 
 pytestmark = pytest.mark.engine
 
@@ -33,7 +33,7 @@ class Scraper:
         """Wait until as many calls are counted as arrived; upkeep may be at work for a moment."""
         async with asyncio.timeout(20):
             while True:
-                counts = (await self.read()).by(table.RPC_CALLS, "tool")
+                counts = (await self.read()).by(metric_table.RPC_CALLS, "tool")
                 if counts[tool] == [name for name, _ in self.network.calls].count(tool):
                     return
 
@@ -68,31 +68,34 @@ async def test_numbers_are_what_was_done(scraper: Scraper) -> None:
     deleted = await network.call("search-delete", collection="docs")
     done = (await scraper.read()).since(before)
 
-    assert done.by(table.TOOL_CALLS, "tool") == {
+    assert done.by(metric_table.TOOL_CALLS, "tool") == {
         "search-delete": 1,
         "search-index": 1,
         "search-query": 4,
     }
-    assert done.total(table.TOOL_CALLS, tool="search-query", code="not_found") == 1
-    assert done.total(table.TOOL_CALLS, tool="search-query", code="ok") == 3
-    assert done.total(table.TOOL_CALL_SECONDS, tool="search-query") == 4
-    assert done.total(table.QUERY_STAGE_SECONDS, stage="total") == 3
-    assert done.total(table.QUERY_STAGE_SECONDS, stage="embed") == 2
-    assert done.quantile(0.5, table.QUERY_STAGE_SECONDS, stage="total")
+    assert done.total(metric_table.TOOL_CALLS, tool="search-query", code="not_found") == 1
+    assert done.total(metric_table.TOOL_CALLS, tool="search-query", code="ok") == 3
+    assert done.total(metric_table.TOOL_CALL_SECONDS, tool="search-query") == 4
+    assert done.total(metric_table.QUERY_STAGE_SECONDS, stage="total") == 3
+    assert done.total(metric_table.QUERY_STAGE_SECONDS, stage="embed") == 2
+    assert done.quantile(0.5, metric_table.QUERY_STAGE_SECONDS, stage="total")
 
-    assert done.total(table.CHUNKS_INDEXED) == added["chunks"] == 2
-    assert done.total(table.CHUNKS_DELETED) == deleted["deleted"] == 2
+    assert done.total(metric_table.CHUNKS_INDEXED) == added["chunks"] == 2
+    assert done.total(metric_table.CHUNKS_DELETED) == deleted["deleted"] == 2
     assert added["reused"] == 1
-    assert done.total(table.EMBEDDING_TEXTS, origin="reused") == 1
+    assert done.total(metric_table.EMBEDDING_TEXTS, origin="reused") == 1
     asked = network.model.requests - requests
-    assert done.total(table.EMBEDDING_BATCHES) == asked > 0
-    assert done.total(table.RPC_CALLS, tool="create-embedding", outcome="ok") == asked
-    assert done.total(table.RPC_SECONDS, tool="create-embedding") == asked
+    assert done.total(metric_table.EMBEDDING_BATCHES) == asked > 0
+    assert done.total(metric_table.RPC_CALLS, tool="create-embedding", outcome="ok") == asked
+    assert done.total(metric_table.RPC_SECONDS, tool="create-embedding") == asked
     await scraper.agree("arcade-command")
-    assert done.total(table.DEGRADED_ANSWERS) == 0
-    assert done.by(table.BREAKER_OPEN, "target") == {"chat": 0, "embedder": 0, "reranker": 0}
-    assert (done.total(table.CALLS_IN_FLIGHT), done.total(table.JOBS_RUNNING)) == (0, 0)
-    assert done.total(table.COLLECTIONS_KNOWN) == 1
+    assert done.total(metric_table.DEGRADED_ANSWERS) == 0
+    assert done.by(metric_table.BREAKER_OPEN, "target") == {"chat": 0, "embedder": 0, "reranker": 0}
+    assert (done.total(metric_table.CALLS_IN_FLIGHT), done.total(metric_table.JOBS_RUNNING)) == (
+        0,
+        0,
+    )
+    assert done.total(metric_table.COLLECTIONS_KNOWN) == 1
 
 
 async def test_a_model_that_fails_is_counted_at_every_place(scraper: Scraper) -> None:
@@ -106,14 +109,14 @@ async def test_a_model_that_fails_is_counted_at_every_place(scraper: Scraper) ->
         "search-query", collection="docs", query="cats", mode="semantic"
     )
     done = (await scraper.read()).since(before)
-    assert done.total(table.DEGRADED_ANSWERS) == 2
-    assert done.total(table.DEGRADED_ANSWERS, reason="embedding_unavailable") == 2
-    assert done.total(table.TOOL_CALLS, code=refused["code"]) == 1
+    assert done.total(metric_table.DEGRADED_ANSWERS) == 2
+    assert done.total(metric_table.DEGRADED_ANSWERS, reason="embedding_unavailable") == 2
+    assert done.total(metric_table.TOOL_CALLS, code=refused["code"]) == 1
     # The first query tried twice, which opened the breaker; nobody was asked after that.
-    assert done.total(table.RPC_CALLS, tool="create-embedding", outcome="failed") == 2
-    assert done.by(table.RETRIES, "target") == {"database": 0, "embedder": 1}
-    assert done.total(table.BREAKER_OPEN, target="embedder") == 1
-    assert done.total(table.EMBEDDING_BATCHES) == 0
+    assert done.total(metric_table.RPC_CALLS, tool="create-embedding", outcome="failed") == 2
+    assert done.by(metric_table.RETRIES, "target") == {"database": 0, "embedder": 1}
+    assert done.total(metric_table.BREAKER_OPEN, target="embedder") == 1
+    assert done.total(metric_table.EMBEDDING_BATCHES) == 0
 
 
 async def test_calls_being_worked_on_are_seen(scraper: Scraper) -> None:
@@ -124,7 +127,7 @@ async def test_calls_being_worked_on_are_seen(scraper: Scraper) -> None:
     async with asyncio.timeout(20):
         while network.model.requests == asked:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
-    assert (await scraper.read()).total(table.CALLS_IN_FLIGHT) == 1
+    assert (await scraper.read()).total(metric_table.CALLS_IN_FLIGHT) == 1
     network.model.gate.set()
     await query
-    assert (await scraper.read()).total(table.CALLS_IN_FLIGHT) == 0
+    assert (await scraper.read()).total(metric_table.CALLS_IN_FLIGHT) == 0

@@ -12,7 +12,7 @@ from tests.ability_search.flows.asking import MODES, Hits, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import rows
 
-from ability_search.analysis import analyzer_for
+from ability_search.text.analyzer import analyzer_for
 
 pytestmark = pytest.mark.engine
 

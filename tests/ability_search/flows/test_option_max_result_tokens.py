@@ -9,7 +9,7 @@ import pytest
 from tests.ability_search.flows.asking import MODES
 from tests.ability_search.flows.conftest import Network
 
-from ability_search.chunking import EstimatedTokens
+from ability_search.text.token_counter import EstimatedTokens
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
-from ability_search.overview import Wanted, look_over
+from ability_search.overview.service import Wanted, look_over
 from ability_search.statements import source_type
 
 pytestmark = pytest.mark.engine

@@ -22,7 +22,7 @@ from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_f
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.mcp.conftest import text_of
 
-from ability_search.wire.table import TOOLS
+from ability_search.tools.table import TOOLS
 
 MODES = ("legacy", "auto")
 

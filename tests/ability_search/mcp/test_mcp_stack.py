@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 from tests.ability_search.mcp.conftest import text_of
 from tests.java_machine import SHORT_LIVED
 
-from ability_search.stack.directory import read_running, released
+from ability_search.stack.data_directory import read_running, released
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(600)]
 

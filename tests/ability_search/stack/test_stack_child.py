@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.stack.child import Child, PartFailed
+from ability_search.stack.component_process import Child, PartFailed
 
 SECONDS = 20.0
 READY = """
@@ -102,7 +102,7 @@ async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None
 async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ability_search.stack.child.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
     async with child(tmp_path, HANGS_AT_FIRST, silence=1.5) as (part, told):
         first = (await part.start())["pid"]
         await until(told, lambda line: line == "part hangs: no sign of life for 1.5 s; it is ended")
@@ -142,8 +142,8 @@ async def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
 async def test_one_that_does_not_listen_is_killed_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ability_search.stack.child.STOP_SECONDS", 0.1)
-    monkeypatch.setattr("ability_search.stack.child._KILL_SECONDS", 0.5)
+    monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("ability_search.stack.component_process._KILL_SECONDS", 0.5)
     async with child(tmp_path, STUBBORN) as (part, _):
         pid = (await part.start())["pid"]
     with pytest.raises(ProcessLookupError):

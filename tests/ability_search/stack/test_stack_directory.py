@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ability_search.errors import ConfigurationError
-from ability_search.stack.directory import (
+from ability_search.stack.data_directory import (
     RunningPart,
     RunningStack,
     hold,

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from tests.ability_search.processes import process
 
-from ability_search.metrics import UNMETERED
-from ability_search.metrics.meter import Read
-from ability_search.metrics.table import LOOP_HELD_SECONDS, Metric
+from ability_search.ops.metrics.meter import UNMETERED, Read
+from ability_search.ops.metrics.metric_table import LOOP_HELD_SECONDS, Metric
 from ability_search.stack.heartbeat import heartbeat
 
 SECONDS = 20.0

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.understanding.dated import (
+from ability_search.understanding.chunk_dates import (
     PERIODS_LIMIT,
     chunk_periods,
     from_numbers,

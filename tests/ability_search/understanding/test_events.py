@@ -1,6 +1,6 @@
 import pytest
 
-from ability_search.understanding.events import asks_for_date, find_event
+from ability_search.understanding.named_events import asks_for_date, find_event
 from ability_search.understanding.periods import Period
 
 

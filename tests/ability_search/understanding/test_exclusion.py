@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.understanding.exclusion import find_exclusions, has_content
+from ability_search.understanding.exclusions import find_exclusions, has_content
 
 EXCLUDING = [
     ("login notes besides OAuth and SSO", "login notes", ["OAuth", "SSO"]),

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from ability_search.understanding import Intent, understand
+from ability_search.understanding.intent import Intent, understand
 
 QUERIES = Path(__file__).parents[2] / "data" / "plain_queries.txt"
 NOW = 1_774_400_000_000

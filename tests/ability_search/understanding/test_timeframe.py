@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.understanding.periods import Period, date_of, one_day
-from ability_search.understanding.timeframe import find_timeframe
+from ability_search.understanding.requested_period import find_timeframe
 
 WEDNESDAY = one_day(2026, 3, 25).first or 0
 

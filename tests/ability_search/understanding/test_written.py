@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.understanding.periods import Period, date_of, one_day
-from ability_search.understanding.written import written_periods
+from ability_search.understanding.written_dates import written_periods
 
 
 def read(text: str) -> list[tuple[str, str, str]]:

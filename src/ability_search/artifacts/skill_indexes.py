@@ -1,0 +1,190 @@
+"""Indexes of agent skills that other tools have written: one vector for each skill.
+
+Beside ``index_manifest.json`` and ``vectors.f32`` there is a ``skills.jsonl`` with ``id``,
+``path``, ``name``, ``description`` and ``text_hash`` of each, and ``keywords`` perhaps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from ability_search.artifacts.artifact_files import Reading, opened
+from ability_search.artifacts.artifact_reader import Item, Row, parsed, unit_vectors
+from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
+from ability_search.collection import Collection
+from ability_search.config.loading import Settings
+from ability_search.documents import Document, Vector
+from ability_search.indexing.preparing import (
+    Prepared,
+    Recipe,
+    chunk_rows,
+    content_hash,
+    prepare,
+    source_record,
+)
+from ability_search.indexing.writing import expected_length, new_collection
+from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
+from ability_search.text.token_counter import TokenCounter
+
+NAME = "skills"
+FILE = "SKILL.md"
+
+_RECIPE = Recipe("paragraph", 1_000_000, 0, DEFAULT_LANGUAGE)
+"""One chunk a skill, as there is one vector."""
+
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class SkillLine(msgspec.Struct):
+    """What a line of a skill must have at least."""
+
+    id: _Text
+    path: _Text
+    name: _Text
+    text_hash: _Text
+    description: str = ""
+    keywords: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SkillsArtifact:
+    """An index of skills, read and checked, as something to import."""
+
+    manifest: SkillsManifest
+    origin: Origin
+    counts: Counts
+    fingerprint: str
+    read: list[Item]
+
+    def check(self) -> None:
+        """Nothing is left to be checked."""
+
+    def items(self) -> Iterator[Item]:
+        """The skills by their path."""
+        return iter(self.read)
+
+    def usage(self) -> None:
+        """Nothing is known of it."""
+
+
+def read_skills(
+    directory: Path,
+    manifest: SkillsManifest,
+    *,
+    settings: Settings,
+    count: TokenCounter,
+    counter: str,
+) -> SkillsArtifact:
+    """Read an index of skills.
+
+    Args:
+        directory: Where it is.
+        manifest: What it says of itself.
+        settings: How terms are weighed.
+        count: Counts tokens.
+        counter: Names the way of counting.
+
+    Raises:
+        Damaged: if anything of it is not as it should be.
+    """
+    lines, vectors = _read(directory, manifest)
+    prepared = [
+        _prepared(line, vector, manifest.model_id, count, counter)
+        for line, vector in zip(lines, vectors, strict=True)
+    ]
+    prepared.sort(key=lambda item: item.document.source)
+    now = time.time_ns() // 1_000_000
+    collection = new_collection(
+        NAME,
+        model=manifest.model_id,
+        dimensions=manifest.dim,
+        recipe=_RECIPE,
+        average_length=expected_length(prepared),
+        k1=settings.ranking.bm25_k1,
+        b=settings.ranking.bm25_b,
+        now=now,
+    )
+    items = [_item(each, collection, now) for each in prepared]
+    return SkillsArtifact(
+        manifest, origin_of(collection, counter), _counts(items), _fingerprint(items), items
+    )
+
+
+def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], Vector]:
+    with ExitStack() as stack:
+        files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
+        vectors, skills = (
+            Reading(file, name, None) for file, name in zip(files, manifest.files, strict=True)
+        )
+        lines: list[SkillLine] = []
+        paths: set[str] = set()
+        while (line := skills.line()) is not None:
+            place = f"{skills.name}:{len(lines) + 1}"
+            skill: SkillLine = parsed(line, SkillLine, place)[1]
+            if skill.path in paths:
+                raise Damaged(place, "has the path of another skill")
+            paths.add(skill.path)
+            lines.append(skill)
+        data = vectors.read(len(lines) * manifest.dim * 4)
+        vectors.finish()
+    table = np.frombuffer(data, dtype="<f4").reshape(len(lines), manifest.dim)
+    return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
+
+
+def _prepared(
+    line: SkillLine, vector: Vector, model: str, count: TokenCounter, counter: str
+) -> Prepared:
+    metadata: dict[str, Any] = {"id": line.id, "path": line.path}
+    if line.keywords:
+        metadata["keywords"] = line.keywords
+    document = Document(
+        source=f"{line.path.rstrip('/')}/{FILE}",
+        title=line.name,
+        content=line.description.strip() or line.name,
+        metadata=metadata,
+        format="text",
+    )
+    prepared = prepare(
+        document,
+        _RECIPE,
+        content_hash=content_hash(document, _RECIPE, model=model, counter=counter),
+        analyzer=analyzer_for(_RECIPE.language),
+        count=count,
+    )
+    prepared.vectors = [vector for _ in prepared.passages]
+    return prepared
+
+
+def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
+    rows: list[Row] = chunk_rows(prepared, collection, now=now)
+    for row in rows:
+        row["vectorKey"] = None  # what the vector was made of, only the other tool knows
+    vectors = np.array(prepared.vectors, dtype=np.float32)
+    return Item(source_record(prepared, now=now), rows, vectors)
+
+
+def _fingerprint(items: list[Item]) -> str:
+    """Of all skills: these manifests name no hashes of their files."""
+    digest = sha256()
+    for item in items:
+        digest.update(item.record["contentHash"].encode())
+        digest.update(item.vectors.tobytes())
+    return digest.hexdigest()
+
+
+def _counts(items: list[Item]) -> Counts:
+    return Counts(
+        sources=len(items),
+        chunks=sum(len(item.rows) for item in items),
+        tokens=sum(item.record["tokens"] for item in items),
+    )

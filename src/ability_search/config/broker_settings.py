@@ -1,0 +1,121 @@
+"""Brokers to join, and the networks on each.
+
+A broker has a name. agent.json lists brokers (``brokers.<name>``, an address or an object with
+``url`` and ``networks``). config.toml (``[broker.<name>] URL, NETWORKS, MODE``) sets how this
+installation reaches a broker, may add brokers, and overrides agent.json. The worker joins all of
+them. Commands that use one broker take the first of ``remote``, ``default``, ``local`` and the
+others in file order.
+
+``BROKER_URL`` selects a single broker: its networks are those of the entry with that address, or of
+the first entry if none has it. ``BROKER_NETWORKS`` replaces the networks of every broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ability_search.config.agent_card import Manifest, names
+from ability_search.config.config_files import read_toml
+from ability_search.errors import ConfigurationError
+
+ORDER = ("remote", "default", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """One broker as the files give it; ``url`` is unchecked, ``None`` if no file gives one."""
+
+    name: str
+    url: str | None = None
+    networks: tuple[str, ...] = ()
+    mode: str = "native"
+    where: str = ""
+    """File and key of the address."""
+
+
+def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
+    """Read the ``[broker.<name>]`` tables of a config.toml; return entries and warnings.
+
+    Keys are case-insensitive. Other tables of the file belong to other programs.
+
+    Raises:
+        ConfigurationError: listing every key of the wrong type.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    tables = read_toml(path).get("broker", {})
+    entries: dict[str, BrokerEntry] = {}
+    if not isinstance(tables, Mapping):
+        raise ConfigurationError(f"{path}: broker: expected tables [broker.<name>]")
+    for name, table in tables.items():
+        where = f"{path}: [broker.{name}]"
+        if not isinstance(table, Mapping):
+            problems.append(f"{where}: expected a table with URL and NETWORKS")
+            continue
+        entries[name] = _entry(name, table, where, problems, warnings)
+    if problems:
+        raise ConfigurationError(*problems)
+    return entries, tuple(warnings)
+
+
+def _entry(
+    name: str, table: Mapping[str, Any], where: str, problems: list[str], warnings: list[str]
+) -> BrokerEntry:
+    keys = {key.upper(): value for key, value in table.items()}
+    url = keys.pop("URL", None)
+    if url is not None and not isinstance(url, str):
+        problems.append(f"{where} URL: expected an address")
+        url = None
+    mode = keys.pop("MODE", "native")
+    if not isinstance(mode, str):
+        problems.append(f"{where} MODE: expected a string")
+        mode = "native"
+    elif mode.lower() != "native":
+        warnings.append(f"{where} MODE: {mode} is not supported; using native")
+    networks = names(keys.pop("NETWORKS", None), f"{where} NETWORKS", problems)
+    if keys:
+        unknown = ", ".join(sorted(keys))
+        warnings.append(f"{where}: {unknown} ignored; valid keys are URL, NETWORKS, MODE")
+    return BrokerEntry(name, url, networks, mode.lower(), f"{where} URL")
+
+
+def choose_brokers(
+    manifest: Manifest, connections: Mapping[str, BrokerEntry], override: str | None
+) -> tuple[BrokerEntry, ...]:
+    """Return the brokers to join, from both files; single connections use the first.
+
+    Entries with the same address are merged, with the networks of all.
+
+    Args:
+        manifest: The contents of agent.json.
+        connections: The entries of config.toml.
+        override: Address from the environment; if given, its entry is the only one.
+
+    Returns:
+        At least one entry, its address still that of the files; ``local`` without an address if
+        they name none.
+    """
+    names = dict.fromkeys((*ORDER, *manifest.brokers, *connections))
+    merged = [_merge(name, manifest, connections.get(name)) for name in names]
+    known: dict[str, BrokerEntry] = {}
+    for entry in merged:
+        if entry.url is not None:
+            first = known.setdefault(entry.url, entry)
+            networks = tuple(dict.fromkeys((*first.networks, *entry.networks)))
+            known[entry.url] = replace(first, networks=networks)
+    entries = tuple(known.values()) or tuple(each for each in merged if each.name == "local")
+    return entries if override is None else (known.get(override, entries[0]),)
+
+
+def _merge(name: str, manifest: Manifest, connection: BrokerEntry | None) -> BrokerEntry:
+    own = connection or BrokerEntry(name)
+    return BrokerEntry(
+        name,
+        own.url or manifest.brokers.get(name),
+        own.networks or manifest.networks.get(name, ()),
+        own.mode,
+        own.where if own.url else f"{manifest.path}: brokers.{name}",
+    )

@@ -1,0 +1,111 @@
+"""Tool calls: an answer, or a failure with its code and its hint."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ability_search.edges.live_connection import Line, Unavailable
+from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
+from ability_search.tools.boundary import failure
+from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw, ToolError
+from kadi_client.context import calling
+from kadi_client.messages import decode
+from kadi_client.serving import CANCELLED, FAILED, OK, noted
+
+log = logging.getLogger(__name__)
+
+Observe = Callable[[str, str, float], None]
+"""Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
+
+
+def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
+    """Return the report of any exception; an unexpected one is logged under an incident id."""
+    return exc.answer if isinstance(exc, ToolError) else failure(exc, tool)
+
+
+class _Head(msgspec.Struct):
+    """The field that distinguishes a failure from a result; the rest is passed on undecoded."""
+
+    success: bool = True
+
+
+class Caller:
+    """Calls tools.
+
+    Args:
+        line: The connection.
+        timeout: Timeout of a call, in seconds.
+        observe: See :data:`Observe`.
+    """
+
+    def __init__(self, line: Line, *, timeout: float, observe: Observe | None = None) -> None:
+        self.line = line
+        self._timeout = timeout
+        self._observe = observe
+
+    async def call(self, tool: str, tool_input: Any) -> Raw:
+        """Call a tool and return its result as undecoded JSON; cancelling cancels the call.
+
+        Raises:
+            ToolError: if the tool reports a failure.
+            SearchError: if the tool does not answer.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        code = CANCELLED
+        with calling(tool_input):
+            try:
+                answer = await self._call(tool, tool_input)
+                code = OK
+                return answer
+            except (SearchError, ToolError) as exc:
+                code = exc.code or FAILED
+                raise
+            except Exception:
+                code = SearchError.code
+                raise
+            finally:
+                seconds = clock() - began
+                noted(tool, code, seconds, level=logging.INFO)
+                if self._observe is not None:
+                    self._observe(tool, code, seconds)
+
+    async def _call(self, tool: str, tool_input: Any) -> Raw:
+        connection = await self.line.connection()
+        try:
+            answer = await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
+            head = msgspec.json.decode(answer, type=_Head)
+            if not head.success:
+                raise ToolError(tool, decode(answer))
+        except ToolError:
+            raise
+        except (KadiError, msgspec.MsgspecError) as exc:
+            raise _translated(exc, tool) from exc
+        except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+            raise InvalidInput("input", "a value cannot be sent, such as a huge number") from exc
+        return answer
+
+    async def read(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool as :meth:`call` does and decode the result."""
+        answer: dict[str, Any] = decode(await self.call(tool, tool_input))
+        return answer
+
+
+def _translated(exc: Exception, tool: str) -> SearchError:
+    """Return the error for the caller; the broker's own message is only logged."""
+    if isinstance(exc, FrameTooLarge):
+        return TooLarge(
+            f"the input is too large to send: {exc}",
+            hint="Send less at a time, or increase max_message_bytes on all sides.",
+        )
+    if isinstance(exc, CallTimeout):
+        return DeadlineExceeded(str(exc))
+    log.warning("%s did not answer: %s", tool, exc)
+    if isinstance(exc, NotConnected):
+        return Unavailable("the connection to the broker was lost during the call", retry_after=1.0)
+    return Unavailable(f"no worker on the network answers {tool}", retry_after=1.0)

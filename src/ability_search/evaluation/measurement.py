@@ -1,0 +1,134 @@
+"""Runs the queries of a set and evaluates their hits."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ability_search.errors import SearchError, first_failure
+from ability_search.evaluation.corpus_index import Call
+from ability_search.evaluation.judged_sets import Dataset, JudgedQuery
+from ability_search.evaluation.retrieval_metrics import per_query, recall_curve
+from ability_search.evaluation.runs import Latency, ModeRun, Outcome, means
+
+Tick = Callable[[int], None]
+"""Callback with the number of answered queries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How to run the queries."""
+
+    call: Call
+    fields: Mapping[str, Any]
+    """Fields of every ``search-query`` call, including the collection; those of a query take
+    precedence."""
+    limit: int
+    """Documents to rank per query."""
+    chunks: int
+    """Chunks to request at first, an estimate for ``limit`` documents."""
+    most_chunks: int
+    """Maximum number of chunks per call."""
+    concurrency: int
+    """Concurrent queries."""
+
+
+async def measure(asking: Asking, dataset: Dataset, mode: str, tick: Tick) -> ModeRun:
+    """Run every query of the set in one mode.
+
+    Raises:
+        SearchError: if a query cannot be answered in this mode; also raises the tool's failures.
+    """
+    queries = (*dataset.queries, *dataset.negatives)
+    outcomes = await ask_all(asking, queries, mode, tick)
+    answered = {query.id: outcomes[query.id] for query in dataset.queries}
+    rankings = {id: outcome.documents for id, outcome in answered.items()}
+    for id, metrics in per_query(dataset.qrels, rankings, limit=asking.limit).items():
+        answered[id].metrics = metrics
+    times = [outcome.milliseconds for outcome in outcomes.values()]
+    median, p95 = np.percentile(times, [50, 95]).tolist()
+    return ModeRun(
+        metrics=means(answered),
+        recall_curve=recall_curve(dataset.qrels, rankings, limit=asking.limit),
+        milliseconds=Latency(median=round(median, 2), p95=round(p95, 2)),
+        queries=answered,
+        negatives={query.id: outcomes[query.id] for query in dataset.negatives},
+    )
+
+
+async def ask_all(
+    asking: Asking, queries: Sequence[JudgedQuery], mode: str, tick: Tick
+) -> dict[str, Outcome]:
+    """Return the outcome of each query by its id; raise the first failure unchanged."""
+    outcomes: dict[str, Outcome] = {}
+    waiting = iter(queries)
+
+    async def work() -> None:
+        for query in waiting:
+            outcomes[query.id] = await ask(asking, query, mode)
+            tick(len(outcomes))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(asking.concurrency, len(queries))):
+                group.create_task(work())
+    except ExceptionGroup as failures:
+        raise first_failure(failures) from failures
+    return outcomes
+
+
+async def ask(asking: Asking, query: JudgedQuery, mode: str) -> Outcome:
+    """Run one query; double the number of chunks until they cover the requested documents.
+
+    The latency is that of the last call.
+    """
+    wanted = min(asking.chunks, asking.most_chunks)
+    fields = asking.fields if query.as_of is None else {**asking.fields, "asOf": query.as_of}
+    while True:
+        started = time.perf_counter()
+        request = {**fields, "query": query.text, "mode": mode, "limit": wanted}
+        answer = await asking.call("search-query", request)
+        milliseconds = (time.perf_counter() - started) * 1e3
+        _check(answer, query)
+        ranking = best_chunks(answer["results"])
+        exhausted = len(answer["results"]) < wanted or wanted == asking.most_chunks
+        if len(ranking) >= asking.limit or exhausted:
+            break
+        wanted = min(2 * wanted, asking.most_chunks)
+    chosen = list(ranking.items())[: asking.limit]
+    return Outcome(
+        text=query.text,
+        category=query.category,
+        documents=[document for document, _ in chosen],
+        scores=[round(score, 6) for _, score in chosen],
+        milliseconds=round(milliseconds, 3),
+        warnings=answer.get("warnings") or [],
+    )
+
+
+def best_chunks(hits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return document -> score of its best chunk, best first."""
+    ranking: dict[str, float] = {}
+    for hit in hits:
+        ranking.setdefault(hit["source"], hit["score"])
+    return ranking
+
+
+def chunks_for(documents: int, *, chunks: int, sources: int) -> int:
+    """Return how many chunks cover ``documents`` if all sources have equally many chunks."""
+    return max(documents, math.ceil(documents * chunks / max(1, sources)))
+
+
+def _check(answer: Mapping[str, Any], query: JudgedQuery) -> None:
+    degraded = answer.get("degraded")
+    if degraded:
+        raise SearchError(
+            f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
+            hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
+        )

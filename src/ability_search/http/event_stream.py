@@ -1,0 +1,93 @@
+"""Indexing events as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from ability_search.edges.job_events import CHANNELS, LAST, details
+from ability_search.edges.live_connection import Line, Unavailable
+from ability_search.http.request_bodies import checked_query
+from kadi_client import Event, KadiError, Subscription
+
+MEDIA_TYPE = "text/event-stream"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+_ALIVE_SECONDS = 15.0
+"""Interval of keep-alive comments when there are no events."""
+
+
+class Streams:
+    """The ASGI application of GET /events; ``jobId`` and ``collection`` filter the events.
+
+    The stream of a job ends with the job; :meth:`close` ends all streams.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._open: set[Subscription] = set()
+
+    def close(self) -> None:
+        """End every stream."""
+        for subscription in self._open:
+            subscription.end()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the client disconnects.
+
+        Raises:
+            InvalidInput: if a query parameter is unknown.
+            Unavailable: if the broker cannot be reached.
+        """
+        if scope["method"] == "HEAD":
+            await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
+            return
+        wanted = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
+        connection = await self._line.connection()
+        try:
+            async with connection.subscribe(*CHANNELS) as events:
+                with self._kept(events):
+                    frames = _frames(events, wanted.get("jobId"), wanted.get("collection"))
+                    response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)
+                    await response(scope, receive, send)
+        except KadiError as exc:
+            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+
+    @contextmanager
+    def _kept(self, subscription: Subscription) -> Iterator[None]:
+        self._open.add(subscription)
+        try:
+            yield
+        finally:
+            self._open.discard(subscription)
+
+
+async def _frames(
+    events: Subscription, job: str | None, collection: str | None
+) -> AsyncIterator[bytes]:
+    yield b": connected\n\n"
+    while True:
+        try:
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                event = await anext(events, None)
+        except TimeoutError:
+            yield b": alive\n\n"
+            continue
+        if event is None:
+            return
+        data = details(event)
+        if job in (None, data.get("jobId")) and collection in (None, data.get("collection")):
+            yield _frame(event)
+            if job is not None and event.channel in LAST:
+                return
+
+
+def _frame(event: Event) -> bytes:
+    name = event.channel.rpartition(".")[2].encode()
+    return b"event: " + name + b"\ndata: " + msgspec.json.encode(event.data) + b"\n\n"

@@ -1,0 +1,1 @@
+"""From the layout of the earlier TypeScript ability into that of today, embeddings kept."""

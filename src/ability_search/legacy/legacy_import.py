@@ -1,0 +1,193 @@
+"""A collection of the earlier ability as something to import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import groupby
+
+import numpy as np
+
+from ability_search.artifacts.artifact_reader import Item, Row
+from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
+from ability_search.config.loading import Settings
+from ability_search.documents import Vector
+from ability_search.errors import DatabaseUnavailable
+from ability_search.indexing.preparing import Recipe, analyzed, chunk_rows, source_record
+from ability_search.indexing.writing import new_collection
+from ability_search.legacy.legacy_chunks import Piece, assembled, read_piece
+from ability_search.legacy.survey import OldCollection, rid_of
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import TokenCounter
+
+_ROWS = 200
+"""Chunks read at a time."""
+_NO_LINES = {"startLine": None, "endLine": None}
+"""Where a chunk was in its file is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How chunks are moved.
+
+    Attributes:
+        model: That their embeddings are of.
+        recipe: How later documents of the collection are cut.
+        settings: How terms are weighed.
+        count: Counts tokens.
+        counter: Names that way of counting.
+    """
+
+    model: str
+    recipe: Recipe
+    settings: Settings
+    count: TokenCounter
+    counter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The database and the model for a thread: both wait for the answer."""
+
+    rows: Callable[[Sequence[str]], list[Row]]
+    """The rows at some places, in no order."""
+    embed: Callable[[Sequence[str]], Vector]
+
+
+class Moving:
+    """A collection's sources, one after the other; fits :class:`.artifacts.importing.Importable`.
+
+    The rows are read anew, a source at a time. The hash of a source that it records is one of what
+    was moved, so a document that is indexed later differs from it and is cut anew.
+
+    Args:
+        old: What there is to move.
+        way: How it is moved.
+        reach: How it is read.
+        now: Epoch milliseconds, for chunks that do not say when they were stored.
+    """
+
+    def __init__(self, old: OldCollection, way: Way, reach: Reach, *, now: int) -> None:
+        self._old = old
+        self._way = way
+        self._reach = reach
+        self._now = now
+        self._analyzer = analyzer_for(way.recipe.language)
+        self._tokens = 0
+        lengths = [len(self._analyzer.terms(text)) for text in old.texts]
+        self._collection = new_collection(
+            old.becomes,
+            model=way.model,
+            dimensions=old.dimensions,
+            recipe=way.recipe,
+            average_length=round(max(1.0, sum(lengths) / max(1, len(lengths))), 2),
+            k1=way.settings.ranking.bm25_k1,
+            b=way.settings.ranking.bm25_b,
+            now=old.created_at or now,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what is moved."""
+        return self._old.fingerprint
+
+    @property
+    def manifest(self) -> Manifest:
+        """The model and the dimensions of the vectors."""
+        return Manifest(
+            index_version=VERSION,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            revision=self.fingerprint,
+            model_id=self._way.model,
+            dim=self._old.dimensions,
+            normalize=True,
+            vector_file=VECTORS,
+        )
+
+    @property
+    def origin(self) -> Origin:
+        """The collection, under its new name."""
+        return origin_of(self._collection, self._way.counter)
+
+    @property
+    def counts(self) -> Counts:
+        """Return the numbers of sources, chunks and tokens; tokens of the sources read so far."""
+        return Counts(chunks=self._old.chunks, sources=self._old.sources, tokens=self._tokens)
+
+    def check(self) -> None:
+        """Nothing is left to be checked: all rows were read before."""
+
+    def usage(self) -> None:
+        """Nothing is known of it."""
+
+    def items(self) -> Iterator[Item]:
+        """The sources, each with all of its chunks.
+
+        Raises:
+            DatabaseUnavailable: if the database did not answer, or rows are gone since.
+            EmbeddingUnavailable: if chunks need another embedding, and the model did not answer.
+        """
+        self._tokens = 0
+        numbers = self._old.places[:, 2]
+        ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(numbers))
+        start = done = 0
+        while start < len(numbers):
+            # As many whole sources as are read at a time, at least one.
+            done = max(done + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
+            end = int(ends[done - 1])
+            for _, pieces in groupby(self._read(start, end), key=lambda piece: piece.source):
+                yield self._item(list(pieces))
+            start = end
+
+    def _read(self, start: int, end: int) -> list[Piece]:
+        """The chunks at some places, in order."""
+        rids = [rid_of(bucket, place) for bucket, place, _ in self._old.places[start:end]]
+        found: dict[str, Piece] = {}
+        for at in range(0, len(rids), _ROWS):
+            for row in self._reach.rows(rids[at : at + _ROWS]):
+                found[row["rid"]] = read_piece(row)
+        if len(found) < len(rids):
+            raise DatabaseUnavailable(
+                "chunks are gone that were there before", hint="Stop the earlier ability first."
+            )
+        return [found[rid] for rid in rids]
+
+    def _item(self, pieces: list[Piece]) -> Item:
+        tokens = [self._way.count.count(piece.content) for piece in pieces]
+        self._tokens += sum(tokens)
+        vectors = self._vectors(pieces)
+        document, passages = assembled(pieces, tokens)
+        prepared = analyzed(
+            document, passages, content_hash=_hash(pieces, vectors), analyzer=self._analyzer
+        )
+        prepared.vectors = list(vectors)
+        moment = max(piece.created_at for piece in pieces) or self._now
+        rows = chunk_rows(prepared, self._collection, now=moment)
+        rows = [row | _NO_LINES for row in rows]
+        return Item(source_record(prepared, now=moment), rows, vectors)
+
+    def _vectors(self, pieces: Sequence[Piece]) -> Vector:
+        """The stored embeddings, those of no use replaced; shape (len(pieces), d)."""
+        vectors = [
+            piece.vector
+            if piece.vector is not None and len(piece.vector) == self._old.dimensions
+            else None
+            for piece in pieces
+        ]
+        missing = [place for place, vector in enumerate(vectors) if vector is None]
+        if missing:
+            mended = self._reach.embed([pieces[place].content for place in missing])
+            for place, vector in zip(missing, mended, strict=True):
+                vectors[place] = vector
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def _hash(pieces: Sequence[Piece], vectors: Vector) -> str:
+    """Of what is moved of a source; of another form than that of documents."""
+    digest = sha256(
+        repr([(p.title, p.content, p.metadata) for p in pieces]).encode("utf-8", "replace")
+    )
+    digest.update(vectors.tobytes())
+    return f"moved:{digest.hexdigest()}"

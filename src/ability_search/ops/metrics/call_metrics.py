@@ -1,0 +1,88 @@
+"""Metering where calls come in and where they go out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import (
+    CALLS_IN_FLIGHT,
+    RPC_CALLS,
+    RPC_SECONDS,
+    TOOL_CALL_SECONDS,
+    TOOL_CALLS,
+)
+from kadi_client import Call, CallTimeout, NotConnected, Tool, ToolError
+from kadi_client.serving import CANCELLED, FAILED, OK, outcome_of
+
+T = TypeVar("T")
+
+_REFUSED = "refused"
+
+
+def metered_tools(tools: Iterable[Tool], meter: Meter) -> list[Tool]:
+    """The tools, each of whose calls is counted and timed.
+
+    An answer with ``success`` false counts under its ``code``, or as ``failed`` if it has none,
+    and so does an exception.
+    """
+    if meter is UNMETERED:
+        return list(tools)
+    in_flight = _InFlight()
+    meter.watch(CALLS_IN_FLIGHT, lambda: {(): in_flight.calls})
+    return [_metered(tool, meter, in_flight) for tool in tools]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    calls: int = 0
+
+
+def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
+    async def handle(tool_input: dict[str, Any], call: Call) -> Any:
+        started = time.perf_counter()
+        code = FAILED
+        in_flight.calls += 1
+        try:
+            answer = await tool.handler(tool_input, call)
+            code = outcome_of(answer)
+            return answer
+        except asyncio.CancelledError:
+            code = CANCELLED
+            raise
+        finally:
+            in_flight.calls -= 1
+            meter.add(TOOL_CALLS, 1, tool.name, code)
+            meter.observe(TOOL_CALL_SECONDS, time.perf_counter() - started, tool.name)
+
+    return replace(tool, handler=handle)
+
+
+async def metered_rpc(meter: Meter, tool: str, answered: Awaitable[T]) -> T:
+    """Wait for the answer of another part, which is counted and timed."""
+    started = time.perf_counter()
+    outcome = FAILED
+    try:
+        answer = await answered
+        # A model manager refuses as OpenAI's API does: with an error, and without `success`.
+        outcome = _REFUSED if isinstance(answer, Mapping) and answer.get("error") else OK
+        return answer
+    except ToolError:
+        outcome = _REFUSED
+        raise
+    except asyncio.CancelledError:
+        outcome = CANCELLED
+        raise
+    except CallTimeout:
+        outcome = "timeout"
+        raise
+    except NotConnected:
+        outcome = "not_connected"
+        raise
+    finally:
+        meter.add(RPC_CALLS, 1, tool, outcome)
+        meter.observe(RPC_SECONDS, time.perf_counter() - started, tool)

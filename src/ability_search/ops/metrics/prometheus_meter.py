@@ -1,0 +1,122 @@
+"""The meter that Prometheus reads: the only place that knows its client library."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ability_search.ops.metrics.meter import Read
+from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, Metric, Part
+
+MEDIA_TYPE = "text/plain"
+CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
+
+MOST_SERIES = 500
+"""Sets of labels that one metric has; further ones are counted as ``other``."""
+OTHER = "other"
+
+
+class PrometheusMeter:
+    """The numbers of one part, in a registry of its own, those of the process among them.
+
+    Args:
+        part: Which part.
+        version: Of the software.
+    """
+
+    def __init__(self, part: Part, version: str) -> None:
+        # Of each counter and each bucket they would tell when it began, in as many series again.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._instruments: dict[Metric, Any] = {
+            metric: _instrument(metric, self._registry)
+            for metric in METRICS
+            if part in metric.parts and metric.kind != "gauge"
+        }
+        self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
+        self._series: Multiset[Metric] = Multiset()
+        for metric in self._instruments:
+            for label in metric.expected:
+                self._new_child(metric, (label,))
+        self._watched = _Watched()
+        self._registry.register(self._watched)
+        self.watch(PART_INFO, lambda: {(part, version): 1.0})
+
+    def add(self, counter: Metric, value: float, *labels: str) -> None:
+        """Count ``value`` more."""
+        self._child(counter, labels).inc(value)
+
+    def observe(self, histogram: Metric, value: float, *labels: str) -> None:
+        """Note one value."""
+        self._child(histogram, labels).observe(value)
+
+    def watch(self, metric: Metric, read: Read) -> None:
+        """Ask ``read`` at each scrape."""
+        counted = self._instruments.pop(metric, None)
+        if counted is not None:
+            self._registry.unregister(counted)
+        self._watched.reads[metric].append(read)
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
+        # The library's own look-up takes longer than what is done with its result.
+        known = self._children.get((metric, labels))
+        return self._new_child(metric, labels) if known is None else known
+
+    def _new_child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
+        instrument = self._instruments[metric]
+        if not metric.labels:
+            child = instrument
+        elif self._series[metric] < MOST_SERIES:
+            self._series[metric] += 1
+            child = instrument.labels(*labels)
+        else:
+            return instrument.labels(*[OTHER] * len(metric.labels))
+        self._children[metric, labels] = child
+        return child
+
+
+class _Watched(Collector):
+    """What is asked for at each scrape."""
+
+    def __init__(self) -> None:
+        self.reads: defaultdict[Metric, list[Read]] = defaultdict(list)
+
+    def collect(self) -> Iterator[Any]:
+        """The families, with their values of now."""
+        for metric, reads in self.reads.items():
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.about, labels=metric.labels)
+            for read in reads:
+                _fill(family, read())
+            yield family
+
+
+def _fill(family: Any, values: Mapping[tuple[str, ...], float]) -> None:
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+
+
+def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
+    if metric.kind == "counter":
+        return Counter(metric.name, metric.about, metric.labels, registry=registry)
+    return Histogram(
+        metric.name, metric.about, metric.labels, buckets=metric.buckets, registry=registry
+    )

@@ -1,0 +1,1 @@
+"""Ports over the network; answers and errors of other systems are translated here."""

@@ -1,0 +1,64 @@
+"""The chat port over servers with OpenAI-compatible chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.errors import ChatUnavailable
+from ability_search.providers.model_calls import Consulted
+from ability_search.providers.provider_errors import Objection, refused
+from ability_search.providers.transports import Service
+
+_MOST_TOKENS = 256
+_HINTS = {
+    "model": "Choose a model that the server offers, or add this model to the server.",
+    "texts": "Send a shorter text.",
+    "key": "Check SEARCH_EXPANSION_API_KEY.",
+}
+
+
+def _failure(objection: Objection, request: Mapping[str, Any]) -> ChatUnavailable:
+    return refused(ChatUnavailable, objection, request, what="answer", hints=_HINTS)
+
+
+CHAT = Service(
+    tool="chat-completion",
+    answered="choices",
+    unavailable=ChatUnavailable,
+    failure=_failure,
+)
+
+
+class RemoteChat(Consulted):
+    """A :class:`~ability_search.ports.Chat` over a transport."""
+
+    service = CHAT
+    who = "the language model"
+
+    async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
+        """Return the model's completion with temperature 0 and at most 256 tokens."""
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        request = {"messages": messages, "max_tokens": _MOST_TOKENS, "temperature": 0}
+        return read_completion(await self._ask(request, model=model, timeout=timeout))
+
+
+def read_completion(answer: Any) -> str:
+    """Return the text of the first choice in ``{choices: [{message: {content}}]}``.
+
+    Raises:
+        ChatUnavailable: if there is no text.
+    """
+    try:
+        content = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError) as exc:
+        raise _unusable("the language model's answer is not in the OpenAI shape") from exc
+    if not isinstance(content, str) or not content.strip():
+        raise _unusable("the language model returned an empty answer")
+    return content
+
+
+def _unusable(problem: str) -> ChatUnavailable:
+    error = ChatUnavailable(problem, hint="Use another model; this one returns unusable answers.")
+    error.retryable = False
+    return error

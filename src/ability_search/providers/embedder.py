@@ -1,0 +1,237 @@
+"""The embedder port over OpenAI-compatible servers, with batches, retries and a breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+
+from ability_search.batching import batches
+from ability_search.documents import Vector
+from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
+from ability_search.providers.circuit_breaker import CircuitBreaker
+from ability_search.providers.provider_errors import Objection
+from ability_search.providers.transports import HttpService, Transport, in_time
+from kadi_client.errors import FrameTooLarge
+from kadi_client.tracing import Value, span
+
+log = logging.getLogger(__name__)
+
+_TOO_LATE = "the embedder did not answer in time"
+_HINTS = {
+    "model": "Choose a model that the model manager serves, or add this model to it.",
+    "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
+}
+
+_backoff = wait_random_exponential(multiplier=0.5, max=10)
+
+
+class BreakerOpen(EmbeddingUnavailable):
+    """The circuit breaker of the embedder is open."""
+
+
+class UnusableAnswer(EmbeddingUnavailable):
+    """The embedder returned an unusable answer."""
+
+    retryable = False
+
+
+def _failure(objection: Objection, request: Mapping[str, Any]) -> EmbeddingUnavailable:
+    refusal = objection.refusal
+    if refusal == "texts":
+        return TextsRefused(_refused_texts(objection))
+    if refusal == "model":
+        problem = f"model {request['model']!r} is not served"
+    elif objection.status is not None:
+        problem = f"the embedding API returned status {objection.status}"
+    elif refusal == "key":
+        problem = "the model manager refused the key"
+    else:
+        problem = "the model manager could not embed"
+    error = EmbeddingUnavailable(problem, hint=_HINTS.get(refusal))
+    error.retryable = refusal == "passing"
+    return error
+
+
+def _refused_texts(objection: Objection) -> str:
+    if isinstance(objection.cause, FrameTooLarge):
+        return f"the texts do not fit into a message: {objection.cause}"
+    if objection.cause is not None:
+        return "a text is not valid Unicode: it contains an unpaired surrogate"
+    if objection.status is not None:
+        return f"the embedding API refused the texts with status {objection.status}"
+    return "the model manager refused the texts: too long, or too many"
+
+
+EMBEDDINGS = HttpService(
+    tool="create-embedding",
+    answered="data",
+    unavailable=EmbeddingUnavailable,
+    failure=_failure,
+    api="the embedding API",
+    route="embeddings",
+)
+
+
+class RemoteEmbedder:
+    """An :class:`~ability_search.ports.Embedder` over a transport.
+
+    Args:
+        transport: Sends requests to the server.
+        batch_texts: Maximum number of texts in a request.
+        batch_bytes: Maximum bytes of text in a request, unless a single text is longer.
+        concurrency: Maximum number of requests of one call in flight. Calls do not share this
+            limit, so that indexing does not delay queries.
+        timeout: Maximum time for one request in seconds.
+        attempts: Maximum attempts of a request that fails for a temporary reason.
+        breaker_failures: Consecutive failures of this kind after which requests fail at once.
+        breaker_reset: Seconds until a request is let through again.
+        meter: Counts requests, texts and retries.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        batch_texts: int,
+        batch_bytes: int,
+        concurrency: int,
+        timeout: float,
+        attempts: int,
+        breaker_failures: int,
+        breaker_reset: float,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        self._transport = transport
+        self._batch_texts = batch_texts
+        self._batch_bytes = batch_bytes
+        self._concurrency = concurrency
+        self._timeout = timeout
+        self._attempts = attempts
+        self._meter = meter
+        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+
+    async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
+        """Embed ``texts``, in several concurrent requests if the limits require it."""
+        if not texts:
+            return np.zeros((0, 0), dtype=np.float32)
+        deadline = time.monotonic() + timeout
+        runs = batches(texts, text_bytes, most=self._batch_texts, most_bytes=self._batch_bytes)
+        slots = asyncio.Semaphore(self._concurrency)
+
+        async def in_turn(run: Sequence[str]) -> Vector:
+            async with slots:
+                return await self._request(model, run, deadline)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                parts = [group.create_task(in_turn(run)) for run in runs]
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+        return _joined([part.result() for part in parts])
+
+    async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
+        """Make one request with its retries; there is no retry after the deadline."""
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(self._attempts)
+            | stop_before_delay(max(0.0, deadline - time.monotonic())),
+            wait=_wait,
+            retry=retry_if_exception(_passing),
+            before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
+            reraise=True,
+        ):
+            with attempt, span("embed", notes=_notes(model, texts)):
+                return await self._try(model, texts, deadline)
+        raise AssertionError("unreachable: the last attempt raises")
+
+    async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise EmbeddingUnavailable(_TOO_LATE)
+        started = time.perf_counter()
+        with self.breaker.watching(EmbeddingUnavailable, "the embedder", held_back=BreakerOpen):
+            answer = await self._ask(model, texts, min(left, self._timeout))
+        log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
+        vectors = unit_vectors(answer, expected=len(texts))
+        self._meter.add(EMBEDDING_BATCHES, 1)
+        self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
+        return vectors
+
+    async def _ask(self, model: str, texts: Sequence[str], timeout: float) -> Any:
+        request = {"model": model, "input": list(texts), "encoding_format": "base64"}
+        late = EmbeddingUnavailable(_TOO_LATE)
+        return await in_time(self._transport, request, timeout=timeout, late=late)
+
+
+def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
+    """Return the span attributes of a request: the number of texts, never the texts."""
+    return {"gen_ai.request.model": model, "ability_search.texts": len(texts)}
+
+
+def _joined(parts: Sequence[Vector]) -> Vector:
+    if len({part.shape[1] for part in parts}) > 1:
+        raise UnusableAnswer("the embedder's vectors differ in dimensions")
+    return np.concatenate(parts)
+
+
+def text_bytes(text: str) -> int:
+    """Return the size of a text in UTF-8 in bytes, counting unpaired surrogates."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def unit_vectors(answer: Any, *, expected: int) -> Vector:
+    """Return the vectors of an OpenAI-shaped answer, ordered by index and scaled to unit length.
+
+    Raises:
+        UnusableAnswer: if vectors are missing, differ in dimensions or are empty.
+        TextsRefused: if the vector of a text has no direction: it is zero or not finite.
+    """
+    try:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        if [row["index"] for row in rows] != list(range(expected)):
+            raise UnusableAnswer(f"the embedder returned {len(rows)} vectors for {expected} texts")
+        vectors = np.stack([_vector(row["embedding"]) for row in rows])
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
+        raise UnusableAnswer("the embedder's answer is not in the OpenAI shape") from exc
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise UnusableAnswer("the embedder's vectors are empty")
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(norms).all() and norms.all()):
+        raise TextsRefused("the embedder's vector for a text is unusable: zero or not finite")
+    return np.asarray(vectors / norms, dtype=np.float32)
+
+
+def _vector(value: Any) -> npt.NDArray[np.float64]:
+    """Decode a vector in double precision, so that the norm does not overflow or underflow."""
+    if isinstance(value, str):
+        floats = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
+        return floats.astype(np.float64)
+    return np.asarray(value, dtype=np.float64)
+
+
+def _passing(exc: BaseException) -> bool:
+    return (
+        isinstance(exc, EmbeddingUnavailable) and exc.retryable and not isinstance(exc, BreakerOpen)
+    )
+
+
+def _wait(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    named = getattr(error, "retry_after", None)
+    return float(named) if named is not None else _backoff(state)

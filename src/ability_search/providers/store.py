@@ -1,0 +1,195 @@
+"""The database port over the ``arcade-*`` tools of a database ability."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+
+from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import RETRIES
+from ability_search.providers.provider_errors import no_answer
+from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
+from kadi_client.tracing import Value, span
+
+log = logging.getLogger(__name__)
+
+_REASONS = (
+    # First, because the text quotes the key, which may match any of the other patterns.
+    ("duplicate", re.compile(r"duplicated? ?key|already exists", re.I)),
+    (
+        "missing_database",
+        re.compile(
+            r"\bno (such )?database\b|create it with arcade-db-create"
+            r"|\bdatabase\b.{0,80}\b(does not exist|not found|is not available(?! on))",
+            re.I,
+        ),
+    ),
+    ("missing_type", re.compile(r"type\b.{0,200}\b(not found|does not exist)", re.I)),
+    (
+        "conflict",
+        re.compile(
+            # The last alternative: a record was deleted before a search could read it.
+            r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
+            re.I,
+        ),
+    ),
+    ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
+    ("timeout", re.compile(r"\bno answer within\b", re.I)),
+)
+_RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
+_READ_ATTEMPTS = 3
+_LOGGED = 200
+"""Characters of the database's error to log: enough for the cause, without quoted texts."""
+_NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
+
+
+class Invoke(Protocol):
+    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
+
+    async def __call__(
+        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...
+    ) -> Any:
+        """Call ``tool`` and return its answer, within ``timeout`` seconds.
+
+        Raises:
+            ToolError: if the tool returned a failure.
+            KadiError: if there is no answer.
+        """
+
+
+class BrokerStore:
+    """A :class:`~ability_search.ports.Store` over a broker.
+
+    A write creates the database if it is missing.
+
+    Args:
+        invoke: Calls a tool on the network.
+        database: Name of the database.
+        timeout: Maximum time for one operation in seconds, including retries.
+        meter: Counts retries.
+    """
+
+    def __init__(
+        self, invoke: Invoke, *, database: str, timeout: float, meter: Meter = UNMETERED
+    ) -> None:
+        self._invoke = invoke
+        self._database = database
+        self._timeout = timeout
+        self._meter = meter
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a script or query; retry it if the connection failed or a write conflicted."""
+        deadline = time.monotonic() + self._timeout
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
+            retry=retry_if_exception(_passing),
+            before_sleep=lambda _: self._meter.add(RETRIES, 1, "database"),
+            reraise=True,
+        ):
+            with attempt:
+                left = max(0.001, deadline - time.monotonic())
+                return await self._run("arcade-query", "query", script, params, left)
+        raise AssertionError("unreachable: the last attempt raises")
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a script once; if the database is missing, create it first."""
+        try:
+            return await self._run("arcade-command", "command", script, params, self._timeout)
+        except StatementRefused as exc:
+            if exc.reason != "missing_database":
+                raise
+            await self._create_database()
+            return await self._run("arcade-command", "command", script, params, self._timeout)
+
+    async def _create_database(self) -> None:
+        try:
+            await self._call("arcade-db-create", {"name": self._database}, self._timeout)
+        except StatementRefused as exc:
+            if "exist" not in exc.detail:
+                raise
+        log.info("created database %s", self._database)
+
+    async def _run(
+        self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
+    ) -> Any:
+        started = time.perf_counter()
+        told = {
+            "database": self._database,
+            key: script,
+            # The engine caches parsed queries, but parses a script each time.
+            "language": "sql" if key == "query" and ";" not in script else "sqlscript",
+            "params": params,
+        }
+        with span(f"database {key}", notes=_NOTES):
+            answer = await self._call(tool, told, timeout)
+            log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
+        result = answer.get("result", [])
+        if not isinstance(result, list):
+            raise DatabaseUnavailable(f"{tool} returned a result that is not a list of rows")
+        if len(result) == 1 and isinstance(result[0], dict) and set(result[0]) == {"value"}:
+            return result[0]["value"]
+        return result[0] if _is_returned_map(script, result) else result
+
+    async def _call(
+        self, tool: str, tool_input: Mapping[str, Any], timeout: float
+    ) -> Mapping[str, Any]:
+        try:
+            answer = await self._invoke(tool, tool_input, timeout=timeout)
+        except FrameTooLarge as exc:
+            raise TooLarge(
+                f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
+                hint="Send less at a time, or raise the setting max_message_bytes.",
+            ) from exc
+        except ToolError as exc:
+            raise refusal(str(exc)) from exc
+        except RemoteError as exc:
+            log.debug("%s failed: %s", tool, exc)
+            if _RESULT_TOO_LARGE.search(str(exc)):
+                raise TooLarge(
+                    "the database's answer does not fit into a message",
+                    hint="Request less at a time, or raise the setting max_message_bytes.",
+                ) from exc
+            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
+        except KadiError as exc:
+            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
+        if not isinstance(answer, Mapping) or answer.get("success") is not True:
+            raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")
+        return answer
+
+
+def refusal(text: str) -> StatementRefused:
+    """Return the error for the error text of a database."""
+    reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
+    level = logging.WARNING if reason == "other" else logging.DEBUG
+    log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
+    return StatementRefused(reason, text)
+
+
+def _passing(exc: BaseException) -> bool:
+    """Return True if a read may succeed when it is retried."""
+    if isinstance(exc, StatementRefused):
+        return exc.reason in ("conflict", "busy")
+    # Where nobody serves the tool, the connection has waited already.
+    return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
+
+
+def _is_returned_map(script: str, result: list[Any]) -> bool:
+    """Return True if the result is the map of the script's RETURN, or of a query of variables.
+
+    The scripts used here end in ``RETURN {...}`` or in a SELECT, never in another RETURN.
+    """
+    mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
+    return len(result) == 1 and mapped

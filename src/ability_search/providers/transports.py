@@ -1,0 +1,137 @@
+"""Transports to a model server: through the broker, or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+from pydantic import SecretStr
+
+from ability_search.errors import SearchError
+from ability_search.providers.provider_errors import (
+    Objection,
+    error_text,
+    no_answer,
+    refusal_of_status,
+    refusal_of_text,
+)
+from ability_search.providers.store import Invoke
+from kadi_client.apis import retry_after, route_address
+from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
+
+
+class Transport(Protocol):
+    """A function that sends one request to a model server."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request and return the server's answer.
+
+        Raises:
+            SearchError: of the class given by the :class:`Service`. ``retryable`` is false on the
+                instance if a retry cannot help; ``retry_after`` is set if the server sent it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service of model servers.
+
+    Attributes:
+        tool: Name of the tool of a model manager on the network.
+        answered: A field present in every answer.
+        unavailable: Class of the error if there is no answer.
+        failure: Returns the error for a refused or failed request.
+    """
+
+    tool: str
+    answered: str
+    unavailable: type[SearchError]
+    failure: Callable[[Objection, Mapping[str, Any]], SearchError]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpService(Service):
+    """A service that is also offered by HTTP APIs.
+
+    Attributes:
+        api: Name of the API in errors.
+        route: Path of the API after the version.
+    """
+
+    api: str
+    route: str
+
+
+async def in_time(
+    transport: Transport, request: Mapping[str, Any], *, timeout: float, late: SearchError
+) -> Any:
+    """Send a request and return the answer; raise ``late`` after ``timeout`` seconds."""
+    try:
+        # A transport may apply the timeout to each of its steps, not to the whole request.
+        async with asyncio.timeout(timeout):
+            return await transport(request, timeout=timeout)
+    except TimeoutError as exc:
+        raise late from exc
+
+
+def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
+    """Return a transport that calls the tool of a model manager on the network."""
+    key = {"api_key": api_key.get_secret_value()} if api_key else {}
+
+    async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
+        try:
+            answer = await invoke(service.tool, {**request, **key}, timeout=timeout)
+        except (FrameTooLarge, UnicodeEncodeError) as exc:
+            raise service.failure(Objection("texts", cause=exc), request) from exc
+        except (RemoteError, ToolError) as exc:
+            raise service.failure(Objection(refusal_of_text(str(exc))), request) from exc
+        except KadiError as exc:
+            raise service.unavailable(no_answer(service.tool, exc)) from exc
+        if isinstance(answer, Mapping) and service.answered not in answer and answer.get("error"):
+            refusal = refusal_of_text(error_text(answer["error"]))
+            raise service.failure(Objection(refusal), request)
+        return answer
+
+    return transport
+
+
+def over_http(
+    service: HttpService, client: httpx.AsyncClient, url: str, *, api_key: SecretStr | None
+) -> Transport:
+    """Return a transport that posts JSON to an HTTP API.
+
+    Args:
+        service: The service.
+        client: The HTTP client; the caller closes it.
+        url: Base URL of the server, see :func:`kadi_client.apis.route_address`.
+        api_key: Sent as a bearer token.
+    """
+    address = route_address(url, service.route)
+    headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+
+    async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
+        try:
+            answer = await client.post(
+                address, json=dict(request), headers=headers, timeout=timeout
+            )
+        except UnicodeEncodeError as exc:
+            raise service.failure(Objection("texts", service.api, cause=exc), request) from exc
+        except httpx.HTTPError as exc:
+            raise service.unavailable(
+                f"{service.api} did not answer: {type(exc).__name__}"
+            ) from exc
+        if not answer.is_success:
+            refusal = refusal_of_status(answer.status_code, answer.text)
+            error = service.failure(Objection(refusal, service.api, answer.status_code), request)
+            if error.retryable:
+                error.retry_after = retry_after(answer.headers)
+            raise error
+        try:
+            return answer.json()
+        except ValueError as exc:
+            raise service.unavailable(f"{service.api} did not return JSON") from exc
+
+    return transport

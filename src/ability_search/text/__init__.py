@@ -1,0 +1,1 @@
+"""Text: analysis for keyword search, chunkers, and loaders of file formats."""

@@ -1,0 +1,208 @@
+"""JSON by structure: cut between elements and members, with their path as breadcrumb."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+import msgspec
+
+from ability_search.documents import Passage
+from ability_search.text.chunkers import boundaries
+from ability_search.text.chunkers.boundaries import Span
+from ability_search.text.chunkers.chunk_packing import (
+    ITEM,
+    VERBATIM,
+    Passages,
+    Ruler,
+    Unit,
+    clipped,
+    pack,
+)
+
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
+_OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'
+_MARK = re.compile(f'{_STRING}"?+|{_OTHER}', re.DOTALL)
+_CLOSED_STRINGS = re.compile(f'[^"]*+(?:{_STRING}"[^"]*+)*+', re.DOTALL)
+"""Matches up to the first quotation mark of a string that is not closed."""
+_MARK_OUTSIDE_STRINGS = re.compile(_OTHER)
+_NAME = re.compile(r"[A-Za-z_$][\w$-]*\Z")
+_CLOSING = {"[": "]", "{": "}"}
+_DEEPEST = 64
+"""Containers below this depth are cut as plain text."""
+_SMALL = 8
+"""Containers of at most this part of a chunk's tokens, in characters, are not cut into."""
+_READ_TWICE = 1 << 20
+"""Characters; a text up to this length may also have what only :mod:`json` takes, as NaN."""
+_LINE = re.compile(r"[^\n]+")
+
+
+@dataclass(slots=True)
+class _Container:
+    """Offsets at which the elements (from their key) of an array, object or document begin."""
+
+    opened_by: str
+    opened_at: int
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    inner: dict[int, _Container] = field(default_factory=dict)
+    """Containers by the index of the element that they are the value of."""
+
+
+def chunk_json(ruler: Ruler) -> list[Passage] | None:
+    """Cut JSON, or JSON values one after another (JSON Lines), between elements.
+
+    Small elements are put together; one that is too long is cut between its own elements, and a
+    value that is too long between lines, words and signs. Commas and closing brackets go with the
+    element before them, keys and opening brackets with the one behind. The breadcrumb is the path
+    that everything in the passage shares, as ``users[3].address``; the whole document has none.
+
+    Returns:
+        The passages, or ``None`` if the brackets of the text do not match.
+    """
+    root = _scan(ruler.text, small=ruler.max_tokens // _SMALL)
+    if root is None:
+        return None
+    passages = Passages(ruler)
+    units = _units(ruler, root, (0, len(ruler.text)), (), ITEM)
+    return [
+        passages.make(packed, breadcrumb="".join(packed.path).removeprefix("."))
+        for packed in pack(ruler, units)
+    ]
+
+
+def _scan(text: str, *, small: int) -> _Container | None:
+    """The containers of a text that may have to be cut; ``None`` if brackets do not match.
+
+    Args:
+        text: JSON values one after another.
+        small: Containers of no more characters are left out.
+    """
+    root = _Container("", 0)
+    open_ones = [root]
+    """Those that are not too deep."""
+    expects = [True]
+    closing = bytearray()
+    """What closes the open containers, also of those that are too deep."""
+    for match in _marks(text):
+        mark = match[0]
+        is_kept = len(closing) < len(open_ones)
+        if mark in ("]", "}"):
+            if not closing or closing.pop() != ord(mark):
+                return None
+            if is_kept:
+                expects.pop()
+                _leave(open_ones, match.end(), small)
+            continue
+        if mark == ",":
+            expects[-1] |= is_kept
+            continue
+        if is_kept and expects[-1]:
+            open_ones[-1].starts.append(match.start())
+            expects[-1] = len(open_ones) == 1
+        if mark in ("[", "{"):
+            closing.append(ord(_CLOSING[mark]))
+            if is_kept and _enter(open_ones, mark, match.start()):
+                expects.append(True)
+    return None if closing else root
+
+
+def _enter(open_ones: list[_Container], mark: str, start: int) -> bool:
+    """Open a container in the innermost one, unless it is too deep."""
+    if len(open_ones) > _DEEPEST:
+        return False
+    outer = open_ones[-1]
+    outer.inner[len(outer.starts) - 1] = opened = _Container(mark, start)
+    open_ones.append(opened)
+    return True
+
+
+def _leave(open_ones: list[_Container], end: int, small: int) -> None:
+    """Close the innermost container, which ends at ``end``, and forget it if it is small."""
+    closed = open_ones.pop()
+    if end - closed.opened_at <= small:
+        outer = open_ones[-1]
+        del outer.inner[len(outer.starts) - 1]
+
+
+def _marks(text: str) -> Iterator[re.Match[str]]:
+    """Return strings, brackets, commas and other literals in order.
+
+    Where one string is not closed no later one is: each is a part of it. The rest of the text is
+    then read as if it had no quotation marks.
+    """
+    closed = _CLOSED_STRINGS.match(text)
+    end = closed.end() if closed else 0
+    return chain(_MARK.finditer(text, 0, end), _MARK_OUTSIDE_STRINGS.finditer(text, end + 1))
+
+
+def _units(
+    ruler: Ruler, container: _Container, span: Span, path: tuple[str, ...], rank: int
+) -> Iterator[Unit]:
+    """The elements of a container that fills ``span``, cut finer where they do not fit.
+
+    ``rank`` is that of the boundary before the container.
+    """
+    begin = span[0]
+    for index, stop in enumerate(chain(islice(container.starts, 1, None), (span[1],))):
+        first, last = boundaries.trim_lines(ruler.text, begin, stop)
+        begin = stop
+        if first == last:
+            continue
+        step = _step(ruler.text, container, index)
+        unit = Unit(first, last, rank, VERBATIM, (*path, step) if step else path)
+        inner = container.inner.get(index)
+        if inner is None or ruler.fits(first, last) or len(path) >= _DEEPEST:
+            yield unit
+        else:
+            yield from _units(ruler, inner, (first, last), unit.path, rank)
+        rank = ITEM + len(path)
+
+
+def _step(text: str, container: _Container, index: int) -> str:
+    """The part of a path that names one element of a container."""
+    if container.opened_by == "{" and index < len(container.starts):
+        key = _MARK.match(text, container.starts[index])
+        return _key(key[0]) if key else ""
+    alone = container.opened_by == "" and len(container.starts) == 1
+    return "" if alone else f"[{index}]"
+
+
+def _key(literal: str) -> str:
+    try:
+        name = str(json.loads(literal, strict=False))
+    except ValueError:
+        name = literal
+    name = clipped(name)
+    return f".{name}" if _NAME.match(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether the text is a JSON array or object, or several of them one after another."""
+    start, end = boundaries.trim(text, 0, len(text))
+    if text[start : start + 1] not in _CLOSING or text[end - 1] not in _CLOSING.values():
+        return False
+    if _is_json(text):
+        return True
+    lines = (match[0] for match in _LINE.finditer(text))
+    return all(_is_json(line) for line in lines if not line.isspace())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        # Unlike json, this makes nothing of what it reads.
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return len(text) <= _READ_TWICE and _is_lenient_json(text)
+    return True
+
+
+def _is_lenient_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

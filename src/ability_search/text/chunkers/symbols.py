@@ -1,0 +1,434 @@
+"""Source code by symbol: functions, classes and methods as tree-sitter finds them.
+
+The grammars come with the optional extra ``code``. Without it, or for another language, code is cut
+at blank lines before unindented ones; and so is code that the parser does not get through in time.
+
+A parser holds the interpreter while it works, and there are texts of some kilobytes that it works
+on for minutes, or that it needs gigabytes for. So it is interrupted every hundred steps, which lets
+others run, and stopped when it takes many more of them than real code does; a long text is parsed
+in pieces.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ability_search.documents import Passage
+from ability_search.text.chunkers import boundaries
+from ability_search.text.chunkers.boundaries import Span
+from ability_search.text.chunkers.chunk_packing import (
+    BLOCK,
+    GLUE,
+    ITEM,
+    VERBATIM,
+    Cut,
+    Passages,
+    Ruler,
+    Unit,
+    Unstructured,
+    clipped,
+    pack,
+)
+
+log = logging.getLogger(__name__)
+
+_PIECE = 1 << 19
+"""Characters that are parsed at once, about: the piece ends with a top-level block."""
+_LONGEST_PIECE = 2 * _PIECE
+"""A text that cannot be cut into pieces of this length is no code that anybody wrote."""
+_INTERRUPTIONS = 3_000
+_INTERRUPTIONS_PER_BYTE = 0.01
+"""How often the parser may be interrupted until it reaches a byte; in real code every 200 bytes,
+in minified code every 45."""
+_READ = 1 << 16
+"""Bytes that the parser is given at once."""
+
+_GRAMMARS = {
+    "bash": ("tree_sitter_bash", "language"),
+    "c": ("tree_sitter_c", "language"),
+    "cpp": ("tree_sitter_cpp", "language"),
+    "csharp": ("tree_sitter_c_sharp", "language"),
+    "go": ("tree_sitter_go", "language"),
+    "java": ("tree_sitter_java", "language"),
+    "javascript": ("tree_sitter_javascript", "language"),
+    "php": ("tree_sitter_php", "language_php"),
+    "python": ("tree_sitter_python", "language"),
+    "ruby": ("tree_sitter_ruby", "language"),
+    "rust": ("tree_sitter_rust", "language"),
+    "tsx": ("tree_sitter_typescript", "language_tsx"),
+    "typescript": ("tree_sitter_typescript", "language_typescript"),
+}
+_ALIASES = {
+    "c#": "csharp",
+    "c++": "cpp",
+    "cc": "cpp",
+    "cjs": "javascript",
+    "cs": "csharp",
+    "cxx": "cpp",
+    "golang": "go",
+    "h": "c",
+    "hpp": "cpp",
+    "js": "javascript",
+    "jsx": "javascript",
+    "mjs": "javascript",
+    "py": "python",
+    "pyi": "python",
+    "rb": "ruby",
+    "rs": "rust",
+    "sh": "bash",
+    "shell": "bash",
+    "ts": "typescript",
+    "zsh": "bash",
+}
+
+_DEFINITION = re.compile(
+    r"(?:abstract_)?(?:function|method|class|struct|interface|enum|trait|impl|mod|module|namespace"
+    r"|constructor|record|type|generator_function)_(?:definition|declaration|item)"
+    r"|internal_module|class_specifier|struct_specifier"
+    r"|class|module|method|singleton_method"
+)
+_WRAPPERS = {
+    "decorated_definition": "definition",
+    "export_statement": "declaration",
+}
+_NAMESPACES = re.compile(r"namespace_\w+|internal_module|mod_item|module")
+_TRANSPARENT = re.compile(r"preproc_(?:if|ifdef|else|elif)|linkage_specification|declaration_list")
+_ASSIGNMENTS = ("lexical_declaration", "variable_declaration")
+_FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "class"})
+_DEEPEST = 16
+_AFTER_DEFINITION = re.compile(r"[ \t]*[;,]")
+_TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
+_AFTER_BLOCK = re.compile(
+    r"(?:\r\n?+|\n)[)\]}][^\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=\S)"
+)
+"""After a blank line below an unindented closing bracket, which ends a block for sure."""
+
+
+class Node(Protocol):
+    """What is used of a tree-sitter node."""
+
+    type: str
+    is_named: bool
+    start_byte: int
+    end_byte: int
+    named_child_count: int
+
+    def named_child(self, index: int, /) -> Node | None:
+        """Return a named child by its index."""
+
+    def child_by_field_name(self, name: str, /) -> Node | None:
+        """The child in a field of the grammar."""
+
+    def walk(self) -> Cursor:
+        """Return a cursor at this node."""
+
+
+class Cursor(Protocol):
+    """Goes through the nodes below one, without a list of them all."""
+
+    node: Node
+
+    def goto_first_child(self) -> bool:
+        """Go to the first child; false if there is none."""
+
+    def goto_next_sibling(self) -> bool:
+        """Go to the next sibling; false if there is none."""
+
+    def goto_parent(self) -> bool:
+        """Go to the parent; false at the node where the cursor began."""
+
+
+def is_code_language(name: str) -> bool:
+    """Whether this is a language, by name or file suffix, whose symbols can be known."""
+    return _canonical(name) in _GRAMMARS
+
+
+def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
+    """Cut source code by its symbols.
+
+    A function or class that fits is one passage, with the comments right above it; its breadcrumb
+    is its path, as ``Store.read``. A class that does not fit is cut into its head and its members,
+    a function that does not fit at its blank lines, then lines, words and signs. What is between
+    definitions (imports, constants) is put together up to the limit.
+    """
+    passages = Passages(ruler)
+    try:
+        groups = list(_by_symbol(ruler, language)) if language else _unparsed(ruler)
+    except Unstructured as exc:
+        log.warning(
+            "%d characters of %s are cut at blank lines instead of symbols: %s",
+            len(ruler.text),
+            language,
+            exc,
+        )
+        groups = _unparsed(ruler)
+    return [
+        passages.make(packed, breadcrumb=".".join(packed.path), language=language)
+        for units in groups
+        for packed in pack(ruler, units)
+    ]
+
+
+def _canonical(language: str) -> str:
+    name = language.lower().lstrip(".")
+    return _ALIASES.get(name, name)
+
+
+def _unparsed(ruler: Ruler) -> list[list[Unit]]:
+    return [[_loose(0, len(ruler.text), ())]]
+
+
+def _by_symbol(ruler: Ruler, language: str) -> Iterator[list[Unit]]:
+    """Yield groups of units, see :meth:`_Walk.groups`.
+
+    Raises:
+        Unstructured: if the parser does not get through the text.
+    """
+    parse = _parser(_canonical(language))
+    if parse is None:
+        yield from _unparsed(ruler)
+        return
+    for start, end in _pieces(ruler.text):
+        source = ruler.text[start:end].encode("utf-8", "replace")
+        walk = _Walk(ruler, source, _offsets(ruler.text, start, end))
+        yield from walk.groups(_parsed(parse, source), (start, end), ())
+
+
+def _pieces(text: str) -> Iterator[Span]:
+    """Cut a long text before top-level blocks.
+
+    Raises:
+        Unstructured: if a piece would be too long.
+    """
+    start = 0
+    while len(text) - start > _LONGEST_PIECE:
+        within = start + _PIECE, start + _LONGEST_PIECE
+        found = _AFTER_BLOCK.search(text, *within) or _TOP_LEVEL.search(text, *within)
+        if found is None:
+            raise Unstructured("no blank lines between its blocks")
+        yield start, found.end()
+        start = found.end()
+    yield start, len(text)
+
+
+def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
+    """Return the root of the syntax tree.
+
+    Raises:
+        Unstructured: if the parser takes too many steps.
+    """
+    interruptions = 0
+
+    def is_stuck(offset: int, _has_error: bool) -> bool:
+        # Being Python, it also gives other threads their turn.
+        nonlocal interruptions
+        interruptions += 1
+        return interruptions > _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
+
+    try:
+        root: Node = parse(
+            lambda offset, _point: source[offset : offset + _READ], progress_callback=is_stuck
+        ).root_node
+    except ValueError as exc:
+        raise Unstructured("its parser takes too many steps") from exc
+    return root
+
+
+@functools.cache
+def _parser(language: str) -> Callable[..., Any] | None:
+    """The parse function of a language, if its grammar is known and installed."""
+    if language not in _GRAMMARS:
+        return None
+    module, entry = _GRAMMARS[language]
+    try:
+        grammar = getattr(importlib.import_module(module), entry)()
+        tree_sitter = importlib.import_module("tree_sitter")
+    except ImportError:
+        return None
+    loaded = tree_sitter.Language(grammar)
+    # A parser is not safe to share between threads, and costs microseconds to make.
+    return lambda *source, **options: tree_sitter.Parser(loaded).parse(*source, **options)
+
+
+class _Walk:
+    """Goes through the syntax tree of one text.
+
+    Args:
+        ruler: Has the text.
+        source: What was parsed of it.
+        offsets: Turns offsets into ``source`` into offsets into the text.
+    """
+
+    def __init__(self, ruler: Ruler, source: bytes, offsets: Callable[[int], int]) -> None:
+        self._ruler = ruler
+        self._text = ruler.text
+        self._source = source
+        self._offsets = offsets
+
+    def groups(self, container: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
+        """Units that may share a passage, group by group; together they cover ``span``."""
+        groups: list[list[Unit]] = []
+        done, end = span
+        children = list(_children(container))
+        for index, node in enumerate(children):
+            definition = _definition(node)
+            if definition is None:
+                continue
+            start = self._with_comments(children, index, done)
+            stop = self._to_line_end(children, index, end)
+            groups += self._between(done, start, path)
+            groups += self._define(definition, (start, stop), path)
+            done = stop
+        tail = self._between(done, end, path)
+        if tail and groups and not any(map(str.isalnum, self._text[done:end])):
+            # Closing brackets say nothing by themselves.
+            unit = tail[0][0]
+            groups[-1].append(unit._replace(rank=GLUE, path=groups[-1][-1].path))
+            return groups
+        return groups + tail
+
+    def _define(self, node: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
+        name = self._name(node)
+        inner = (*path, name) if name else path
+        start, end = boundaries.trim_lines(self._text, *span)
+        body = node.child_by_field_name("body")
+        whole = self._ruler.fits(start, end) and not _NAMESPACES.fullmatch(node.type)
+        if whole or body is None or len(path) >= _DEEPEST:
+            return [[_loose(start, end, inner)]]
+        return self.groups(body, (start, end), inner)
+
+    def _name(self, node: Node) -> str:
+        """The name that a definition gives, as it is written; empty if it gives none."""
+        named = _naming(node)
+        if named is None:
+            return ""
+        written = self._source[named.start_byte : named.end_byte]
+        return clipped(" ".join(written.decode("utf-8", "replace").split()))
+
+    def _between(self, start: int, end: int, path: tuple[str, ...]) -> list[list[Unit]]:
+        first, last = boundaries.trim_lines(self._text, start, end)
+        return [[_loose(first, last, path)]] if first < last else []
+
+    def _with_comments(self, children: Sequence[Node], index: int, floor: int) -> int:
+        """Where a definition begins, with the comments that touch it from above."""
+        start = self._offsets(children[index].start_byte)
+        while index > 0 and "comment" in children[index - 1].type:
+            index -= 1
+            gap = self._text[self._offsets(children[index].end_byte) : start]
+            begin = self._offsets(children[index].start_byte)
+            touches = not gap.strip() and gap.replace("\r\n", "\n").count("\n") <= 1
+            line = max(floor, self._text.rfind("\n", floor, begin) + 1)
+            if not touches or begin < floor or self._text[line:begin].strip():
+                break
+            start = begin
+        indent = len(self._text[floor:start].rstrip(" \t"))
+        return floor + indent
+
+    def _to_line_end(self, children: Sequence[Node], index: int, limit: int) -> int:
+        """Where a definition ends, with what else is on its last line unless that is a symbol."""
+        end = self._offsets(children[index].end_byte)
+        mark = _AFTER_DEFINITION.match(self._text, end, limit)
+        end = mark.end() if mark else end
+        index += 1
+        while index < len(children) and "comment" in children[index].type:
+            index += 1
+        bound = self._offsets(children[index].start_byte) if index < len(children) else limit
+        newline = self._text.find("\n", end, bound)
+        if newline >= 0:
+            return newline
+        return end if bound < limit else limit
+
+
+def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    """What blank lines before an unindented line separate; a closing bracket begins nothing."""
+    cuts = (match.end() for match in _TOP_LEVEL.finditer(ruler.text, start, end))
+    return boundaries.lines_between(ruler.text, start, end, cuts)
+
+
+def _line_groups(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    return boundaries.line_groups(ruler.text, start, end)
+
+
+_BY_BLANK_LINES = (Cut(BLOCK, _top_level), Cut(ITEM, _line_groups), *VERBATIM)
+
+
+def _loose(start: int, end: int, path: tuple[str, ...]) -> Unit:
+    return Unit(start, end, BLOCK, _BY_BLANK_LINES, path)
+
+
+def _children(container: Node) -> Iterator[Node]:
+    """The statements of a container, also those within conditional compilation."""
+    cursor = container.walk()
+    depth = 0
+    more = cursor.goto_first_child()
+    while more:
+        node = cursor.node
+        if _TRANSPARENT.fullmatch(node.type) and cursor.goto_first_child():
+            depth += 1
+            continue
+        if node.is_named:
+            yield _only_child(node) if node.type == "expression_statement" else node
+        more = cursor.goto_next_sibling()
+        while not more and depth:
+            cursor.goto_parent()
+            depth -= 1
+            more = cursor.goto_next_sibling()
+
+
+def _only_child(node: Node) -> Node:
+    child = node.named_child(0) if node.named_child_count == 1 else None
+    return node if child is None else child
+
+
+def _definition(node: Node) -> Node | None:
+    """The definition that a statement is or holds."""
+    inner: Node | None = node
+    if node.type in _WRAPPERS:
+        inner = node.child_by_field_name(_WRAPPERS[node.type])
+    elif node.type == "template_declaration":
+        inner = node.named_child(node.named_child_count - 1)
+    if inner is None:
+        return None
+    if inner.type in _ASSIGNMENTS:
+        value = _field_of_first(inner, "value")
+        return inner if value is not None and value.type in _FUNCTION_VALUES else None
+    return inner if _DEFINITION.fullmatch(inner.type) else None
+
+
+def _field_of_first(node: Node, field: str) -> Node | None:
+    first = node.named_child(0)
+    return first.child_by_field_name(field) if first is not None else None
+
+
+def _naming(node: Node) -> Node | None:
+    """The node that is the name that a definition gives, if it gives one."""
+    if node.type in _ASSIGNMENTS or node.type == "type_declaration":
+        return _field_of_first(node, "name")
+    if node.type == "impl_item":
+        return node.child_by_field_name("type")
+    named = node.child_by_field_name("name")
+    declarator = node.child_by_field_name("declarator")
+    while named is None and declarator is not None:
+        deeper = declarator.child_by_field_name("declarator")
+        named, declarator = (declarator, None) if deeper is None else (None, deeper)
+    return named
+
+
+def _offsets(text: str, start: int, end: int) -> Callable[[int], int]:
+    """Turns offsets into the UTF-8 form of ``text[start:end]`` into offsets into ``text``."""
+    piece = text[start:end]
+    if piece.isascii():
+        return lambda byte: start + byte
+    codes = np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    # A lone surrogate has become one question mark.
+    lone = (codes >= 0xD800) & (codes < 0xE000)
+    widths = 1 + (codes >= 0x80) + ((codes >= 0x800) & ~lone) + (codes >= 0x10000) - lone
+    ends = np.cumsum(widths)
+    return lambda byte: start + int(np.searchsorted(ends, byte, side="right"))

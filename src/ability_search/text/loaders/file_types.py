@@ -1,0 +1,146 @@
+"""Which format a file has: by its name, and by how its bytes begin."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from ability_search.text.loaders.extracts import Unreadable
+
+_FORMATS = {
+    ".csv": "csv",
+    ".docm": "docx",
+    ".docx": "docx",
+    ".htm": "html",
+    ".html": "html",
+    ".ipynb": "notebook",
+    ".geojson": "json",
+    ".json": "json",
+    ".jsonl": "json",
+    ".log": "text",
+    ".markdown": "markdown",
+    ".md": "markdown",
+    ".mdx": "markdown",
+    ".ndjson": "json",
+    ".pdf": "pdf",
+    ".pptm": "pptx",
+    ".pptx": "pptx",
+    ".rst": "rst",
+    ".text": "text",
+    ".tsv": "csv",
+    ".txt": "text",
+    ".xhtml": "html",
+    ".xlsm": "xlsx",
+    ".xlsx": "xlsx",
+}
+_LANGUAGES = {
+    ".c": "c",
+    ".cc": "cpp",
+    ".cjs": "javascript",
+    ".cpp": "cpp",
+    ".cs": "csharp",
+    ".css": "css",
+    ".go": "go",
+    ".h": "c",
+    ".hpp": "cpp",
+    ".java": "java",
+    ".js": "javascript",
+    ".jsx": "javascript",
+    ".kt": "kotlin",
+    ".lua": "lua",
+    ".mjs": "javascript",
+    ".php": "php",
+    ".pl": "perl",
+    ".py": "python",
+    ".pyi": "python",
+    ".rb": "ruby",
+    ".rs": "rust",
+    ".scala": "scala",
+    ".sh": "bash",
+    ".sql": "sql",
+    ".swift": "swift",
+    ".toml": "toml",
+    ".ts": "typescript",
+    ".tsx": "tsx",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
+_PDF = b"%PDF-"
+_ZIP = b"PK\x03\x04"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OFFICE = {b"word/": "docx", b"ppt/": "pptx", b"xl/": "xlsx"}
+_HEAD = 1024
+_BINARY = (
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "an image, sound or video"),
+    (b"\0\0\1\0", "an icon"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"\xfd7zXZ\0", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"Rar!\x1a", "a RAR archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ\x90\0", "a program"),
+    (b"\xcf\xfa\xed\xfe", "a program"),
+    (b"\xca\xfe\xba\xbe", "a program"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"ID3\2", "a sound"),
+    (b"ID3\3", "a sound"),
+    (b"ID3\4", "a sound"),
+    (b"OggS", "a sound or video"),
+    (b"wOF", "a font"),
+)
+
+
+def format_of(name: str, data: bytes) -> str | None:
+    """The format of a file; ``None`` for a text of which nothing is known.
+
+    The suffix of the name decides, and the first bytes where it says nothing.
+
+    Raises:
+        Unreadable: if it is no text, or not what its name says.
+    """
+    suffix = PurePath(name).suffix.lower()
+    named = _FORMATS.get(suffix) or ("code" if suffix in _LANGUAGES else None)
+    found, what = _look(data)
+    if named in ("pdf", "docx", "pptx", "xlsx"):
+        if found != named:
+            _refuse(named, data)
+        return named
+    if found is not None and named is None:
+        return found
+    if what:
+        raise Unreadable(f"{what}, not text")
+    return named
+
+
+def language_of(name: str) -> str | None:
+    """The programming language that the suffix of a file's name tells."""
+    return _LANGUAGES.get(PurePath(name).suffix.lower())
+
+
+def _look(data: bytes) -> tuple[str | None, str]:
+    """The format that the bytes have if it is one that can be read, and what they are."""
+    if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
+        return "pdf", "a PDF file"
+    if data.startswith(_ZIP):
+        for folder, name in _OFFICE.items():
+            # Names of members stand in the clear; the list of them is at the end.
+            if folder in data and b"[Content_Types].xml" in data:
+                return name, f"a {name.upper()} file"
+        return None, "a ZIP archive"
+    if data.startswith(_OLE):
+        return None, "an Office file from before 2007, or an encrypted one"
+    return None, next((what for magic, what in _BINARY if data.startswith(magic)), "")
+
+
+def _refuse(named: str, data: bytes) -> None:
+    if not data:
+        raise Unreadable("empty")
+    if data.startswith(_OLE) and named != "pdf":
+        raise Unreadable("encrypted, or from before Office 2007")
+    if data.startswith(_ZIP) and named != "pdf":
+        return
+    raise Unreadable(f"not a {named.upper()} file, though its name says so")

@@ -1,0 +1,202 @@
+"""HTML: the main text as Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, library
+from ability_search.text.loaders.markdown_writer import Composer
+from ability_search.text.loaders.plain_text import decoded
+
+# A tag that names no encoding is passed over whole, with what looks like another one within it.
+_META = re.compile(rb"<meta(?:[^>]+charset=[\"']?([\w.:-]+)|[^>]*+)", re.IGNORECASE)
+_DECLARED = re.compile(rb"^\s*<\?xml[^>]+encoding=[\"']([\w.:-]+)")
+_HEAD = 4096
+
+_SILENT = frozenset(
+    re.findall(
+        r"\S+",
+        "button canvas dialog embed form head iframe input math noscript object script select style"
+        " svg template textarea",
+    )
+)
+_AROUND = frozenset({"aside", "footer", "header", "nav"})
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LISTS = frozenset({"ul", "ol", "menu"})
+_BLOCKS = _LISTS.union(
+    _HEADINGS,
+    re.findall(
+        r"\S+",
+        "address article aside blockquote body caption center dd details div dl dt fieldset"
+        " figcaption figure footer header hr legend li main nav p pre section summary table tbody"
+        " td tfoot th thead tr",
+    ),
+)
+_SPACE = re.compile(r"\s+")
+
+
+def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """The main text of a page: headings, paragraphs, lists, tables and code.
+
+    It is what stands in ``main``, else in the only ``article``, else in the whole body without
+    navigation, headers, footers and asides. Scripts, forms and what is hidden are left out.
+    """
+    etree = library("lxml.etree", reads="HTML files")
+    parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
+    root = etree.fromstring(_text(data).encode("utf-8", "replace") or b" ", parser)
+    if root is None:
+        raise Unreadable("empty")
+    main = _main(root)
+    text = ""
+    if main is not None:
+        text = _composed(etree, main, bounds, _AROUND - {"header"})
+    text = text or _composed(etree, root, bounds, _AROUND) or _composed(etree, root, bounds)
+    headings = root.findall(".//h1")
+    only = _words(headings[0]) if len(headings) == 1 else ""
+    title = only or _words(root.find(".//title")) or (_words(headings[0]) if headings else "")
+    return Extracted(text, "markdown", title=title or None, metadata=_about(root))
+
+
+def _text(data: bytes) -> str:
+    """The page in the encoding that it names, if it is one and fits."""
+    name = _named_encoding(data[:_HEAD])
+    if name and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        try:
+            return data.decode(name.decode("ascii"))
+        except (LookupError, UnicodeError):
+            pass
+    return decoded(data)
+
+
+def _named_encoding(head: bytes) -> bytes:
+    """Return the encoding that the beginning of a page names; empty if it names none."""
+    declared = _DECLARED.search(head)
+    if declared:
+        return declared[1]
+    return next((found[1] for found in _META.finditer(head) if found[1]), b"")
+
+
+def _main(root: Any) -> Any:
+    for path in (".//main", ".//*[@role='main']", ".//article"):
+        found = root.findall(path)
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _about(root: Any) -> dict[str, Any]:
+    """Return the metadata of the page."""
+    said: dict[str, str] = {}
+    for meta in root.iter("meta"):
+        name = (meta.get("name") or meta.get("property") or "").lower()
+        said.setdefault(name, meta.get("content") or "")
+    return known(
+        author=said.get("author"),
+        description=said.get("description") or said.get("og:description"),
+        keywords=said.get("keywords"),
+        created=said.get("article:published_time") or said.get("date"),
+        modified=said.get("article:modified_time"),
+        lang=root.get("lang"),
+    )
+
+
+def _words(element: Any) -> str:
+    return "" if element is None else " ".join("".join(element.itertext()).split())
+
+
+def _composed(etree: Any, root: Any, bounds: Bounds, left_out: frozenset[str] = frozenset()) -> str:
+    writer = _Writer(Composer(bounds))
+    walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walk:
+        if event == "start":
+            if _is_silent(element) or element.tag in left_out:
+                walk.skip_subtree()
+            elif writer.open(element):
+                writer.text(element.text)
+            else:
+                walk.skip_subtree()
+        else:
+            if event == "end" and not (_is_silent(element) or element.tag in left_out):
+                writer.close(element.tag)
+            if element is not root:
+                writer.text(element.tail)
+    writer.flush()
+    return writer.composer.text
+
+
+def _is_silent(element: Any) -> bool:
+    return (
+        element.tag in _SILENT
+        or element.get("hidden") is not None
+        or element.get("aria-hidden") == "true"
+    )
+
+
+class _Writer:
+    """Collects words until a block ends."""
+
+    def __init__(self, composer: Composer) -> None:
+        self.composer = composer
+        self._words: list[str] = []
+        self._lists: list[str] = []
+        self._heading = 0
+        self._item = False
+        self._verbatim = False
+
+    def open(self, element: Any) -> bool:
+        """Begin an element; whether its content is to be walked through."""
+        tag = element.tag
+        if tag == "table" and element.xpath("./tr/th | ./*/tr/th"):
+            self.flush()
+            rows = element.xpath("./tr | ./*/tr")
+            self.composer.table([_words(cell) for cell in row.xpath("./th | ./td")] for row in rows)
+            return False
+        if tag in _BLOCKS:
+            self.flush()
+        if tag in _LISTS:
+            self._lists.append(tag)
+        elif tag == "li":
+            self._item = True
+        elif tag in _HEADINGS:
+            self._heading = _HEADINGS[tag]
+        elif tag == "pre":
+            self._verbatim = True
+        elif tag == "br":
+            self._words.append("\n")
+        elif tag == "img":
+            self.text(element.get("alt"))
+        return True
+
+    def close(self, tag: str) -> None:
+        """End an element."""
+        if tag in _BLOCKS:
+            self.flush()
+        if tag in _LISTS and self._lists:
+            self._lists.pop()
+        elif tag == "li":
+            self._item = False
+        elif tag in _HEADINGS:
+            self._heading = 0
+        elif tag == "pre":
+            self._verbatim = False
+
+    def text(self, text: str | None) -> None:
+        """Add words; white space counts within ``pre`` only."""
+        if text:
+            self._words.append(text if self._verbatim else _SPACE.sub(" ", text))
+
+    def flush(self) -> None:
+        """Write down the words collected as a block."""
+        text, self._words = "".join(self._words), []
+        if self._verbatim:
+            self.composer.code(text)
+        elif self._heading:
+            self.composer.heading(self._heading, text)
+        elif self._lists and text.strip():
+            mark = "1." if self._lists[-1] == "ol" else "-"
+            depth = len(self._lists) - 1
+            self.composer.item(text, depth=depth, mark=mark if self._item else " ")
+            self._item = False
+        else:
+            self.composer.paragraph(text)

@@ -1,0 +1,77 @@
+"""PDF: the text of each page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ability_search.text.loaders.extracts import (
+    PAGE_END,
+    Bounds,
+    Extracted,
+    Unreadable,
+    known,
+    library,
+    too_much_text,
+)
+
+_PASSWORD = 4
+# PDFium marks a word that is divided at the end of a line.
+_DIVIDED = re.compile(r"[\ufffe\u00ad\x02](?:\r?\n)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\uffff]")
+_DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
+
+
+def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
+    """The text of a PDF, a form feed behind each page.
+
+    Raises:
+        Unreadable: if it is corrupt or encrypted, or has no text.
+    """
+    pdfium = library("pypdfium2", reads="PDF files")
+    try:
+        document = pdfium.PdfDocument(data)
+        pages = list(_pages(document, bounds))
+        about: Mapping[str, str] = document.get_metadata_dict()
+    except pdfium.PdfiumError as exc:
+        # The code may be of an earlier failure; the name of the entry is never compressed.
+        locked = exc.err_code == _PASSWORD and b"/Encrypt" in data
+        raise Unreadable("encrypted: needs a password" if locked else "a corrupt PDF") from exc
+    if not any(pages):
+        raise Unreadable("no text in it; scanned pages need text recognition first")
+    metadata = known(
+        author=about.get("Author"),
+        subject=about.get("Subject"),
+        keywords=about.get("Keywords"),
+        created=_day(about.get("CreationDate")),
+    )
+    return Extracted(
+        "".join(f"{page}{PAGE_END}" for page in pages),
+        "text",
+        title=known(title=about.get("Title")).get("title"),
+        metadata={**metadata, "pages": len(pages)},
+    )
+
+
+def _pages(document: Any, bounds: Bounds) -> Iterator[str]:
+    room = bounds.text
+    for number in range(len(document)):
+        page = document[number]
+        text = _cleaned(page.get_textpage().get_text_bounded())
+        page.close()
+        room -= len(text.encode("utf-8", "replace")) + len(PAGE_END)
+        if room < 0:
+            raise too_much_text(bounds)
+        yield text
+
+
+def _cleaned(text: str) -> str:
+    lines = _CONTROL.sub("", _DIVIDED.sub("", text)).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def _day(stamp: str | None) -> str | None:
+    """The day of a PDF date (``D:20260301120000Z``), as far as it tells."""
+    match = _DATE.match(stamp or "")
+    return "-".join(filter(None, match.groups())) if match else None

@@ -1,0 +1,1 @@
+"""The eight tools: their inputs, results and handlers."""

@@ -1,0 +1,319 @@
+"""The eight tools; each validates its input, calls one service and returns its result."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from ability_search.catalogue import Catalogue
+from ability_search.config.loading import Settings
+from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
+from ability_search.filing import FileIndexing, FileRequest
+from ability_search.generations import Generations
+from ability_search.indexing import Indexing, Progress
+from ability_search.indexing.maintenance import Maintenance
+from ability_search.indexing.mending import Mending
+from ability_search.indexing.reindexing import Reindexing
+from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
+from ability_search.jobs.ledger import Jobs
+from ability_search.jobs.model import FILES, Job
+from ability_search.jobs.running import Run
+from ability_search.listing import list_sources
+from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
+from ability_search.overview.service import look_over
+from ability_search.ports import Store
+from ability_search.querying import Querying
+from ability_search.querying.model import QueryAnswer
+from ability_search.tools import inputs, requests, responses, results
+from ability_search.tools.boundary import failure
+from ability_search.tools.table import TOOLS, ToolRow
+from kadi_client.tools import Call, Tool
+
+_TO_ANSWER = 0.1
+"""Share of a caller's timeout that is reserved for sending the answer."""
+_TO_ANSWER_AT_LEAST = 0.1
+_TO_ANSWER_AT_MOST = 1.0
+"""Seconds."""
+
+Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services that the tools call."""
+
+    store: Store
+    catalogue: Catalogue
+    indexing: Indexing
+    files: FileIndexing
+    generations: Generations
+    jobs: Jobs
+    reindexing: Reindexing
+    mending: Mending
+    querying: Querying
+    maintenance: Maintenance
+    settings: Settings
+    meter: Meter
+
+
+def search_tools(services: Services) -> list[Tool]:
+    """Return the tools, ready to be registered."""
+    table = _Table(services)
+    handlers: Mapping[str, Handler] = {
+        "search-index": table.index,
+        "search-index-file": table.index_file,
+        "search-query": table.query,
+        "search-similar": table.similar,
+        "search-reindex": table.reindex,
+        "search-delete": table.delete,
+        "search-collections": table.collections,
+        "search-collection-info": table.collection_info,
+    }
+    return [table.tool(row, handlers[row.name]) for row in TOOLS]
+
+
+class _Table:
+    """The handlers of the tools."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._limits = services.settings.limits
+
+    def tool(self, row: ToolRow, handler: Handler) -> Tool:
+        """Return the tool of a row; its failures are returned, not raised."""
+
+        async def admitted(value: BaseModel, call: Call) -> BaseModel | Mapping[str, Any]:
+            try:
+                async with _in_time(call) as limit:
+                    return await handler(value, _Admitted(call, limit))
+            except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
+                return failure(exc, row.name, _collection_of(value))
+
+        return Tool.typed(
+            row.name, row.description, row.params, admitted, result=row.result, on_error=failure
+        )
+
+    async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
+        """search-index."""
+        documents = requests.documents(value, self._limits)
+        job = _Job(call, value.job_id)
+        async with job.announced(value.collection):
+            report = await self._services.indexing.index(
+                value.collection, documents, requests.index_options(value), job.progress
+            )
+        self._services.maintenance.schedule(value.collection)
+        return responses.index_result(report, job.id)
+
+    async def index_file(
+        self, value: inputs.IndexFileInput, call: _Admitted
+    ) -> results.IndexFileResult:
+        """search-index-file."""
+        job = _Job(call, value.job_id)
+        request = FileRequest(
+            path=value.path,
+            format=value.format,
+            include=value.include,
+            exclude=value.exclude,
+            gitignore=value.gitignore,
+            sweep=value.sweep,
+        )
+        record = Job(job.id, FILES, value.collection)
+        async with job.announced(value.collection), self._services.jobs.told(record) as told:
+
+            async def progress(progress: Progress) -> None:
+                told.done, told.total, told.stage = progress.done, progress.total, progress.stage
+                await job.progress(progress)
+
+            report = await self._services.files.index(
+                value.collection, request, requests.index_options(value), progress
+            )
+        self._services.maintenance.schedule(value.collection)
+        return responses.index_file_result(report, job.id)
+
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> results.QueryResult:
+        """search-query."""
+        query = requests.query(value, self._limits)
+        answer = await self._services.querying.query(value.collection, query)
+        _meter(self._services.meter, answer)
+        return responses.query_result(answer, value)
+
+    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> results.SimilarResult:
+        """search-similar."""
+        answer = await self._services.querying.similar(
+            value.collection,
+            value.chunk_id,
+            limit=requests.limit(value.limit, self._limits),
+            predicate=requests.predicate(value.filter, None, (), self._limits),
+            min_score=value.min_score,
+        )
+        return responses.similar_result(answer)
+
+    async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
+        """search-reindex."""
+        if value.clear:
+            deleted = await self._services.indexing.delete(value.collection)
+            return responses.cleared_result(value.collection, deleted)
+        if value.cancel:
+            job = await self._services.reindexing.cancel(value.collection)
+            return responses.cancelled_result(job)
+        announced = _Job(call, value.job_id)
+        async with announced.failing(value.collection):
+            run = await self._services.reindexing.start(
+                value.collection, requests.index_options(value), job_id=announced.id
+            )
+        if value.background:
+            return responses.started_result(run.job)
+        return responses.reindex_result(await self._attended(run, call))
+
+    async def _attended(self, run: Run, admitted: _Admitted) -> Job:
+        """Wait for a job; a cancelled or expired call cancels it, a lost caller does not."""
+        run.listener = admitted.call.publish
+        try:
+            return await run.finished()
+        except asyncio.CancelledError:
+            if not admitted.call.abandoned:
+                self._services.reindexing.cancel_soon(run, admitted.reason)
+            raise
+        finally:
+            run.listener = None
+
+    async def delete(self, value: inputs.DeleteInput, _call: _Admitted) -> results.DeleteResult:
+        """search-delete."""
+        deleted = await self._services.indexing.delete(value.collection, value.source)
+        return results.DeleteResult(
+            deleted=deleted, collection=value.collection, source=value.source
+        )
+
+    async def collections(
+        self, _value: inputs.CollectionsInput, _call: _Admitted
+    ) -> results.CollectionsResult:
+        """search-collections."""
+        found = await self._services.catalogue.all()
+        return results.CollectionsResult(collections=[responses.summary(item) for item in found])
+
+    async def collection_info(
+        self, value: inputs.CollectionInfoInput, _call: _Admitted
+    ) -> results.CollectionInfoResult:
+        """search-collection-info."""
+        page = await list_sources(
+            self._services.store,
+            self._services.catalogue,
+            value.collection,
+            limit=value.limit,
+            cursor=value.cursor,
+        )
+        jobs = await self._services.jobs.of(value.collection)
+        overview = await look_over(
+            self._services.store,
+            self._services.catalogue,
+            page.collection,
+            requests.overview(value),
+        )
+        ranking = self._services.settings.ranking
+        return responses.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A running call."""
+
+    call: Call
+    limit: asyncio.Timeout
+
+    @property
+    def reason(self) -> SearchError:
+        """Return why the call is cancelled."""
+        when = self.limit.when()
+        if when is not None and asyncio.get_running_loop().time() >= when:
+            return DeadlineExceeded("not completed within the caller's timeout")
+        return Cancelled("cancelled")
+
+
+@asynccontextmanager
+async def _in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
+    """Limit the block so that an answer can still reach the caller in time.
+
+    Raises:
+        DeadlineExceeded: if the block is not completed by then.
+    """
+    try:
+        async with asyncio.timeout(_time_left(call)) as limit:
+            yield limit
+    except TimeoutError as exc:
+        if not limit.expired():
+            raise
+        raise DeadlineExceeded("not completed within the caller's timeout") from exc
+
+
+def _time_left(call: Call) -> float | None:
+    remaining = call.remaining
+    if remaining is None:
+        return None
+    kept_back = min(max(_TO_ANSWER * remaining, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
+    return max(0.0, remaining - kept_back)
+
+
+class _Job:
+    """The events of a long call."""
+
+    def __init__(self, admitted: _Admitted, job_id: str | None) -> None:
+        self._admitted = admitted
+        self.id = job_id or secrets.token_hex(8)
+
+    @asynccontextmanager
+    async def announced(self, collection: str) -> AsyncIterator[None]:
+        """Publish that the block completed or failed."""
+        async with self.failing(collection):
+            yield
+        about = {"jobId": self.id, "collection": collection}
+        await self._admitted.call.publish(COMPLETED, about)
+
+    @asynccontextmanager
+    async def failing(self, collection: str) -> AsyncIterator[None]:
+        """Publish a failure of the block."""
+        about = {"jobId": self.id, "collection": collection}
+        try:
+            yield
+        except BaseException as exc:
+            error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
+            await self._admitted.call.publish(
+                FAILED, {**about, "code": error.code, "error": str(error)}
+            )
+            raise
+
+    def _unexpected(self, exc: BaseException) -> SearchError:
+        if not isinstance(exc, asyncio.CancelledError):
+            return SearchError("internal error; the answer has the incident id")
+        return self._admitted.reason
+
+    async def progress(self, progress: Progress) -> None:
+        """Publish the progress."""
+        await self._admitted.call.publish(
+            PROGRESS,
+            {
+                "jobId": self.id,
+                "collection": progress.collection,
+                "done": progress.done,
+                "total": progress.total,
+                "stage": progress.stage,
+            },
+        )
+
+
+def _meter(meter: Meter, answer: QueryAnswer) -> None:
+    for stage, milliseconds in answer.timings.items():
+        meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
+    if answer.degraded is not None:
+        meter.add(DEGRADED_ANSWERS, 1, answer.degraded.code)
+
+
+def _collection_of(value: BaseModel) -> str | None:
+    collection = getattr(value, "collection", None)
+    return collection if isinstance(collection, str) else None

@@ -1,0 +1,171 @@
+"""Conversion of tool inputs to service values, and checks against the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.config.schema import Limits
+from ability_search.documents import Document
+from ability_search.errors import TooLarge
+from ability_search.filters.parser import (
+    parse_filter,
+)
+from ability_search.filters.source_globs import (
+    source_filter,
+)
+from ability_search.filters.sql import (
+    to_sql,
+)
+from ability_search.filters.tree import (
+    combine,
+)
+from ability_search.indexing import IndexOptions
+from ability_search.overview.service import Wanted
+from ability_search.querying.model import Query
+from ability_search.statements import Predicate
+from ability_search.tools import inputs, query_options
+
+
+def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
+    """Return the documents of a call.
+
+    Raises:
+        TooLarge: if there are too many, or their texts are too long.
+    """
+    if len(value.documents) > limits.batch_documents:
+        raise TooLarge(
+            f"documents: {len(value.documents)} in one call,"
+            f" at most {limits.batch_documents} are allowed",
+            hint="Send them in several calls (setting max_batch_documents).",
+        )
+    total = sum(_bytes(item.content) for item in value.documents)
+    if total > limits.batch_bytes:
+        raise TooLarge(
+            f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
+            hint="Send them in several calls (setting max_batch_bytes).",
+        )
+    for place, item in enumerate(value.documents):
+        _check_document(item, place, limits)
+    return [
+        Document(
+            source=item.source,
+            title=item.title,
+            content=item.content,
+            metadata=item.metadata,
+            kind=item.kind,
+            format=item.format,
+            language=item.language,
+            links=tuple(link.model_dump() for link in item.links),
+            aspect_of=item.of,
+            file_hash=item.file_hash,
+        )
+        for item in value.documents
+    ]
+
+
+def index_options(
+    value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
+) -> IndexOptions:
+    """Return the indexing options of a call."""
+    return IndexOptions(
+        chunk_strategy=value.chunk_strategy,
+        max_tokens=value.max_tokens,
+        overlap=getattr(value, "overlap", None),
+        model=value.model,
+        language=getattr(value, "language", None),
+        kinds=None if value.kinds is None else tuple(value.kinds),
+        kinds_by=value.kinds_by,
+        force=getattr(value, "force", False),
+        anew=getattr(value, "force", False),
+        dedup_threshold=getattr(value, "dedup_threshold", None),
+    )
+
+
+def query(value: inputs.QueryInput, limits: Limits) -> Query:
+    """Return the query of a call.
+
+    Raises:
+        TooLarge: if the query is too long, or too many results are requested.
+        InvalidInput: if the filter, a glob or an option is invalid.
+    """
+    for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
+        if text is not None and _bytes(text) > limits.query_bytes:
+            raise TooLarge(
+                f"{name}: {_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
+                hint="Shorten it (setting max_query_bytes).",
+            )
+    return Query(
+        text=value.query,
+        limit=limit(value.limit, limits),
+        offset=value.offset,
+        mode=value.mode,
+        model=value.model,
+        predicate=predicate(value.filter, value.sources, value.exclude_sources, limits),
+        min_score=value.min_score,
+        hypothetical_answer=value.hypothetical_answer,
+        fusion=query_options.fusion(value.fusion),
+        options=query_options.options(value),
+        as_of=query_options.as_of(value.as_of),
+        highlights=value.highlights,
+        explain=value.explain,
+    )
+
+
+def limit(wanted: int, limits: Limits) -> int:
+    """Return the requested number of results.
+
+    Raises:
+        TooLarge: if it exceeds the limit.
+    """
+    if wanted > limits.limit:
+        raise TooLarge(
+            f"limit: {wanted} results, at most {limits.limit} are allowed",
+            hint="Page through the results with offset (setting max_limit).",
+        )
+    return wanted
+
+
+def predicate(
+    document: Mapping[str, Any] | None,
+    sources: Sequence[str] | None,
+    exclude_sources: Sequence[str],
+    limits: Limits,
+) -> Predicate | None:
+    """Return the condition of a filter and globs together; ``None`` without any.
+
+    Raises:
+        InvalidInput: if one of them is invalid.
+    """
+    parts = []
+    if document is not None:
+        parts.append(
+            parse_filter(document, max_depth=limits.filter_depth, max_nodes=limits.filter_nodes)
+        )
+    if sources is not None or exclude_sources:
+        parts.append(source_filter(sources, exclude_sources))
+    if not parts:
+        return None
+    return Predicate(*to_sql(combine(*parts)))
+
+
+def overview(value: inputs.CollectionInfoInput) -> Wanted:
+    """Return the requested parts of a collection's overview."""
+    return Wanted(
+        tokens="tokens" in value.include,
+        growth="growth" in value.include,
+        points=value.map_points if "map" in value.include else None,
+    )
+
+
+def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
+    size = _bytes(item.content)
+    if size > limits.document_bytes:
+        raise TooLarge(
+            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
+            hint="Split the document (setting max_document_bytes).",
+        )
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,315 @@
+"""Conversion of service values to tool results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.collection import Collection
+from ability_search.documents import instant
+from ability_search.filing import FileReport
+from ability_search.indexing import Failure, IndexReport
+from ability_search.jobs.model import Job
+from ability_search.listing import SourcePage
+from ability_search.overview.service import (
+    Map,
+    Overview,
+    Sizes,
+)
+from ability_search.overview.times import (
+    Growth,
+)
+from ability_search.querying import Budget, Hit, QueryAnswer, SimilarAnswer, Understood
+from ability_search.tools import inputs, results
+from ability_search.understanding.periods import iso_day
+
+
+def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
+    """Return the result of search-index."""
+    return results.IndexResult(
+        collection=report.collection,
+        documents=report.documents,
+        chunks=report.chunks,
+        model=report.model,
+        dimensions=report.dimensions,
+        added=report.added,
+        updated=report.updated,
+        unchanged=report.unchanged,
+        deduplicated=report.deduplicated,
+        reused=report.reused,
+        failed=_failed(report.failed),
+        warnings=report.warnings or None,
+        wanted=report.wanted or None,
+        job_id=job_id,
+        took_ms=round(report.seconds * 1e3, 1),
+    )
+
+
+def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResult:
+    """Return the result of search-index-file."""
+    return results.IndexFileResult(
+        **index_result(report.index, job_id).model_dump(),
+        files=report.files,
+        skipped=[
+            results.SkippedFile(path=item.path, reason=item.reason) for item in report.skipped
+        ],
+        removed=report.removed,
+    )
+
+
+def reindex_result(job: Job) -> results.ReindexResult:
+    """Return the result of search-reindex for a finished job."""
+    result = job.result or {}
+    return results.ReindexResult(
+        collection=job.collection,
+        deleted=result["deleted"],
+        message=f"rebuilt {result['documents']} sources in generation {result['generation']}",
+        state=job.state,
+        generation=result["generation"],
+        chunks=result["chunks"],
+        documents=result["documents"],
+        model=result["model"],
+        dimensions=result["dimensions"],
+        reused=result["reused"],
+        warnings=result["warnings"] or None,
+        job_id=job.id,
+        took_ms=job.updated_at - job.started_at,
+    )
+
+
+def started_result(job: Job) -> results.ReindexResult:
+    """Return the result of search-reindex with ``background``."""
+    return results.ReindexResult(
+        collection=job.collection,
+        deleted=0,
+        message=f"job {job.id} is rebuilding {job.total} sources;"
+        " search-collection-info shows its progress",
+        state="running",
+        job_id=job.id,
+    )
+
+
+def cancelled_result(job: Job) -> results.ReindexResult:
+    """Return the result of search-reindex with ``cancel``."""
+    return results.ReindexResult(
+        collection=job.collection,
+        deleted=0,
+        message=f"job {job.id} is cancelled; the collection is unchanged",
+        state="cancelled",
+        job_id=job.id,
+    )
+
+
+def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
+    """Return the result of search-reindex with ``clear``."""
+    return results.ReindexResult(
+        collection=collection,
+        deleted=deleted,
+        message=f"deleted {deleted} chunks; index the documents again",
+    )
+
+
+def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.QueryResult:
+    """Return the result of search-query."""
+    several = asked.collection == "*" or not isinstance(asked.collection, str)
+    return results.QueryResult(
+        results=[hit(item, named=several) for item in answer.hits],
+        count=len(answer.hits),
+        query=asked.query,
+        collection=asked.collection,
+        mode=answer.mode,
+        model=answer.model,
+        hyde=True if answer.hyde else None,
+        understood=_understood(answer.understood) if answer.understood else None,
+        degraded=results.Degraded(
+            reason=answer.degraded.reason, code=answer.degraded.code, mode=answer.degraded.mode
+        )
+        if answer.degraded
+        else None,
+        budget=_budget(answer.budget) if answer.budget else None,
+        warnings=answer.warnings or None,
+        timings={step: round(value, 3) for step, value in answer.timings.items()},
+        explain=answer.explain or None,
+    )
+
+
+def similar_result(answer: SimilarAnswer) -> results.SimilarResult:
+    """Return the result of search-similar."""
+    return results.SimilarResult(
+        results=[hit(item, named=False) for item in answer.hits],
+        count=len(answer.hits),
+        source_chunk=hit(answer.source, named=False),
+    )
+
+
+def hit(item: Hit, *, named: bool) -> results.Hit:
+    """Return one hit; ``named`` adds its collection."""
+    row = item.row
+    return results.Hit(
+        chunk_id=row["chunkId"],
+        collection=item.collection if named else None,
+        source=row["source"],
+        title=row["title"],
+        content=row["content"],
+        score=item.score,
+        metadata=dict(row.get("metadata") or {}),
+        chunk_index=row["chunkIndex"],
+        total_chunks=row["totalChunks"],
+        kind=row.get("kind"),
+        breadcrumb=row.get("breadcrumb") or None,
+        page=row.get("page"),
+        start_line=row.get("startLine"),
+        end_line=row.get("endLine"),
+        created_at=instant(row["createdAt"]) if row.get("createdAt") is not None else None,
+        scores=dict(item.scores),
+        matched_via=list(item.matched_via),
+        highlights=[
+            results.Highlight(start=mark.start, end=mark.end, text=mark.text)
+            for mark in item.highlights
+        ]
+        if item.highlights is not None
+        else None,
+        context=results.HitContext(
+            content=item.context.content,
+            start_line=item.context.start_line,
+            end_line=item.context.end_line,
+            chunks=list(item.context.chunks),
+        )
+        if item.context is not None
+        else None,
+        merged=list(item.merged) or None,
+        truncated=True if item.truncated else None,
+        explain=dict(item.trace) if item.trace is not None else None,
+    )
+
+
+def summary(collection: Collection) -> results.CollectionSummary:
+    """Return a collection's entry in the list of search-collections."""
+    return results.CollectionSummary(
+        name=collection.name,
+        chunks=collection.chunks,
+        sources=collection.sources,
+        min_tokens=collection.tokens_min or 0,
+        max_tokens=collection.tokens_max or 0,
+        avg_tokens=round(collection.average_tokens, 2),
+        model=collection.model,
+        dimensions=collection.dimensions,
+        updated_at=instant(collection.updated_at),
+    )
+
+
+def collection_info(
+    page: SourcePage, jobs: Sequence[Job], overview: Overview, *, scan_below: int
+) -> results.CollectionInfoResult:
+    """Return the result of search-collection-info; ``scan_below`` as for the search."""
+    collection = page.collection
+    waiting = collection.chunks >= scan_below and not collection.graph
+    return results.CollectionInfoResult(
+        collection=collection.name,
+        chunks=collection.chunks,
+        min_tokens=collection.tokens_min or 0,
+        max_tokens=collection.tokens_max or 0,
+        avg_tokens=round(collection.average_tokens, 2),
+        sources=list(page.sources),
+        source_count=collection.sources,
+        next_cursor=page.cursor,
+        model=collection.model,
+        dimensions=collection.dimensions,
+        similarity="cosine",
+        language=collection.language,
+        kinds=list(collection.kinds),
+        generation=collection.generation,
+        state="building" if waiting else "ready",
+        embedded_percent=round(100 * collection.embedded_share, 2),
+        created_at=instant(collection.created_at),
+        updated_at=instant(collection.updated_at),
+        jobs=[_job(job) for job in jobs],
+        tokens=_histogram(overview.sizes) if overview.sizes else None,
+        growth=_growth(overview.growth) if overview.growth else None,
+        map=_map(overview.map) if overview.map else None,
+    )
+
+
+def _histogram(sizes: Sizes) -> results.TokenHistogram:
+    return results.TokenHistogram(
+        bins=[
+            results.TokenBin(min_tokens=least, max_tokens=least + sizes.width - 1, chunks=chunks)
+            for least, chunks in sizes.bins.items()
+        ],
+        counted=sum(sizes.bins.values()),
+        sampled=sizes.sampled,
+    )
+
+
+def _growth(growth: Growth) -> results.CollectionGrowth:
+    return results.CollectionGrowth(
+        unit=growth.unit,
+        periods=[
+            results.GrowthPeriod(
+                start=instant(each.start), sources=each.sources, chunks=each.chunks
+            )
+            for each in growth.periods
+        ],
+    )
+
+
+def _map(drawn: Map) -> results.CollectionMap:
+    return results.CollectionMap(
+        points=[
+            results.MapPoint(
+                chunk_id=point.chunk_id,
+                source=point.source,
+                title=point.title,
+                excerpt=point.excerpt,
+                x=round(point.x, 4),
+                y=round(point.y, 4),
+            )
+            for point in drawn.points
+        ],
+        chunks=drawn.chunks,
+        explained_variance=[round(share, 4) for share in drawn.explained],
+    )
+
+
+def _job(job: Job) -> results.JobStatus:
+    return results.JobStatus.model_validate(
+        {
+            "job_id": job.id,
+            "kind": job.kind,
+            "state": "interrupted" if job.running and job.expired else job.state,
+            "stage": job.stage,
+            "done": job.done,
+            "total": job.total,
+            "started_at": instant(job.started_at),
+            "updated_at": instant(job.updated_at),
+            "error": job.error,
+            "result": job.result or None,
+        }
+    )
+
+
+def _understood(told: Understood) -> results.Understood:
+    first, last = (told.period.first, told.period.last) if told.period else (None, None)
+    return results.Understood(
+        excluded=list(told.excluded) or None,
+        start=None if first is None else iso_day(first),
+        end=None if last is None else iso_day(last),
+    )
+
+
+def _budget(budget: Budget) -> results.Budget:
+    return results.Budget(
+        max_tokens=budget.most,
+        tokens=budget.tokens,
+        cut=[
+            results.Cut(chunk_id=item.chunk_id, tokens=item.tokens, what=item.what)
+            for item in budget.cut
+        ],
+        truncated=any(item.what == "end" for item in budget.cut),
+    )
+
+
+def _failed(failures: Sequence[Failure]) -> list[results.FailedDocument]:
+    return [
+        results.FailedDocument(source=item.source, error=str(item.error), code=item.error.code)
+        for item in failures
+    ]

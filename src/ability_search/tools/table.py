@@ -1,0 +1,144 @@
+"""The eight tools as published: on the network, over HTTP, over MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from ability_search.jobs.events import COMPLETED as COMPLETED
+from ability_search.jobs.events import FAILED as FAILED
+from ability_search.jobs.events import PROGRESS as PROGRESS
+from ability_search.tools import inputs, results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRow:
+    """Description of a tool; its implementation is in :mod:`ability_search.tools.handlers`."""
+
+    name: str
+    title: str
+    """Display title."""
+    summary: str
+    """Short description."""
+    usage: str
+    """When to use it, and when to use another tool; for models that choose by description."""
+    params: type[BaseModel]
+    result: type[BaseModel]
+    read_only: bool = False
+    """Whether a call changes nothing."""
+    destructive: bool = False
+    """Whether a call can delete or replace data."""
+    idempotent: bool = True
+    """Whether repeating a call with the same input has no further effect."""
+
+    @property
+    def description(self) -> str:
+        """Summary and usage."""
+        return f"{self.summary} {self.usage}"
+
+    @property
+    def reports_progress(self) -> bool:
+        """Return whether a call is a job and publishes events."""
+        return "job_id" in self.params.model_fields
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the input."""
+        return self.params.model_json_schema(by_alias=True)
+
+    @property
+    def output_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the result of a successful call."""
+        return self.result.model_json_schema(by_alias=True, mode="serialization")
+
+
+TOOLS: tuple[ToolRow, ...] = (
+    ToolRow(
+        name="search-index",
+        title="Index documents",
+        summary="Chunk, embed and store documents in a collection, which is created on first use."
+        " Unchanged documents are skipped.",
+        usage="Use it for texts that you have; for files on the worker's machine use"
+        " search-index-file. A document replaces the stored one with the same source.",
+        params=inputs.IndexInput,
+        result=results.IndexResult,
+        destructive=True,
+    ),
+    ToolRow(
+        name="search-index-file",
+        title="Index files",
+        summary="Index a file or a directory on the worker's machine.",
+        usage="Reads Markdown, text, code, HTML, JSON, CSV, PDF, Office files and notebooks below"
+        " its allowed roots. Call it again after changes; sweep deletes sources whose files no"
+        " longer exist.",
+        params=inputs.IndexFileInput,
+        result=results.IndexFileResult,
+        destructive=True,
+    ),
+    ToolRow(
+        name="search-query",
+        title="Search",
+        summary="Search a collection by meaning, by words, or both (hybrid, the default).",
+        usage="Use it first to answer a question from indexed documents; collection * searches all"
+        " collections. Set maxResultTokens to what you can read, expand for text around the hits,"
+        " mode keyword for names and error messages. Hits name their source: cite it.",
+        params=inputs.QueryInput,
+        result=results.QueryResult,
+        read_only=True,
+    ),
+    ToolRow(
+        name="search-similar",
+        title="Find similar chunks",
+        summary="Find the chunks of a collection that are nearest to one of its chunks.",
+        usage="Use it with the chunkId of a hit to find more like it; for a question or words of"
+        " your own use search-query.",
+        params=inputs.SimilarInput,
+        result=results.SimilarResult,
+        read_only=True,
+    ),
+    ToolRow(
+        name="search-reindex",
+        title="Reindex a collection",
+        summary="Chunk and embed a collection again from its stored texts, optionally in the"
+        " background; or clear it.",
+        usage="Use it to change the model, the chunking or the language of a collection. For new"
+        " or changed texts use search-index.",
+        params=inputs.ReindexInput,
+        result=results.ReindexResult,
+        destructive=True,
+    ),
+    ToolRow(
+        name="search-delete",
+        title="Delete a collection or a source",
+        summary="Delete a collection, or one source of it.",
+        usage="This cannot be undone; without source the whole collection is deleted.",
+        params=inputs.DeleteInput,
+        result=results.DeleteResult,
+        destructive=True,
+    ),
+    ToolRow(
+        name="search-collections",
+        title="List collections",
+        summary="List all collections with the number and size of their chunks.",
+        usage="Use it to find out what can be searched.",
+        params=inputs.CollectionsInput,
+        result=results.CollectionsResult,
+        read_only=True,
+    ),
+    ToolRow(
+        name="search-collection-info",
+        title="Describe a collection",
+        summary="Describe a collection and list its sources, page by page.",
+        usage="Use it to see whether a document is indexed, and by which model. include adds chunk"
+        " sizes, growth or a map of the chunks.",
+        params=inputs.CollectionInfoInput,
+        result=results.CollectionInfoResult,
+        read_only=True,
+    ),
+)
+"""All tools, in listing order."""
+
+BY_NAME: Mapping[str, ToolRow] = {row.name: row for row in TOOLS}

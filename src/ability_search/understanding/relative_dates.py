@@ -1,0 +1,294 @@
+"""Periods relative to the day of the query: ``yesterday``, ``last March``, ``Q2``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from ability_search.understanding.periods import Period, date_of, months, one_day
+from ability_search.understanding.written_dates import (
+    DAYS,
+    FLAGS,
+    MONTH,
+    ORDINAL,
+    PART,
+    SEASON,
+    SEASONS,
+    fraction,
+    month_of,
+    single_periods,
+    third,
+)
+
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "couple": 2, "three": 3, "few": 3, "four": 4, "five": 5,
+    "several": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12,
+}  # fmt: skip
+_DAYS_OF = {"hour": 1 / 24, "day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+_NAMED_DAYS = {"day before yesterday": -2, "yesterday": -1, "last night": -1, "tomorrow": 1}
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LAST = {"last", "previous", "past"}
+_NEXT = {"next", "coming", "upcoming"}
+
+_COUNT = (
+    r"\d{1,4}|(?:an?\s+)?(?:few|couple(?:\s+of)?)|several|one|two|three|four|five|six|seven|eight"
+    r"|nine|ten|twelve"
+)
+_UNIT = r"(?P<unit>hour|day|week|month|quarter|year)s?\b"
+_WHICH = r"(?P<which>this|current|last|past|previous|next|coming|upcoming)"
+_AT = r"(?:in|during|since|until|till|before|after|by|of|from|to|between|and|through|or|-)"
+_AUXILIARY_MAY = (
+    r"(?<!\bin\s)(?<!\bduring\s)(?<!\bsince\s)(?-i:may)\s+(?!(?:and|in|of|on|to)\b)[^\W\d]"
+)
+_ALWAYS_MONTHS = r"(?:january|february|july|september|october|november|december)"
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A period that the text names between ``start`` and ``end``, in characters.
+
+    Attributes:
+        period: The period, resolved on the day of the query.
+        start: Offset of its first character.
+        end: Offset after its last character.
+        in_year: Resolves it in a given year, if it was named without one.
+    """
+
+    period: Period
+    start: int
+    end: int
+    in_year: Callable[[int], Period] | None = None
+
+
+def mentions(text: str, *, today: int) -> list[Mention]:
+    """Return all periods that ``text`` names, in order of position, without overlaps."""
+    found = [Mention(each.period, each.start, each.end) for each in single_periods(text)]
+    for pattern, read in _FORMS:
+        for match in pattern.finditer(text):
+            start, end = match.span("here")
+            if any(start < other.end and other.start < end for other in found):
+                continue
+            try:
+                found.append(replace(read(match, today), start=start, end=end))
+            except ValueError:  # no such day
+                continue
+    return sorted(found, key=lambda mention: mention.start)
+
+
+def _named_day(match: re.Match[str], today: int) -> Mention:
+    day = today + _NAMED_DAYS.get(_words(match["here"]), 0)
+    return _mention(Period(day, day))
+
+
+def _rolling(match: re.Match[str], today: int) -> Mention:
+    days = max(1, ceil(_count(match["count"]) * _DAYS_OF[match["unit"].lower()]))
+    if match["which"].lower() in _NEXT:
+        return _mention(Period(today, today + days))
+    return _mention(Period(today - days, today))
+
+
+def _ago(match: re.Match[str], today: int) -> Mention:
+    unit = _DAYS_OF[match["unit"].lower()]
+    day = today - int(_count(match["count"]) * unit)
+    return _mention(Period(day - int(unit / 2), day + int(unit / 2)))
+
+
+def _aged(match: re.Match[str], today: int) -> Mention:
+    day = today - int(_count(match["count"]) * _DAYS_OF[match["unit"].lower()])
+    older = match["age"].lower() in {"older", "more"}
+    return _mention(Period(None, day - 1) if older else Period(day, today))
+
+
+def _calendar(match: re.Match[str], today: int) -> Mention:
+    which, unit = match["which"].lower(), match["unit"].lower()
+    whole = _unit_around(unit, today, _step(which))
+    part = _words(match["part"] or "").split(" ")[0]
+    if part in {"earlier", "so"}:
+        return _mention(Period(whole.first, today))
+    if part == "later":
+        return _mention(Period(today, whole.last))
+    return _mention(third(whole, part) if part and unit in {"month", "year"} else whole)
+
+
+def _to_date(match: re.Match[str], today: int) -> Mention:
+    return _mention(Period(_unit_around("year", today, 0).first, today))
+
+
+def _fraction(match: re.Match[str], today: int) -> Mention:
+    """Return a quarter or half, of this, last or next year, or without a year."""
+    words = re.findall("[a-z]+", match["fraction"].lower())
+    numbers = [int(digit) for digit in re.findall(r"\d", match["fraction"])]
+    if match["which"]:
+        year = date_of(today).year + _step(match["which"].lower())
+        return _mention(fraction(year, words, numbers))
+    return _yearless(lambda year: fraction(year, words, numbers), today, None)
+
+
+def _month(match: re.Match[str], today: int) -> Mention:
+    month = month_of(match["month"].lower())
+    part = _words(match["part"] or "").split(" ")[0]
+
+    def in_year(year: int) -> Period:
+        return third(months(year, month), part) if part else months(year, month)
+
+    return _yearless(in_year, today, match["which"])
+
+
+def _day(match: re.Match[str], today: int) -> Mention:
+    month = month_of((match["before"] or match["behind"]).lower())
+    days = [int(day) for day in re.findall(r"\d+", match["here"])]
+
+    def in_year(year: int) -> Period:
+        return one_day(year, month, days[0]).to(one_day(year, month, days[-1]))
+
+    return _yearless(in_year, today, None)
+
+
+def _season(match: re.Match[str], today: int) -> Mention:
+    month = SEASONS[match["season"].lower()]
+    return _yearless(lambda year: months(year, month, 3), today, match["which"])
+
+
+def _weekday(match: re.Match[str], today: int) -> Mention:
+    wanted = _WEEKDAYS.index(match["weekday"].lower()[:3])
+    ahead = (wanted - date_of(today).weekday()) % 7
+    which = (match["which"] or "").lower()
+    if which in _NEXT:
+        day = today + (ahead or 7)
+    elif which in {"this", "current"}:
+        day = today + ahead
+    else:
+        day = today + ahead - 7
+    return _mention(Period(day, day))
+
+
+def _year(match: re.Match[str], today: int) -> Mention:
+    year = int(match["here"])
+    if not 1990 <= year <= date_of(today).year + 2:
+        raise ValueError("more likely a number")
+    return _mention(months(year, 1, 12))
+
+
+def _yearless(in_year: Callable[[int], Period], today: int, which: str | None) -> Mention:
+    """Return the latest period begun by today; with ``last`` ended, with ``next`` not yet begun."""
+    year = date_of(today).year
+    each = [in_year(year + offset) for offset in (1, 0, -1, -2)]
+    word = (which or "").lower()
+    if word in _NEXT:
+        chosen = min((one for one in each if _first(one) > today), key=_first)
+    elif word in {"this", "current"}:
+        chosen = each[1]
+    elif word in _LAST:
+        chosen = next(one for one in each if one.last is not None and one.last < today)
+    else:
+        chosen = next(one for one in each if _first(one) <= today)
+    return Mention(chosen, 0, 0, None if which else in_year)
+
+
+def _unit_around(unit: str, today: int, step: int) -> Period:
+    """Return the calendar unit that contains today, or the one ``step`` units later."""
+    date = date_of(today)
+    if unit in {"week", "weekend"}:
+        monday = today - date.weekday() + 7 * step
+        return Period(monday + (5 if unit == "weekend" else 0), monday + 6)
+    if unit == "month":
+        return months(date.year, date.month + step)
+    if unit == "quarter":
+        return months(date.year, (date.month - 1) // 3 * 3 + 1 + 3 * step, 3)
+    return months(date.year + step, 1, 12)
+
+
+def _first(period: Period) -> int:
+    assert period.first is not None
+    return period.first
+
+
+def _step(which: str) -> int:
+    return -1 if which in _LAST else 1 if which in _NEXT else 0
+
+
+def _count(text: str) -> int:
+    word = _words(text).removeprefix("a ").removesuffix(" of") or "a"
+    return int(word) if word.isdigit() else _NUMBERS[word]
+
+
+def _words(text: str) -> str:
+    return " ".join(text.lower().replace("-", " ").split())
+
+
+def _mention(period: Period) -> Mention:
+    return Mention(period, 0, 0)
+
+
+_PART = rf"(?:(?P<part>{PART}|earlier|later|so\s+far)[\s-]+(?:in\s+)?(?:the\s+)?)?"
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], ...] = tuple(
+    (re.compile(pattern, FLAGS), read)
+    for pattern, read in (
+        (
+            r"\b(?P<here>day before yesterday|yesterday|tomorrow|last night|today|tonight"
+            r"|this (?:morning|afternoon|evening))\b(?!-)",
+            _named_day,
+        ),
+        (rf"\b(?P<here>{_WHICH}[\s-]+(?P<count>{_COUNT})[\s-]+{_UNIT})", _rolling),
+        (rf"\b(?P<here>(?P<which>past|last(?=\s+hour))\s+(?P<count>){_UNIT})", _rolling),
+        (rf"\b(?P<here>(?P<count>{_COUNT}|an?)\s+{_UNIT}\s+ago)\b", _ago),
+        (
+            rf"\b(?P<here>(?P<age>older|newer|younger|more|less)\s+than\s+(?P<count>{_COUNT}|an?)\s+{_UNIT}"
+            r"(?:\s+(?:old|ago))?)\b",
+            _aged,
+        ),
+        (r"\b(?P<here>year[\s-]to[\s-]date|ytd)\b", _to_date),
+        (
+            rf"\b(?P<here>(?P<fraction>{ORDINAL}\s+(?:quarter|half)|[QH][1-4])"
+            rf"\s+(?:of\s+)?(?:the\s+)?{_WHICH}\s+year)\b",
+            _fraction,
+        ),
+        (
+            rf"\b(?P<here>{_PART}{_WHICH}\s+(?P<unit>week(?:end)?|month|quarter|year))\b(?!-)",
+            _calendar,
+        ),
+        (
+            rf"\b(?P<here>(?P<fraction>(?-i:[QH])[1-4]|{ORDINAL}\s+quarter)(?P<which>)"
+            r"(?:\s+of\s+the\s+year)?)\b(?![-':]|\.\s+\w)",
+            _fraction,
+        ),
+        (
+            rf"(?<![\w.:/-])(?P<here>(?P<before>{MONTH})\.?\s+{DAYS}|{DAYS}(?:\s+of)?\s+"
+            rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w|\s+(?:be|not|have)\b)",
+            _day,
+        ),
+        (rf"\b(?P<here>{_PART}{_WHICH}\s+(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b(?!-)", _month),
+        (rf"\b(?P<here>(?P<part>{PART})[\s-]+(?P<which>)(?P<month>{MONTH}))\b(?!-)", _month),
+        (
+            rf"\b(?!may\s+or\s+may\b)(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))"
+            rf"(?=(?:\s?[-–]\s?|\s+(?:to|and|or|until|through)\s+){MONTH}\b)",
+            _month,
+        ),
+        (
+            rf"(?:(?<=\s)|(?<=^))(?:{_AT}\s+|(?<=[–-]))(?:the\s+)?"
+            rf"(?P<here>(?P<part>)(?P<which>)(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b"
+            r"(?!-\w|\s+(?:be|not|have)\b)",
+            _month,
+        ),
+        (rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{_ALWAYS_MONTHS}))\b(?!-\w)", _month),
+        (
+            rf"\b(?P<here>{_WHICH}\s+(?P<season>{SEASON}))\b"
+            r"(?!-|\s+(?:boot|framework|security|data|cloud|mvc|bean)\b)",
+            _season,
+        ),
+        (
+            rf"\b(?:(?:on|since|until|till|before|after|by)\s+(?P<here>(?P<weekday>{_WEEKDAY})"
+            r"(?P<which>)(?:\s+(?:morning|afternoon|evening|night))?))\b(?!-)",
+            _weekday,
+        ),
+        (
+            rf"\b(?P<here>{_WHICH}\s+(?P<weekday>{_WEEKDAY})"
+            r"(?:\s+(?:morning|afternoon|evening|night))?)\b(?!-)",
+            _weekday,
+        ),
+        (r"^\s*(?P<here>(?:19|20)\d\d)\s+(?=[a-z])", _year),
+    )
+)

@@ -1,1 +1,0 @@
-"""Wire format: inputs and results of the eight tools, camelCase and flat."""

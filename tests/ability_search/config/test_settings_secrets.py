@@ -1,0 +1,307 @@
+"""Vault `models` as a source of settings, and the network as its last resort."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ability_search.config.loading import (
+    Settings,
+    complete_secrets,
+    load_settings,
+    locate_secrets,
+    require_secrets,
+)
+from ability_search.config.vault import set_secret
+from ability_search.errors import ConfigurationError
+from kadi_client.errors import NotConnected, RemoteError
+
+SECRET = "sk-very-hidden"
+API = {"SEARCH_EMBEDDING_TRANSPORT": "api"}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path / "home")}
+
+
+def store(tmp_path: Path, environ: dict[str, str], key: str, value: str) -> None:
+    files = locate_secrets(environ, tmp_path)
+    set_secret(files.path, "models", key, value, key_file=files.key_file)
+
+
+def api_key(settings: Settings) -> str | None:
+    key = settings.embedding.api_key
+    return None if key is None else key.get_secret_value()
+
+
+class Network:
+    """Answers secret calls from a table; records them."""
+
+    def __init__(self, values: dict[str, Any], tool: str = "get") -> None:
+        self.values = values
+        self.tool = tool
+        self.calls: list[tuple[str, str]] = []
+
+    async def invoke(self, tool: str, data: dict[str, Any]) -> Any:
+        assert data["vault"] == "models"
+        self.calls.append((tool, data["key"]))
+        if tool != self.tool or data["key"] not in self.values:
+            raise RemoteError(f"no provider of {tool!r}")
+        return self.values[data["key"]]
+
+
+def test_vault_wins_over_config_and_loses_to_the_environment(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "config.yml").write_text(
+        "search: {chunk_size: 300, database: from_config}", encoding="utf-8"
+    )
+    store(tmp_path, environ, "SEARCH_CHUNK_SIZE", "200")
+    store(tmp_path, environ, "SEARCH_DATABASE", "from_vault")
+    store(tmp_path, environ, "SEARCH_API_KEY", f"{SECRET}\n")
+    settings = load_settings({**environ, "SEARCH_CHUNK_SIZE": "100"}, tmp_path)
+    assert settings.chunking.size == 100
+    assert settings.database.name == "from_vault"
+    assert api_key(settings) == SECRET
+    assert settings.warnings == ()
+
+
+def test_secrets_are_found_by_walking_up(tmp_path: Path, environ: dict[str, str]) -> None:
+    store(tmp_path, environ, "SEARCH_API_KEY", SECRET)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert api_key(load_settings(environ, below)) == SECRET
+    assert locate_secrets(environ, below).path == tmp_path / "secrets.toml"
+
+
+def test_the_key_file_can_be_placed(tmp_path: Path, environ: dict[str, str]) -> None:
+    environ["SEARCH_SECRET_KEY_FILE"] = "mine.key"
+    store(tmp_path, environ, "SEARCH_API_KEY", SECRET)
+    assert (tmp_path / "mine.key").exists()
+    assert api_key(load_settings(environ, tmp_path)) == SECRET
+    del environ["SEARCH_SECRET_KEY_FILE"]
+    (tmp_path / "config.yml").write_text("search: {secret_key_file: mine.key}", encoding="utf-8")
+    assert api_key(load_settings(environ, tmp_path)) == SECRET
+
+
+def test_what_cannot_be_decrypted_stops_the_start(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_text(
+        "[secrets.models]\nSEARCH_API_KEY = 'ENC[age:xyz]'\n"
+        "SEARCH_EMBEDDING_API_URL = 'ENC[age:xyz]'\nOTHERS_KEY = 'ENC[age:xyz]'\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(environ, tmp_path)
+    assert [problem.split()[1] for problem in caught.value.problems] == [
+        "SEARCH_API_KEY",
+        "SEARCH_EMBEDDING_API_URL",
+    ]
+    assert "ENC" not in str(caught.value)
+    settings = load_settings(
+        {**environ, "SEARCH_API_KEY": SECRET, "SEARCH_EMBEDDING_API_URL": "http://h"}, tmp_path
+    )
+    assert api_key(settings) == SECRET
+
+
+def test_secrets_can_be_set_although_the_start_fails(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_text("[secrets.models]\nSEARCH_API_KEY = 'ENC[age:xyz]'\n", encoding="utf-8")
+    store(tmp_path, environ, "SEARCH_API_KEY", SECRET)
+    assert api_key(load_settings(environ, tmp_path)) == SECRET
+
+
+def test_secrets_are_not_located_by_a_config_that_is_wrong(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "config.yml").write_text("search: {secret_key_fil: x}", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="did you mean secret_key_file"):
+        locate_secrets(environ, tmp_path)
+    (tmp_path / "config.yml").write_text("search: {secret_key_file: 5}", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"search\.secret_key_file: expected a path"):
+        locate_secrets(environ, tmp_path)
+
+
+def test_a_plain_secret_works_with_a_warning(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_text(f"[secrets.models]\nSEARCH_API_KEY = '{SECRET}'\n", encoding="utf-8")
+    settings = load_settings(environ, tmp_path)
+    assert api_key(settings) == SECRET
+    (warning,) = settings.warnings
+    assert "SEARCH_API_KEY is not encrypted" in warning
+    assert SECRET not in warning
+
+
+def test_a_wrong_value_in_the_vault_is_named_not_shown(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    store(tmp_path, environ, "SEARCH_EMBEDDING_API_URL", SECRET)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(environ, tmp_path)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{tmp_path / 'secrets.toml'}: SEARCH_EMBEDDING_API_URL: expected")
+    assert SECRET not in problem
+
+
+def test_nothing_is_required_of_those_who_ask_the_model_manager(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    settings = load_settings(environ, tmp_path)
+    assert settings.missing_secrets == ()
+    require_secrets(settings)
+
+
+def test_missing_secrets_are_named_with_the_three_places(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    settings = load_settings({**environ, **API}, tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        require_secrets(settings)
+    names = [problem.split()[0] for problem in caught.value.problems]
+    assert names == ["SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL"]
+    for problem in caught.value.problems:
+        assert "kadi secret receive --vault models" in problem
+        assert "ability-search secret set" in problem
+        assert "secret ability on the network" in problem
+
+
+def test_agent_json_says_what_is_required(tmp_path: Path, environ: dict[str, str]) -> None:
+    def agent(*required: str) -> None:
+        deploy = {"x": {"secrets": {"vault": "models", "required": list(required)}}}
+        document = {"name": "ability-search", "deploy": deploy}
+        (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
+
+    agent()
+    keyless = load_settings({**environ, **API, "SEARCH_EMBEDDING_API_URL": "http://h"}, tmp_path)
+    assert keyless.missing_secrets == ()
+    assert load_settings({**environ, **API}, tmp_path).missing_secrets == (
+        "SEARCH_EMBEDDING_API_URL",
+    )
+    agent("EXTRA", "SEARCH_API_KEY")
+    environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h", "SEARCH_API_KEY": SECRET}
+    assert load_settings(environ, tmp_path).missing_secrets == ("EXTRA",)
+    store(tmp_path, environ, "EXTRA", "x")
+    assert load_settings(environ, tmp_path).missing_secrets == ()
+
+
+def test_an_address_in_config_counts_as_found(tmp_path: Path, environ: dict[str, str]) -> None:
+    config = "search: {embedding_transport: api, embedding_api_url: 'http://h:1'}"
+    (tmp_path / "config.yml").write_text(config, encoding="utf-8")
+    assert load_settings(environ, tmp_path).missing_secrets == ("SEARCH_API_KEY",)
+
+
+async def test_what_is_fetched_leaves_the_address_as_it_is(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://ada:pw@h:1"}
+    network = Network({"SEARCH_API_KEY": {"value": SECRET}})
+    settings = await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+    assert api_key(settings) == SECRET
+    assert settings.embedding.api_url is not None
+    assert settings.embedding.api_url.get_secret_value() == "http://ada:pw@h:1"
+
+
+@pytest.mark.parametrize("tool", ["get", "secret-get"])
+async def test_the_network_gives_what_is_missing(
+    tmp_path: Path, environ: dict[str, str], tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    network = Network(
+        {"SEARCH_API_KEY": {"value": SECRET}, "SEARCH_EMBEDDING_API_URL": "http://h:1"}, tool
+    )
+    before = load_settings({**environ, **API}, tmp_path)
+    settings = await complete_secrets(before, network.invoke)
+    assert api_key(settings) == SECRET
+    assert str(settings.embedding.api_url) == "http://h:1"
+    assert settings.missing_secrets == ()
+    assert settings.embedding.batch_texts == before.embedding.batch_texts
+    assert SECRET not in caplog.text
+
+
+async def test_a_secret_that_is_no_setting_only_has_to_exist(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    deploy = {"x": {"secrets": {"vault": "models", "required": ["EXTRA"]}}}
+    document = {"name": "ability-search", "deploy": deploy}
+    (tmp_path / "agent.json").write_text(json.dumps(document), encoding="utf-8")
+    environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
+    network = Network({"EXTRA": {"value": "x"}})
+    settings = await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+    assert settings.missing_secrets == ()
+
+
+async def test_only_what_is_missing_is_asked_for(tmp_path: Path, environ: dict[str, str]) -> None:
+    network = Network({"SEARCH_EMBEDDING_API_URL": {"value": "http://h:1"}})
+    environ |= {**API, "SEARCH_API_KEY": SECRET}
+    await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+    assert {key for _, key in network.calls} == {"SEARCH_EMBEDDING_API_URL"}
+
+
+async def test_nothing_is_asked_if_nothing_is_missing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    network = Network({})
+    settings = load_settings(environ, tmp_path)
+    assert await complete_secrets(settings, network.invoke) is settings
+    assert network.calls == []
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "", {"value": None}, {"value": " "}, {"value": "ENC[x]"}, {"error": "no"}, 5]
+)
+async def test_an_answer_without_a_value_leaves_it_missing(
+    tmp_path: Path, environ: dict[str, str], answer: Any
+) -> None:
+    network = Network({"SEARCH_API_KEY": answer})
+    environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://h:1"}
+    with pytest.raises(ConfigurationError, match="SEARCH_API_KEY is missing"):
+        await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+
+
+async def test_no_session_leaves_it_missing(tmp_path: Path, environ: dict[str, str]) -> None:
+    async def invoke(tool: str, data: dict[str, Any]) -> Any:
+        raise NotConnected("closed")
+
+    with pytest.raises(ConfigurationError, match="SEARCH_API_KEY is missing"):
+        await complete_secrets(load_settings({**environ, **API}, tmp_path), invoke)
+
+
+async def test_a_silent_secret_ability_does_not_hold_up_the_start(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    async def invoke(tool: str, data: dict[str, Any]) -> Any:
+        if data["key"] == "SEARCH_EMBEDDING_API_URL":
+            return {"value": "http://h:1"}
+        return await asyncio.Event().wait()
+
+    settings = load_settings({**environ, **API}, tmp_path)
+    async with asyncio.timeout(5):
+        with pytest.raises(ConfigurationError) as caught:
+            await complete_secrets(settings, invoke, timeout=0.05)
+    assert [problem.split()[0] for problem in caught.value.problems] == ["SEARCH_API_KEY"]
+
+
+async def test_an_unusable_value_from_the_network_is_named_not_shown(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    network = Network({"SEARCH_EMBEDDING_API_URL": {"value": SECRET}})
+    environ |= {**API, "SEARCH_API_KEY": "x"}
+    with pytest.raises(ConfigurationError, match="SEARCH_EMBEDDING_API_URL from the") as caught:
+        await complete_secrets(load_settings(environ, tmp_path), network.invoke)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_vault_file_that_cannot_be_read_stops_the_start(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "secrets.toml").write_text("[secrets", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"secrets\.toml: not valid TOML"):
+        load_settings(environ, tmp_path)

@@ -1,0 +1,385 @@
+"""The console in a real browser, before the real worker and engine or before tools a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, settings_for
+from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.ability_search.http.browser import BLANK, Browser, chromium
+
+from ability_search.cli.edges import open_gateway
+
+TAB, ESCAPE, ENTER = "\ue004", "\ue00c", "\ue007"
+LEFT, RIGHT = "\ue012", "\ue014"
+DISK = "\N{FLOPPY DISK}"
+HARMFUL = "<img src=x onerror=document.title='harmed'>"
+SUMMARY = {
+    "chunks": 3,
+    "minTokens": 4,
+    "maxTokens": 90,
+    "avgTokens": 33.3,
+    "model": "words-64",
+    "dimensions": 64,
+    "updatedAt": "2026-11-21T12:00:00Z",
+}
+COLLECTION = {"name": "notes", "sources": 120, **SUMMARY}
+INFO = {
+    "collection": "notes",
+    "sourceCount": 120,
+    "similarity": "cosine",
+    "language": "english",
+    "generation": 1,
+    "state": "ready",
+    "embeddedPercent": 100.0,
+    "createdAt": "2026-11-21T12:00:00Z",
+    **SUMMARY,
+}
+FIGURES = {
+    "tokens": {
+        "bins": [
+            {"minTokens": 0, "maxTokens": 49, "chunks": 2},
+            {"minTokens": 50, "maxTokens": 99, "chunks": 1},
+        ],
+        "counted": 3,
+        "sampled": True,
+    },
+    "growth": {
+        "unit": "month",
+        "periods": [
+            {"start": "2026-01-01T00:00:00.000Z", "sources": 40, "chunks": 1},
+            {"start": "2026-11-01T00:00:00.000Z", "sources": 80, "chunks": 2},
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as driven:
+        yield driven
+
+
+@pytest.fixture
+def browser(driver: Any) -> Iterator[Browser]:
+    page = Browser(driver)
+    page.requested()
+    page.complaints()
+    yield page
+    driver.get(BLANK)
+    assert page.complaints() == []
+    assert {urlsplit(url).hostname for url in page.requested()} == {"127.0.0.1"}
+
+
+def files(home: Path) -> str:
+    """Files as a reader chooses them; one of them is no text."""
+    contents = {
+        "backups.md": f"# Backups\n\n{DISK} Backups run at two in the morning. {HARMFUL}\n",
+        "bread.html": "<title>Loaf</title><script>var x</script><h1>Bread</h1><p>It rests</p>"
+        "a <b>lot</b><ul><li>flour<li>salt</ul><table><tr><td>1<td>2</table><pre>a\n  b</pre>",
+        "prices.csv": "item,price\nflour,2\nsalt,1\n",
+        "people.json": '[{"name": "Ada", "job": "mathematician"}]',
+    }
+    for name, content in contents.items():
+        (home / name).write_text(content, encoding="utf-8")
+    (home / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    (home / "large.txt").write_text("x" * 2000, encoding="utf-8")
+    names = ("large.txt", *contents, "picture.png")
+    return "\n".join(str(home / name) for name in names)
+
+
+@pytest.mark.engine
+async def test_files_are_indexed_found_explained_and_deleted(
+    start: Start, tmp_path: Path, browser: Browser
+) -> None:
+    async with (
+        start(SEARCH_MAX_DOCUMENT_BYTES="1KiB") as network,
+        opened(network.settings) as url,
+    ):
+        await browser.go(f"{url}/#index")
+        await index(network, browser, tmp_path)
+        await look_at_collections(browser)
+        await search(browser)
+        await look_at_similar(browser)
+        await degrade(network, browser)
+        await look_at_network(browser)
+        await delete(browser)
+        assert await browser.run("return document.title") == "ability-search"
+
+
+async def index(network: Network, browser: Browser, home: Path) -> None:
+    chosen = files(home)
+    network.model.gate = asyncio.Event()
+    await browser.shows("#state", "all components up")
+    await browser.keys("#files", chosen)
+    await browser.shows("#index-message", "Enter a collection name")
+    await browser.keys("#target", "notes")
+    await browser.keys("#files", chosen)
+    await browser.shows(".job", "0 of 1 document")
+    await browser.shows(".job", "picture.png")
+    network.model.gate.set()
+    await browser.shows(".job.failed", "4 added, 0 updated, 0 unchanged, 2 failed")
+    await browser.shows(".job.failed", "large.txt: documents.0.content: 2000 bytes")
+    await browser.picture("index")
+    await browser.run(DROPPED, "backups.md", (home / "backups.md").read_text(encoding="utf-8"))
+    await browser.shows(".job.done", "0 added, 0 updated, 1 unchanged; 0 chunks")
+    theirs = document("prices.csv", "item,price\nflour,2\nsalt,1\n")
+    await network.call("search-index", collection="notes", jobId="theirs", documents=[theirs])
+    await browser.shows(".job.done", "a job of another callerDone.")
+
+
+DROPPED = """
+const files = new DataTransfer();
+files.items.add(new File([arguments[1]], arguments[0]));
+const kind = { dataTransfer: files, bubbles: true, cancelable: true };
+document.querySelector("#drop label").dispatchEvent(new DragEvent("drop", kind));
+"""
+
+
+async def look_at_collections(browser: Browser) -> None:
+    await browser.click("a[href='#collections']")
+    await browser.shows(".tiles", "sources4")
+    await browser.click("tbody button")
+    await browser.shows("#detail h4", "Sources 1 to 4 of 4")
+    assert set(await browser.texts(".sources .source")) == {
+        *("backups.md", "bread.html", "people.json", "prices.csv")
+    }
+    await look_at_figures(browser)
+    assert [html for name, html in await browser.controls() if not name] == []
+    await browser.picture("collections")
+    await browser.click("#detail .buttons button")
+
+
+async def look_at_figures(browser: Browser) -> None:
+    await browser.until("document.querySelectorAll('#detail .chart canvas').length === 2")
+    labels = "[...document.querySelectorAll('#detail .chart')].map(e => e.ariaLabel).join()"
+    assert "Growth to 4 chunks of 4 sources" in await browser.run(f"return {labels}")
+    counts = await browser.texts("#detail .plain td:last-child")
+    assert sum(map(int, counts)) == 8  # chunks by size, and by hour
+
+    await browser.click(".map button")
+    await browser.until("document.querySelector('.stage canvas')")
+    assert sorted(await browser.texts(".legend .name")) == [
+        *("backups.md", "bread.html", "people.json", "prices.csv")
+    ]
+    await browser.keys(".stage", LEFT * 4)
+    first = await browser.run("return document.querySelector('.tip .source').textContent")
+    await browser.keys(".stage", RIGHT * 4)
+    last = await browser.run("return document.querySelector('.tip .source').textContent")
+    assert first != last
+    off_centre = (
+        "Math.abs(parseFloat(document.querySelector('.ring.active').style.left)"
+        " - document.querySelector('.stage').clientWidth / 2)"
+    )
+    await browser.until(f"{off_centre} > 50")
+    await browser.keys(".stage", "+")
+    await browser.until(f"{off_centre} < 2")
+    await browser.keys(".stage", f"0{ENTER}")
+    await browser.until(f"{off_centre} > 50")
+    await browser.shows(".found", "3 similar chunks, 3 on the map")
+    await browser.until("document.querySelectorAll('.ring.like').length === 3")
+    await browser.shows(".found .source", last)
+    await browser.click("#detail h3")
+    await browser.until("document.querySelector('.tip').hidden")
+    await browser.point(".ring.like")
+    chunk = await browser.run("return document.querySelector('.ring.like').dataset.chunk")
+    await browser.shows(".tip .source", chunk.split(":")[1])
+    await browser.press()
+    await browser.shows(".found .source", chunk.split(":")[1])
+    await browser.shows(".found", "3 similar chunks, 3 on the map")
+
+
+async def search(browser: Browser) -> None:
+    await browser.until("document.activeElement.id === 'query'")
+    assert await browser.run("return document.getElementById('collection').value") == "notes"
+    await browser.keys("#query", f"when do backups run?{ENTER}")
+    await browser.shows("#search-summary", "Hits: hybrid 4, semantic 4, keyword 1")
+    for mode in ("hybrid", "semantic", "keyword"):
+        column = f"section[aria-labelledby=mode-{mode}]"
+        assert (await browser.texts(f"{column} .hit:first-child .source"))[0] == "backups.md:1"
+        explained = await browser.run(EXPLAINED, column)
+        assert len(explained) == (1 if mode == "keyword" else 4)
+        for score, parts in explained:
+            assert sum(parts) == pytest.approx(score, abs=0.003)
+            assert any(parts)
+    assert {text.lower() for text in await browser.texts(".hit mark")} == {"backups", "backups run"}
+    bread = "# Bread\n\nIt rests\n\na lot\n\n- flour\n- salt\n\n1 | 2\n\n```\na\n  b\n```"
+    assert bread in await browser.texts("section[aria-labelledby=mode-semantic] .hit .text")
+    assert HARMFUL in (await browser.texts(".hit .text"))[0]
+    assert await browser.run("return document.querySelector('.hit img')") is None
+    assert [html for name, html in await browser.controls() if not name] == []
+    await browser.picture("search")
+
+
+EXPLAINED = """
+const number = (text) => Number(text.replace("\u2212", "-"));
+return [...document.querySelectorAll(`${arguments[0]} .hit`)].map((hit) => [
+  number(hit.querySelector(".score").textContent),
+  [...hit.querySelectorAll(".contributions dd span:first-of-type")]
+    .map((part) => number(part.textContent)),
+]);
+"""
+
+
+async def look_at_similar(browser: Browser) -> None:
+    await browser.click("button[aria-label^='Similar to backups.md']")
+    await browser.until("document.querySelectorAll('dialog .hit').length === 3")
+    await browser.keys("dialog button", ESCAPE)
+    await browser.until("document.querySelector('dialog') === null")
+    label = "document.activeElement.getAttribute('aria-label')"
+    assert (await browser.run(f"return {label}")).startswith("Similar to backups.md")
+
+
+async def degrade(network: Network, browser: Browser) -> None:
+    network.model.failure = down
+    await browser.keys("#query", f" other words{ENTER}")
+    await browser.shows("#search-summary", "semantic failed, keyword 1")
+    await browser.shows("section[aria-labelledby=mode-hybrid] .notice", "embedding_unavailable")
+    await browser.shows("section[aria-labelledby=mode-semantic] .bad", "embedding_unavailable")
+    await browser.shows("section[aria-labelledby=mode-semantic] .hint", "model")
+    await browser.picture("degraded")
+    network.model.failure = None
+
+
+async def look_at_network(browser: Browser) -> None:
+    await browser.click("a[href='#network']")
+    await browser.shows("#agents section", "search-query")
+    await browser.shows("#agents section", "create-embedding")
+    assert set(await browser.texts(".parts li")) == {
+        *("broker: up", "database: up", "models: up", "worker: up")
+    }
+    row = (
+        "[...document.querySelectorAll('#calls tr')].find(e => e.innerText.includes(arguments[0]))"
+    )
+    cells = await browser.until(f"[...{row}.cells].map(e => e.innerText)", "search-query")
+    assert cells[1:3] == ["6", "1"]
+    await browser.shows("#calls table", "search-similar")
+    await browser.until("document.querySelectorAll('#calls .chart canvas').length === 2")
+    await browser.shows("#calls p", "calls per second, peak")
+    await browser.shows("#calls p", "1 event stream open")
+    await browser.picture("network")
+
+
+async def delete(browser: Browser) -> None:
+    await browser.click("a[href='#collections']")
+    for answer, left in (("", 4), ("delete", 3)):
+        await browser.click("button[aria-label='Delete bread.html']")
+        await browser.shows("dialog", "Delete bread.html from notes?")
+        assert await browser.run("return document.activeElement.textContent") == "Cancel"
+        await browser.click(f"dialog button[value='{answer}']")
+        await browser.shows("#detail h4", f"of {left}")
+        await browser.until("document.querySelector('dialog') === null")
+    await browser.click("#detail .buttons .danger")
+    await browser.click("dialog button[value='delete']")
+    await browser.shows("#overview", "There are no collections yet.")
+    assert await browser.texts("#detail > *") == []
+
+
+def paged(tool_input: dict[str, Any]) -> dict[str, Any]:
+    """search-collection-info of a collection with 120 sources."""
+    if "include" in tool_input:
+        return {**INFO, **FIGURES, "sources": []}
+    first = int(tool_input.get("cursor", 0))
+    end = min(120, first + tool_input["limit"])
+    further = {"nextCursor": str(end)} if end < 120 else {}
+    return {**INFO, "sources": [f"s{number}" for number in range(first, end)], **further}
+
+
+async def test_sources_are_paged_and_everything_is_reached_by_keyboard(
+    stage: Stage, tmp_path: Path, browser: Browser
+) -> None:
+    stage.answers["search-collections"] = lambda _: {"collections": [COLLECTION]}
+    stage.answers["search-collection-info"] = paged
+    async with opened(settings_for(stage.url, tmp_path)) as url:
+        await browser.go(f"{url}/#collections")
+        await browser.shows("tbody", "notes")
+        focused = []
+        for _ in range(6):
+            await browser.keys(":focus, body", TAB)
+            focused.append(await browser.run("return document.activeElement.textContent"))
+        links = ["Skip to content", "Search", "Collections", "Index", "Network"]
+        assert focused == [*links, "notes"]
+        await browser.keys("tbody button", ENTER)
+        for heading, button in (
+            ("Sources 1 to 50 of 120", "Next"),
+            ("Sources 51 to 100 of 120", "Next"),
+            ("Sources 101 to 120 of 120", "Previous"),
+            ("Sources 51 to 100 of 120", None),
+        ):
+            await browser.shows("#detail h4", heading)
+            if button:
+                place = 2 if button == "Next" else 1
+                await browser.click(f"#detail .sources + .buttons button:nth-child({place})")
+        assert (await browser.texts(".sources .source"))[0] == "s50"
+        await browser.shows(
+            "figcaption", "A sample of 3 chunks; the most common size is 0 to 49 tokens"
+        )
+        await browser.shows("figcaption", "by the month of their last indexing")
+
+
+async def test_a_broker_and_a_gateway_that_go_are_told_of_and_come_back_by_themselves(
+    stage: Stage, tmp_path: Path, browser: Browser
+) -> None:
+    listed: list[dict[str, Any]] = []
+    stage.answers["search-collections"] = lambda _: {"collections": listed}
+    stage.answers["search-collection-info"] = paged
+    stage.answers["search-query"] = lambda _: {
+        "success": False,
+        "code": "not_found",
+        "error": f"no collection named {HARMFUL}",
+        "hint": "Did you mean notes?",
+    }
+    settings = settings_for(stage.url, tmp_path)
+    async with AsyncExitStack() as running:
+        url = await running.enter_async_context(opened(settings))
+        await browser.go(f"{url}/#collections")
+        await browser.shows("#overview", "There are no collections yet.")
+
+        await stage.close()
+        await browser.shows("#banner", "The gateway cannot reach its broker.")
+        await browser.picture("broker-down")
+        listed.append(COLLECTION)
+        await stage.open()
+        await browser.shows("#overview tbody", "notes")
+        await browser.until("document.getElementById('banner').hidden")
+
+        await running.aclose()
+        await browser.shows("#banner", "The gateway does not answer.")
+        listed.append({**COLLECTION, "name": "later"})
+        port = urlsplit(url).port or 0
+        again = open_gateway(settings, host="127.0.0.1", port=port, wait=SECONDS)
+        await running.enter_async_context(again)
+        await browser.shows("#overview tbody", "later")
+        await browser.until("document.getElementById('banner').hidden")
+
+        await browser.click("a[href='#search']")
+        await browser.keys("#query", f"x{ENTER}")
+        await browser.shows(".column .bad", f"no collection named {HARMFUL}")
+        await browser.shows(".column .hint", "Did you mean notes?")
+
+
+async def test_the_token_is_asked_for_and_kept_for_the_tab(
+    stage: Stage, tmp_path: Path, browser: Browser
+) -> None:
+    stage.answers["search-collections"] = lambda _: {"collections": [COLLECTION]}
+    settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_TOKEN=TOKEN)
+    async with opened(settings) as url:
+        await browser.go(f"{url}/#collections")
+        await browser.keys("dialog input", ESCAPE)
+        await browser.shows("#overview .bad", "unauthorized")
+        await browser.click("#overview .bad button")
+        await browser.keys("dialog input", f"wr\N{LATIN SMALL LETTER O WITH DIAERESIS}ng{ENTER}")
+        await browser.shows("dialog", "The token is wrong.")
+        await browser.picture("token")
+        await browser.keys("dialog input", f"{TOKEN}{ENTER}")
+        await browser.shows("#overview tbody", "notes")
+        await browser.run("location.reload()")
+        await browser.shows("#overview tbody", "notes")
+        assert await browser.texts("dialog") == []
+        assert await browser.run("return [localStorage.length, document.cookie]") == [0, ""]

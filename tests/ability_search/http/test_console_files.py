@@ -1,0 +1,69 @@
+"""What the console is made of, without a browser."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from tests.ability_search.edge_network import TOKEN, Stage, client, opened, settings_for
+
+from ability_search.http.console import ASSETS
+
+PAGE = files("ability_search.http").joinpath("page")
+VENDOR = PAGE.joinpath("vendor")
+OWN = {file.name: file.read_text(encoding="utf-8") for file in PAGE.iterdir() if not file.is_dir()}
+VENDORED = {f"vendor/{file.name}": file.read_text(encoding="utf-8") for file in VENDOR.iterdir()}
+TEXTS = OWN | VENDORED
+INDEX = TEXTS["index.html"]
+SCRIPTS = {name: text for name, text in OWN.items() if name.endswith(".js")}
+LICENCE = "vendor/uPlot.LICENSE.txt"
+
+
+async def test_the_page_is_served_to_everybody_and_may_load_nothing_of_others(
+    stage: Stage, tmp_path: Path
+) -> None:
+    settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_TOKEN=TOKEN)
+    async with opened(settings) as url, client(url) as http:
+        page = await http.get("/")
+        assert (page.status_code, page.text) == (200, INDEX)
+        parts = page.headers["content-security-policy"].split("; ")
+        policy = dict(part.split(" ", 1) for part in parts)
+        assert policy.pop("default-src") == "'none'"
+        assert set(policy.values()) == {"'self'", "'none'"}
+        known = {"if-none-match": page.headers["etag"]}
+        assert (await http.get("/", headers=known)).status_code == 304
+        for name in TEXTS.keys() - {"index.html"}:
+            asset = await http.get(f"{ASSETS}{name}")
+            assert (asset.status_code, asset.text) == (200, TEXTS[name])
+            assert asset.headers["x-content-type-options"] == "nosniff"
+        assert (await http.get(f"{ASSETS}none.js")).status_code == 404
+        assert (await http.get("/collections")).status_code == 401
+
+
+def test_every_file_is_used_and_every_file_that_is_used_is_there() -> None:
+    linked = set(re.findall(r'(?:href|src)="console/([^"]+)"', INDEX))
+    imported = set(re.findall(r'from "\./([^"]+)"', "".join(SCRIPTS.values())))
+    assert linked | imported == TEXTS.keys() - {"index.html", LICENCE}
+
+
+def test_what_others_wrote_is_there_with_its_licence_and_runs_no_text() -> None:
+    assert "Permission is hereby granted, free of charge" in VENDORED[LICENCE]
+    (version,) = re.findall(r"\(v([\d.]+)\)", VENDORED["vendor/uPlot.esm.js"][:400])
+    docs = Path(__file__).resolve().parents[3] / "docs" / "console.md"
+    assert f"uPlot {version}" in docs.read_text(encoding="utf-8")
+    running = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
+    assert {name: re.findall(running, text) for name, text in VENDORED.items()} == {
+        name: [] for name in VENDORED
+    }
+
+
+def test_nothing_is_inline_and_no_text_becomes_markup() -> None:
+    assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", INDEX)
+    writing = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
+        r"|https?://(?!www\.w3\.org)"
+    )
+    assert {name: re.findall(writing, text) for name, text in OWN.items()} == {
+        name: [] for name in OWN
+    }

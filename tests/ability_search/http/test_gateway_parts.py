@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.ability_search.flows.test_tools import CODES
+
+from ability_search.edges.offered_tools import offers_of
+from ability_search.errors import InvalidInput
+from ability_search.http.openapi import document
+from ability_search.http.problems import STATUSES, problem
+from ability_search.http.rate_limit import _ADDRESSES, RateLimit
+from ability_search.http.request_bodies import fields_of
+from ability_search.http.shortcuts import ingested
+from ability_search.tools.table import TOOLS
+from kadi_client.messages import encode
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(), VALUES))
+def test_every_json_object_is_passed_on_unchanged(value: dict[str, Any]) -> None:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    passed = json.loads(encode(fields_of(text.encode("utf-8", "replace"))))
+    assert passed == json.loads(text.encode("utf-8", "replace"))
+
+
+@given(st.binary())
+def test_whatever_is_passed_on_is_a_json_object_in_utf_8(body: bytes) -> None:
+    try:
+        passed = fields_of(body)
+    except InvalidInput:
+        return
+    assert isinstance(json.loads(encode(passed).decode()), dict)
+
+
+def test_a_body_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="not valid JSON"):
+        fields_of(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+def test_an_address_may_send_a_burst_and_then_as_many_as_the_rate_allows() -> None:
+    limit = RateLimit(rate=2.0, burst=3)
+    assert [limit.wait("a", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert limit.wait("b", 0.0) == 0.0
+    assert limit.wait("a", 0.25) == 0.25
+    assert limit.wait("a", 0.5) == 0.0
+    assert limit.wait("a", 0.4) == 0.5, "a clock that goes back fills nothing"
+    assert [limit.wait("a", 1000.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+
+
+def test_memory_of_addresses_is_bounded() -> None:
+    limit = RateLimit(rate=0.001, burst=1)
+    for number in range(_ADDRESSES + 1):
+        assert limit.wait(str(number), 0.0) == 0.0
+    assert limit.wait("1", 0.0) > 0
+    assert limit.wait("0", 0.0) == 0.0, "the oldest was forgotten"
+
+
+def test_every_code_of_a_tool_has_a_status() -> None:
+    assert STATUSES.keys() >= CODES
+    unknown = problem({"code": "something-new", "error": "x"})
+    assert unknown.status_code == 500
+    assert json.loads(bytes(unknown.body))["detail"] == "x"
+
+
+def test_a_text_without_a_source_is_named_by_its_title() -> None:
+    body = b'{"content": "\\ud800", "title": "t", "tag": "g", "metadata": {"n": 1e999}}'
+    value = ingested(fields_of(body))
+    assert value["documents"][0]["source"] == "t"
+    assert value["documents"][0]["content"] == "\N{REPLACEMENT CHARACTER}"
+    assert bytes(value["documents"][0]["metadata"]) == b'{"n": 1e999}'
+
+
+def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
+    told = {"sessionId": "s", "agentId": "a", "displayName": "worker"}
+    listed: list[dict[str, Any]] = [
+        {"name": "two", "providers": [told, "odd", {}]},
+        {"name": "one", "description": None},
+    ]
+    assert offers_of(listed) == [
+        {"name": "one", "description": "", "providers": []},
+        {
+            "name": "two",
+            "description": "",
+            "providers": [{"agentId": "a", "name": "worker"}, {}, {}],
+        },
+    ]
+
+
+def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_the_document_has_every_tool_with_its_schemas_and_an_example_that_fits() -> None:
+    described = json.loads(json.dumps(document(secured=True)))
+    assert described["openapi"].startswith("3.1")
+    assert {f"/tools/{row.name}" for row in TOOLS} <= described["paths"].keys()
+    bodies = 0
+    for path, _, operation in operations(described):
+        assert operation["summary"]
+        for response in operation["responses"].values():
+            for content in response.get("content", {}).values():
+                check(described, content["schema"])
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            bodies += 1
+            check(described, content["schema"])
+            for example in content["examples"].values():
+                whole = {**content["schema"], "components": described["components"]}
+                jsonschema.validate(example["value"], whole)
+                assert example["value"] or path == "/tools/search-collections"
+    assert bodies == len(TOOLS) + 2
+    identifiers = [operation["operationId"] for *_, operation in operations(described)]
+    assert len(set(identifiers)) == len(identifiers)
+    assert all(described["paths"][path]["get"]["security"] == [] for path in ("/health", "/ready"))
+
+
+def check(described: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Every reference leads somewhere, and every schema is one."""
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for reference in json.dumps([schema, described["components"]]).split('"$ref": "')[1:]:
+        name = reference.partition('"')[0].rpartition("/")[2]
+        assert name in described["components"]["schemas"]

@@ -1,0 +1,107 @@
+"""What people do over HTTP, on the real worker and engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from tests.ability_search.edge_network import client, opened
+from tests.ability_search.flows.conftest import Network, down
+
+from ability_search.http.openapi import document
+
+pytestmark = pytest.mark.engine
+
+DOCUMENT = json.loads(json.dumps(document(secured=False)))
+BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
+
+
+KIND = {"content-type": "application/json"}
+HUGE = b'{"collection": "notes", "query": "x", "limit": 1' + b"0" * 40 + b"}"
+
+
+def fits(name: str, path: str, answer: Any, status: str = "200", method: str = "post") -> Any:
+    """The answer, after it was held against what the document says of it."""
+    responses = DOCUMENT["paths"][path][method]["responses"]
+    schema = responses[status]["content"][name]["schema"]
+    jsonschema.validate(answer, {**schema, "components": DOCUMENT["components"]})
+    return answer
+
+
+async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: Network) -> None:
+    json_ = "application/json"
+    async with opened(network.settings) as url, client(url) as http:
+        first = await http.post("/ingest", json={**BACKUPS, "metadata": {"year": 2026}})
+        assert fits(json_, "/ingest", first.json())["added"] == 1
+        again = await http.post("/ingest", json={**BACKUPS, "content": "They run at noon."})
+        assert again.json()["updated"] == 1
+        other = {"content": "Bread rests.", "title": "Bread", "tag": "kitchen", "source": "b/1"}
+        assert (await http.post("/ingest", json=other)).json()["collection"] == "kitchen"
+
+        everywhere = await http.post("/search", json={"query": "noon", "limit": 3})
+        found = fits(json_, "/search", everywhere.json())
+        assert [hit["source"] for hit in found["results"]][0] == "Backups"
+        assert {hit["collection"] for hit in found["results"]} == {"notes", "kitchen"}
+        tagged = await http.post("/search", json={"query": "bread", "tag": "kitchen"})
+        assert [hit["source"] for hit in tagged.json()["results"]] == ["b/1"]
+
+        listed = fits(json_, "/collections", (await http.get("/collections")).json(), method="get")
+        assert {item["name"] for item in listed["collections"]} == {"notes", "kitchen"}
+        info = await http.get("/collections/notes", params={"limit": 1})
+        about = fits(json_, "/collections/{name}", info.json(), method="get")
+        assert about["sources"] == ["Backups"]
+
+        offered = fits(json_, "/network", (await http.get("/network")).json(), method="get")
+        offers = {tool["name"]: tool["providers"] for tool in offered["tools"]}
+        assert [each["name"] for each in offers["create-embedding"]] == ["parts"]
+
+        gone = await http.post("/tools/search-delete", json={"collection": "notes"})
+        assert fits(json_, "/tools/search-delete", gone.json())["deleted"] == 1
+        left = (await http.post("/tools/search-collections")).json()["collections"]
+        assert [item["name"] for item in left] == ["kitchen"]
+
+
+async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
+    network: Network,
+) -> None:
+    async with opened(network.settings) as url, client(url) as http:
+        await http.post("/ingest", json=BACKUPS)
+        query = "/tools/search-query"
+        other = {"collection": "notes", "query": "x", "model": "m"}
+        cases = [
+            (await http.post(query, json={"collection": "note", "query": "x"}), 404, "not_found"),
+            (await http.post(query, json={"query": "x"}), 400, "invalid_input"),
+            (await http.post(query, json=other), 409, "model_mismatch"),
+            (await http.post("/ingest", json={"title": "x"}), 400, "invalid_input"),
+            (await http.get("/collections/none"), 404, "not_found"),
+            (await http.get("/collections/notes?limit=many"), 400, "invalid_input"),
+            (await http.get("/collections/notes?limit=0"), 400, "invalid_input"),
+            (await http.get(f"/collections/notes?limit={10**30}"), 400, "invalid_input"),
+            (await http.get("/collections/notes?limt=1"), 400, "invalid_input"),
+            (await http.get("/collections?limit=1"), 400, "invalid_input"),
+            (await http.get("/events?colection=notes"), 400, "invalid_input"),
+            (await http.post("/search?tag=notes", json={"query": "x"}), 400, "invalid_input"),
+            (await http.post(query, content=HUGE, headers=KIND), 413, "too_large"),
+        ]
+        for response, status, code in cases:
+            problem = response.json()
+            assert (response.status_code, problem["status"]) == (status, status), problem
+            assert response.headers["content-type"] == "application/problem+json"
+            assert problem["code"] == code
+            assert problem["hint"]
+            fits("application/problem+json", query, problem, str(status))
+        assert "notes" in cases[0][0].json()["hint"]
+        assert cases[0][0].json()["tool"] == "search-query"
+        assert "collection" in cases[1][0].json()["detail"]
+        assert "content" in cases[3][0].json()["detail"]
+        hints = [response.json()["hint"] for response, *_ in cases]
+        assert hints[8:11:2] == ["Did you mean limit?", "Did you mean collection?"]
+
+        network.model.failure = down
+        semantic = {"collection": "notes", "query": "other words", "mode": "semantic"}
+        away = await http.post(query, json=semantic)
+        assert (away.status_code, away.json()["code"]) == (503, "embedding_unavailable")
+        assert away.json()["retryable"]
+        assert int(away.headers["retry-after"]) >= 1

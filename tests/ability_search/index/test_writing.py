@@ -1,0 +1,192 @@
+"""The writer over a store that answers as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tenacity
+
+from ability_search.catalogue import Catalogue
+from ability_search.collection import Collection, to_record
+from ability_search.documents import Document
+from ability_search.errors import (
+    DatabaseUnavailable,
+    DimensionMismatch,
+    ModelMismatch,
+    SearchError,
+    StatementRefused,
+)
+from ability_search.indexing import storing
+from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, prepare
+from ability_search.indexing.storing import row_bytes
+from ability_search.indexing.writing import Writer, expected_length, new_collection, prepared_bytes
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import EstimatedTokens
+from kadi_client.messages import encode
+
+RECIPE = Recipe("paragraph", 32, 8, "english")
+DOCS = new_collection(
+    "docs", model="m", dimensions=4, recipe=RECIPE, average_length=50.0, k1=1.2, b=0.75, now=1
+)
+
+
+def prepared_of(text: str, *, dimensions: int = 4, **fields: Any) -> Prepared:
+    item = prepare(
+        Document("s", "t", text, **fields),
+        RECIPE,
+        content_hash="h",
+        analyzer=analyzer_for("english"),
+        count=EstimatedTokens(),
+    )
+    item.vectors = [np.ones(dimensions, dtype=np.float32) for _ in item.passages]
+    return item
+
+
+class Scripted:
+    """A store whose writes fail as told, and else say that everything was done."""
+
+    def __init__(self, record: Collection | None, *failures: SearchError) -> None:
+        self.record = record
+        self.failures = list(failures)
+        self.written: list[Mapping[str, Any]] = []
+        self.after_failure: Callable[[], None] = lambda: None
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        return [to_record(self.record)] if self.record else []
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.written.append(params)
+        if self.failures:
+            failure = self.failures.pop(0)
+            self.after_failure()
+            raise failure
+        if "sources" not in params:
+            return []
+        if self.record is None or params["type"] != self.record.type:
+            return {"revision": None}
+        return {
+            "revision": 1,
+            "deleted": 0,
+            "inserted": len(params["chunks"]) + params["stagedRows"],
+            "replaced": 0,
+            "collection": [to_record(self.record)],
+        }
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "wait_random_exponential", lambda **_: tenacity.wait_none())
+
+
+def writer_of(store: Scripted, collection: Collection | None = DOCS, **changes: Any) -> Writer:
+    given: dict[str, Any] = {
+        "name": "docs",
+        "collection": collection,
+        "model": "m",
+        "recipe": RECIPE,
+        "k1": 1.2,
+        "b": 0.75,
+        "message_bytes": 10**6,
+        "now": lambda: 1,
+    }
+    return Writer(store, Catalogue(store), **(given | changes))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        DatabaseUnavailable("gone"),
+        StatementRefused("conflict", "lost"),
+        StatementRefused("duplicate", "a concurrent writer was faster"),
+    ],
+    ids=str,
+)
+async def test_a_transaction_is_tried_again_after_a_passing_failure(failure: SearchError) -> None:
+    store = Scripted(DOCS, failure, failure)
+    written = await writer_of(store).write([prepared_of("words")])
+    assert (written.sources, written.chunks) == (1, 1)
+    assert len(store.written) == 3
+
+
+async def test_a_refusal_of_the_live_generation_is_not_tried_again() -> None:
+    store = Scripted(DOCS, StatementRefused("other", "no"))
+    with pytest.raises(StatementRefused):
+        await writer_of(store).write([prepared_of("words")])
+    assert len(store.written) == 1
+
+
+async def test_a_collection_that_moved_on_is_written_to_where_it_is_now() -> None:
+    moved = replace(DOCS, type="Chunk_docs_2")
+    store = Scripted(moved)
+    written = await writer_of(store).write([prepared_of("words")])
+    assert written.chunks == 1
+    assert [params["type"] for params in store.written] == [DOCS.type, moved.type]
+
+
+async def test_types_dropped_under_a_transaction_are_looked_for_anew() -> None:
+    moved = replace(DOCS, type="Chunk_docs_2")
+    store = Scripted(DOCS, StatementRefused("other", "no buckets associated"))
+    store.after_failure = lambda: setattr(store, "record", moved)
+    assert (await writer_of(store).write([prepared_of("words")])).chunks == 1
+
+
+async def test_a_collection_rebuilt_with_another_model_or_language_is_not_written_to() -> None:
+    changes: list[tuple[dict[str, Any], type[SearchError]]] = [
+        ({"model": "other"}, ModelMismatch),
+        ({"language": "german"}, DatabaseUnavailable),
+    ]
+    for change, error in changes:
+        store = Scripted(replace(DOCS, type="Chunk_docs_2", **change))
+        with pytest.raises(error):
+            await writer_of(store).write([prepared_of("words")])
+
+
+async def test_one_vector_of_another_length_refuses_the_group() -> None:
+    store = Scripted(DOCS)
+    with pytest.raises(DimensionMismatch) as caught:
+        await writer_of(store).write([prepared_of("words"), prepared_of("more", dimensions=3)])
+    assert caught.value.received == 3
+    assert store.written == []
+
+
+async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -> None:
+    text = "\n\n".join(f"paragraph {n} " + "word " * 20 for n in range(40))
+    store = Scripted(DOCS)
+    written = await writer_of(store, message_bytes=8000).write([prepared_of(text)])
+    *parts, last = store.written
+    assert len(parts) > 3
+    assert all(len(encode(part)) <= 8000 for part in parts)
+    assert last["chunks"] == []
+    assert last["stagedRows"] == sum(len(part["rows"]) for part in parts) == written.chunks
+    assert {row["token"] for part in parts for row in part["rows"]} == set(last["staged"])
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata"),
+    [
+        ("word " * 200, {}),
+        ("漢字" * 200, {"k": "v" * 5000}),
+        ("a\n" * 300, {"list": list(range(300))}),
+        ("x", {}),
+        (" ".join(f"2026-{n % 12 + 1:02}-{n % 28 + 1:02}" for n in range(300)), {}),
+        (" ".join(f"in {1900 + n}-{1920 + n}," for n in range(60)), {}),
+    ],
+    ids=["prose", "cjk", "lines", "tiny", "days", "years"],
+)
+def test_estimated_bytes_are_no_less_than_the_real_ones(text: str, metadata: Any) -> None:
+    item = prepared_of(text, dimensions=64, metadata=metadata)
+    rows = chunk_rows(item, replace(DOCS, dimensions=64), now=10**12)
+    for row in rows:
+        assert row_bytes(row) >= len(encode(row))
+    assert prepared_bytes(item) >= len(encode(rows))
+
+
+def test_the_expected_length_leans_on_a_typical_one_while_little_is_known() -> None:
+    few = expected_length([prepared_of("fox")])
+    many = expected_length([prepared_of("\n\n".join(["fox " * 25] * 200))])
+    assert 90 < few < 100
+    assert many < 40

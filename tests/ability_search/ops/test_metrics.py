@@ -1,0 +1,227 @@
+"""The table of metrics, what takes numbers down, and reading them back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.kadi_client.calls import PlainCall
+
+from ability_search.cli.looking import Watcher
+from ability_search.cli.picture import Look, picture
+from ability_search.errors import ConfigurationError
+from ability_search.ops.metrics import (
+    metric_table,
+)
+from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
+from ability_search.ops.metrics.meter import (
+    UNMETERED,
+)
+from ability_search.ops.metrics.metric_table import (
+    METRICS,
+)
+from ability_search.ops.metrics.metrics_server import expose
+from ability_search.ops.metrics.prometheus_meter import MOST_SERIES, OTHER, PrometheusMeter
+from ability_search.ops.metrics.scrape import parse, quantile
+from kadi_client import CallTimeout, NotConnected, Tool, ToolError
+
+LOCAL = "127.0.0.1"
+
+
+def client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(trust_env=False, timeout=20)
+
+
+def test_names_say_the_type_and_the_unit() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names) > 30
+    for metric in METRICS:
+        assert metric.name.startswith("ability_search_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
+        assert metric.about.endswith("."), metric.name
+        assert metric.kind == "histogram" or metric.buckets is metric_table.SECONDS
+        if metric.kind == "histogram":
+            assert metric.name.endswith(("_seconds", "_texts"))
+            assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+@pytest.mark.parametrize("part", metric_table.PARTS)
+def test_a_part_has_its_metrics_and_no_others(part: metric_table.Part) -> None:
+    meter = PrometheusMeter(part, "1")
+    for metric in METRICS:
+        if part not in metric.parts:
+            continue
+        labels = [f"a {label}" for label in metric.labels]
+        if metric.kind == "histogram":
+            meter.observe(metric, 0.02, *labels)
+        elif metric.kind == "counter":
+            meter.add(metric, 2, *labels)
+        elif metric is not metric_table.PART_INFO:
+            meter.watch(metric, {tuple(labels): 3.0}.copy)
+    text = meter.text().decode()
+    told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ability_")}
+    assert told == {metric.name for metric in METRICS if part in metric.parts}
+    reading = parse(text)
+    assert reading.by(metric_table.PART_INFO, "part") == {part: 1}
+    for metric in METRICS:
+        if part in metric.parts and metric is not metric_table.PART_INFO:
+            expected = {"counter": 2, "gauge": 3, "histogram": 1}[metric.kind]
+            assert reading.total(metric) == expected, metric.name
+
+
+def test_a_counter_that_somebody_else_keeps_is_asked_for() -> None:
+    meter = PrometheusMeter("database", "1")
+    kept: dict[tuple[str, ...], float] = {("read",): 3.0}
+    meter.watch(metric_table.DATABASE_STATEMENTS, lambda: kept)
+    assert parse(meter.text().decode()).total(metric_table.DATABASE_STATEMENTS, kind="read") == 3
+    kept["read",] = 5.0
+    assert parse(meter.text().decode()).total(metric_table.DATABASE_STATEMENTS) == 5
+
+
+def test_labels_are_bounded() -> None:
+    meter = PrometheusMeter("worker", "1")
+    before = parse(meter.text().decode()).by(metric_table.DEGRADED_ANSWERS, "reason")
+    assert before == dict.fromkeys(sorted(metric_table.DEGRADED_ANSWERS.expected), 0)
+    for number in range(MOST_SERIES - len(before) + 7):
+        meter.add(metric_table.DEGRADED_ANSWERS, 1, f"reason {number}")
+    meter.add(metric_table.DEGRADED_ANSWERS, 1, "reason 0")
+    counts = parse(meter.text().decode()).by(metric_table.DEGRADED_ANSWERS, "reason")
+    assert len(counts) == MOST_SERIES + 1
+    assert (counts[OTHER], counts["reason 0"]) == (7, 2)
+
+
+async def test_outcomes_of_calls() -> None:
+    meter = PrometheusMeter("worker", "1")
+
+    async def give(value: Any) -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    outcomes = {
+        "ok": {"success": True},
+        "refused": ToolError("t", {"success": False, "error": "no such type"}),
+        "timeout": CallTimeout("t", 1.0),
+        "not_connected": NotConnected("gone"),
+        "failed": ValueError("out of order"),
+        "cancelled": asyncio.CancelledError(),
+    }
+    for outcome in outcomes.values():
+        await asyncio.gather(metered_rpc(meter, "t", give(outcome)), return_exceptions=True)
+    answers = [
+        {"success": True},
+        {"success": False, "code": "not_found"},
+        {"success": False},
+        ValueError(),
+        asyncio.CancelledError(),
+    ]
+
+    async def handle(given: dict[str, Any], _call: Any) -> Any:
+        return await give(answers[given["n"]])
+
+    tool = Tool("t", "", {"type": "object"}, handle)
+    assert metered_tools([tool], UNMETERED) == [tool]
+    (metered,) = metered_tools([tool], meter)
+    for n in range(len(answers)):
+        await asyncio.gather(metered.handler({"n": n}, PlainCall()), return_exceptions=True)
+    reading = parse(meter.text().decode())
+    assert reading.by(metric_table.RPC_CALLS, "outcome") == dict.fromkeys(sorted(outcomes), 1)
+    codes = {"cancelled": 1, "failed": 2, "not_found": 1, "ok": 1}
+    assert reading.by(metric_table.TOOL_CALLS, "code") == codes
+    assert reading.total(metric_table.CALLS_IN_FLIGHT) == 0
+
+
+async def test_only_who_has_the_token_sees_the_numbers() -> None:
+    async with (
+        expose(lambda: b"a_number 1\n", LOCAL, 0, token="the-token") as url,
+        client() as http,
+    ):
+        refused = await http.get(url)
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        wrong = await http.get(url, headers={"Authorization": "Bearer the-tokem"})
+        assert wrong.status_code == 401
+        assert "a_number" not in refused.text + wrong.text
+        given = await http.get(url, headers={"Authorization": "Bearer the-token"})
+        assert given.text == "a_number 1\n"
+        assert given.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        elsewhere = url.replace("/metrics", "/secrets")
+        assert (await http.get(elsewhere)).status_code == 404
+
+
+async def test_an_address_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="reachable from other machines") as caught:
+        async with expose(lambda: b"", "0.0.0.0", 0, token=None):
+            pass
+    assert "SEARCH_METRICS_TOKEN" in caught.value.hint
+    async with expose(lambda: b"", LOCAL, 0, token=None) as url:
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        with pytest.raises(ConfigurationError, match="cannot listen on"):
+            async with expose(lambda: b"", LOCAL, port, token=None):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("share", "buckets", "expected"),
+    [
+        (0.5, [], None),
+        (0.5, [(1.0, 0.0), (float("inf"), 0.0)], None),
+        (0.5, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 1.0),
+        (0.75, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 1.5),
+        (0.25, [(1.0, 2.0), (2.0, 4.0), (float("inf"), 4.0)], 0.5),
+        (0.95, [(1.0, 0.0), (2.0, 1.0), (float("inf"), 10.0)], 2.0),
+        (1.0, [(1.0, 0.0), (2.0, 3.0), (4.0, 3.0), (float("inf"), 3.0)], 2.0),
+    ],
+)
+def test_quantiles_are_interpolated(
+    share: float, buckets: list[tuple[float, float]], expected: float | None
+) -> None:
+    assert quantile(share, buckets) == expected
+
+
+def worker(calls: int, *, url: str = "w", at: float = 0.0, begun: float = 0.0) -> Look:
+    meter = PrometheusMeter("worker", "1")
+    for _ in range(calls):
+        meter.add(metric_table.TOOL_CALLS, 1, "search-query", "ok")
+        meter.observe(metric_table.TOOL_CALL_SECONDS, 0.02, "search-query")
+    return Look("worker-1", url, at, parse(meter.text().decode()))
+
+
+def test_rates_are_those_since_the_first_look_whatever_began_anew_meanwhile() -> None:
+    gone = Look("worker-2", "v", 100.0, state="gone")
+    past = [[worker(7, at=100.0), gone], [worker(9, at=101.0), worker(50, url="v", at=101.0)]]
+    seen = picture([worker(12, at=110.0), worker(55, url="v", at=110.0)], past)
+    (line,) = seen.tools
+    assert (line.calls, seen.seconds, seen.from_start) == (67, 10, False)
+    # Five of the one and five of the other, which was away for a moment.
+    assert line.per_second == pytest.approx(1.0)
+    assert line.p50 is not None
+    assert 0.01 < line.p50 < 0.025
+    restarted = picture([worker(3, at=110.0)], past)
+    assert restarted.tools[0].per_second == pytest.approx(0.3)
+    idle = picture([worker(7, at=110.0)], past)
+    assert (idle.tools[0].per_second, idle.tools[0].p95) == (0, None)
+
+
+async def test_a_part_that_goes_is_shown_as_gone_and_comes_back(tmp_path: Path) -> None:
+    meter = PrometheusMeter("broker", "1")
+    meter.watch(metric_table.BROKER_SESSIONS, lambda: {(): 4.0})
+    async with expose(meter.text, LOCAL, 0, token="t") as url:
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        stranger = Watcher([url], tmp_path, token=None)
+        watcher = Watcher([url], tmp_path, token="t")
+        async with stranger.client() as http:
+            assert (await stranger.look(http)).parts[0].state == "refused"
+        async with watcher.client() as http:
+            seen = await watcher.look(http)
+    assert (seen.parts[0].state, seen.from_start) == ("up", True)
+    assert seen.parts[0].name == f"broker {LOCAL}:{port}"
+    assert seen.broker["sessions"] == 4
+    async with watcher.client() as http:
+        gone = await watcher.look(http)
+        assert (gone.parts[0].state, gone.broker["sessions"]) == ("gone", 0)
+        async with expose(meter.text, LOCAL, port, token="t"):
+            back = await watcher.look(http)
+    assert (back.parts[0].state, back.broker["sessions"], back.from_start) == ("up", 4, False)

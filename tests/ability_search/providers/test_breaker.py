@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from ability_search.providers.circuit_breaker import CircuitBreaker
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_opens_lets_one_try_and_closes() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker(limit=3, reset=30, clock=clock)
+    for _ in range(3):
+        assert breaker.wait() == 0
+        breaker.failed()
+    assert breaker.wait() == pytest.approx(30)
+    clock.now += 29
+    assert breaker.wait() == pytest.approx(1)
+    clock.now += 2
+    assert breaker.wait() == 0
+    assert breaker.wait() == pytest.approx(30)
+    breaker.failed()
+    assert breaker.failures == 4
+    clock.now += 31
+    assert breaker.wait() == 0
+    breaker.succeeded()
+    assert [breaker.wait() for _ in range(3)] == [0, 0, 0]
+
+
+def test_failures_that_are_not_in_a_row_do_not_count() -> None:
+    breaker = CircuitBreaker(limit=2, reset=30)
+    for _ in range(5):
+        breaker.failed()
+        breaker.succeeded()
+    assert breaker.wait() == 0
+
+
+def test_a_trial_that_never_ended_does_not_keep_it_open() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker(limit=1, reset=30, clock=clock)
+    breaker.failed()
+    for _ in range(3):
+        clock.now += 31
+        assert breaker.wait() == 0

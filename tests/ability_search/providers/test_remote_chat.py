@@ -1,0 +1,185 @@
+"""RemoteChat over calls of the test's making and over a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from tests.ability_search.model_servers import KEY, Answer, raising, telling
+
+from ability_search.errors import ChatUnavailable
+from ability_search.providers.chat import (
+    CHAT,
+    RemoteChat,
+    read_completion,
+)
+from ability_search.providers.store import (
+    Invoke,
+)
+from ability_search.providers.transports import (
+    over_broker,
+)
+from kadi_client import Call, Connection, RemoteError, Tool
+from kadi_client.errors import FrameTooLarge
+from kadi_localnet.broker import serve_broker
+
+
+def saying(content: Any) -> Answer:
+    return lambda _request: {"choices": [{"index": 0, "message": {"content": content}}]}
+
+
+class Manager:
+    """A network whose only tool answers by a function, which may raise or wait."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.requests: list[Mapping[str, Any]] = []
+        self.timeouts: list[float] = []
+
+    async def __call__(
+        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+    ) -> Any:
+        assert tool == "chat-completion"
+        self.requests.append(tool_input)
+        self.timeouts.append(timeout)
+        answer = self.answer(tool_input)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+
+def chat(invoke: Invoke, *, api_key: SecretStr | None = None, **options: Any) -> RemoteChat:
+    defaults: dict[str, Any] = {"model": None, "timeout": 5.0}
+    defaults |= {"breaker_failures": 100, "breaker_reset": 30.0}
+    return RemoteChat(over_broker(CHAT, invoke, api_key=api_key), **{**defaults, **options})
+
+
+async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavailable:
+    with pytest.raises(ChatUnavailable) as raised:
+        await client.complete("s", "u", model=model, timeout=5)
+    assert KEY not in f"{raised.value} {raised.value.hint}"
+    assert raised.value.hint
+    return raised.value
+
+
+def test_the_error_is_no_code_of_its_own_on_the_wire() -> None:
+    assert ChatUnavailable.code == "internal"
+
+
+async def test_it_asks_in_the_shape_of_openai_and_gives_the_words() -> None:
+    manager = Manager(saying("a\nb"))
+    assert await chat(manager).complete("do this", "with that", model="m", timeout=5) == "a\nb"
+    assert manager.requests == [
+        {
+            "messages": [
+                {"role": "system", "content": "do this"},
+                {"role": "user", "content": "with that"},
+            ],
+            "max_tokens": 256,
+            "temperature": 0,
+            "model": "m",
+        }
+    ]
+
+
+async def test_the_call_s_model_wins_over_the_settings_and_none_is_left_out() -> None:
+    manager = Manager(saying("x"))
+    for model, default in (("mine", "usual"), (None, "usual"), (None, None)):
+        client = chat(manager, model=default, api_key=SecretStr(KEY))
+        await client.complete("s", "u", model=model, timeout=5)
+    assert [request.get("model") for request in manager.requests] == ["mine", "usual", None]
+    assert "model" not in manager.requests[-1]
+    assert {request["api_key"] for request in manager.requests} == {KEY}
+
+
+async def test_it_ends_in_time_whichever_limit_is_first() -> None:
+    async def hang(_request: Mapping[str, Any]) -> Any:
+        await asyncio.Event().wait()
+
+    manager = Manager(hang)
+    for own, callers in ((0.05, 60.0), (60.0, 0.05)):
+        async with asyncio.timeout(5):
+            with pytest.raises(ChatUnavailable, match=r"within 0\.05 s"):
+                await chat(manager, timeout=own).complete("s", "u", model=None, timeout=callers)
+    assert manager.timeouts == [0.05, 0.05]
+
+
+async def test_a_model_that_keeps_failing_is_left_alone() -> None:
+    manager = Manager(raising(RemoteError("the GPU caught fire")))
+    client = chat(manager, breaker_failures=3)
+    for _ in range(3):
+        assert (await failure(client)).retryable
+    assert "3 times in a row" in str(await failure(client))
+    assert len(manager.requests) == 3
+
+
+async def test_refusals_and_useless_answers_do_not_shut_out_the_others() -> None:
+    manager = Manager(raising(RemoteError("model 'x' is not served")))
+    client = chat(manager, breaker_failures=2)
+    for answer in (manager.answer, saying(" ")):
+        manager.answer = answer
+        for _ in range(3):
+            await failure(client)
+    manager.answer = saying("well")
+    assert await client.complete("s", "u", model=None, timeout=5) == "well"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"choices": None},
+        {"choices": []},
+        {"choices": [None]},
+        {"choices": [{"text": "old"}]},
+        {"choices": [{"message": None}]},
+        {"choices": [{"message": {"content": None}}]},
+        {"choices": [{"message": {"content": ["part"]}}]},
+        {"choices": [{"message": {"content": " \n"}}]},
+    ],
+    ids=str,
+)
+async def test_answers_without_words_are_refused(answer: Any) -> None:
+    with pytest.raises(ChatUnavailable):
+        read_completion(answer)
+    assert not (await failure(chat(Manager(lambda _: answer)))).retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("model 'm' is not served", "refused the model 'm'"),
+        ("the messages are too long", "refused the texts"),
+        ("Incorrect API key provided", "refused the key"),
+    ],
+)
+async def test_refusals_in_words_whether_raised_or_returned(error: str, said: str) -> None:
+    for answer in telling(RemoteError(error)):
+        told = await failure(chat(Manager(answer), api_key=SecretStr(KEY)), model="m")
+        assert said in str(told)
+        assert not told.retryable
+
+
+@pytest.mark.parametrize("error", [FrameTooLarge(9, 5), UnicodeEncodeError("utf-8", "x", 0, 1, "")])
+async def test_questions_that_no_message_can_hold(error: Exception) -> None:
+    assert "refused the texts" in str(await failure(chat(Manager(raising(error)))))
+
+
+async def test_over_a_broker_with_and_without_the_tool() -> None:
+    async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
+        return saying(tool_input["messages"][1]["content"].upper())(tool_input)
+
+    async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
+        talking = chat(client.invoke)
+        error = await failure(talking)
+        assert error.retryable
+        assert "provides chat-completion" in error.hint
+        tool = Tool("chat-completion", "Talk.", {"type": "object"}, handle)
+        async with Connection(broker.url, tools=[tool]):
+            assert await talking.complete("s", "loud", model=None, timeout=5) == "LOUD"
+        await client.close()
+        assert (await failure(talking)).retryable

@@ -1,0 +1,223 @@
+"""The two transports, over a real HTTP server and a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.ability_search.model_servers import (
+    KEY,
+    Api,
+    asking,
+    embedder,
+    http_api,
+    manager,
+    raising,
+    telling,
+)
+
+from ability_search.errors import EmbeddingUnavailable, TextsRefused
+from ability_search.providers.embedder import (
+    EMBEDDINGS,
+    RemoteEmbedder,
+)
+from ability_search.providers.transports import (
+    Transport,
+    over_broker,
+    over_http,
+)
+from kadi_client import Connection
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
+
+REQUEST = {"model": "m", "input": ["some text"], "encoding_format": "base64"}
+
+
+def vectors_for(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "data": [
+            {"index": n, "embedding": [float(len(text)), 2.0]}
+            for n, text in enumerate(request["input"])
+        ]
+    }
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with http_api(vectors_for) as served:
+        yield served
+
+
+@pytest.fixture
+async def http(api: Api) -> AsyncIterator[Transport]:
+    async with asking(EMBEDDINGS, api) as transport:
+        yield transport
+
+
+async def failure(transport: Transport, **changes: Any) -> EmbeddingUnavailable:
+    with pytest.raises(EmbeddingUnavailable) as raised:
+        await transport({**REQUEST, **changes}, timeout=5)
+    assert KEY not in str(raised.value)
+    assert KEY not in raised.value.hint
+    return raised.value
+
+
+async def test_http_sends_what_an_openai_server_takes(api: Api, http: Transport) -> None:
+    assert await http(REQUEST, timeout=5) == vectors_for(REQUEST)
+    ((path, headers, body),) = api.seen
+    assert (path, body) == ("/v1/embeddings", REQUEST)
+    assert headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+async def test_http_failures_that_pass(api: Api, http: Transport, status: int) -> None:
+    api.prepare(status, b"try later", retry_after="7")
+    error = await failure(http)
+    assert error.retryable
+    assert error.retry_after == 7
+    assert str(status) in str(error)
+    assert not isinstance(error, TextsRefused)
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 405])
+async def test_http_failures_that_stay(api: Api, http: Transport, status: int) -> None:
+    api.prepare(status, {"error": {"message": f"bad key {KEY}"}})
+    error = await failure(http)
+    assert not error.retryable
+    assert not isinstance(error, TextsRefused)
+    assert "SEARCH_API_KEY" in error.hint
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_http_refusals_of_texts(api: Api, http: Transport, status: int) -> None:
+    api.prepare(status, {"error": {"message": "maximum context length is 512 tokens"}})
+    assert isinstance(await failure(http), TextsRefused)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(404, "not found"), (400, "The model `m` does not exist"), (400, "unknown model m")],
+)
+async def test_http_models_that_are_not_served(
+    api: Api, http: Transport, status: int, message: str
+) -> None:
+    api.prepare(status, {"error": {"message": message}})
+    error = await failure(http)
+    assert not error.retryable
+    assert not isinstance(error, TextsRefused)
+    assert "'m' is not served" in str(error)
+
+
+async def test_http_answers_that_are_no_json(api: Api, http: Transport) -> None:
+    api.prepare(200, b"<html>")
+    assert (await failure(http)).retryable
+
+
+async def test_http_servers_that_are_not_there(api: Api) -> None:
+    async with httpx.AsyncClient() as client:
+        error = await failure(over_http(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
+    assert error.retryable
+
+
+async def test_http_servers_that_hang(api: Api, http: Transport) -> None:
+    api.hang = asyncio.Event()
+    with pytest.raises(EmbeddingUnavailable) as raised:
+        await http(REQUEST, timeout=0.05)
+    assert raised.value.retryable
+
+
+async def test_texts_that_are_not_unicode(http: Transport) -> None:
+    assert isinstance(await failure(http, input=["\ud800"]), TextsRefused)
+    async with manager(EMBEDDINGS, vectors_for) as broker:
+        assert isinstance(await failure(broker, input=["\ud800"]), TextsRefused)
+
+
+async def test_the_broker_brings_the_request_with_the_key() -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    def answer(request: Mapping[str, Any]) -> Any:
+        seen.append(request)
+        return vectors_for(request)
+
+    async with manager(EMBEDDINGS, answer) as transport:
+        assert await transport(REQUEST, timeout=5) == vectors_for(REQUEST)
+    assert seen == [{**REQUEST, "api_key": KEY}]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        (ModelNotServed("m", ["other"]), EmbeddingUnavailable, False),
+        (RequestTooLarge("input: 65 texts, at most 64 are taken"), TextsRefused, False),
+        (RequestTooLarge("input.3: 999 bytes, at most 100 are taken"), TextsRefused, False),
+        (InvalidRequest("input.0: must not be empty"), TextsRefused, False),
+        (RuntimeError("maximum context length is 512 tokens"), TextsRefused, False),
+        (RuntimeError("Incorrect API key provided"), EmbeddingUnavailable, False),
+        (Overloaded("too many texts are queued"), EmbeddingUnavailable, True),
+        (RuntimeError("the GPU caught fire"), EmbeddingUnavailable, True),
+    ],
+    ids=str,
+)
+async def test_failures_of_a_model_manager(
+    error: Exception, kind: type[EmbeddingUnavailable], retryable: bool
+) -> None:
+    for answer in telling(error):
+        async with manager(EMBEDDINGS, answer) as transport:
+            told = await failure(transport)
+        assert type(told) is kind
+        assert told.retryable is retryable
+
+
+async def test_texts_too_large_for_a_message() -> None:
+    async with manager(EMBEDDINGS, vectors_for) as transport:
+        error = await failure(transport, input=["x" * 100_001])
+    assert isinstance(error, TextsRefused)
+
+
+async def test_a_network_without_a_model_manager() -> None:
+    async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
+        error = await failure(over_broker(EMBEDDINGS, client.invoke, api_key=None))
+    assert error.retryable
+
+
+def client_of(transport: Transport) -> RemoteEmbedder:
+    return embedder(transport, batch_texts=2, attempts=4)
+
+
+async def test_both_ways_give_the_same_vectors(http: Transport) -> None:
+    texts = ["a", "bb", "ccc", "dddd", "eeeee"]
+    async with manager(EMBEDDINGS, vectors_for) as broker:
+        by_broker = await client_of(broker).embed("m", texts, timeout=5)
+    by_http = await client_of(http).embed("m", texts, timeout=5)
+    np.testing.assert_array_equal(by_broker, by_http)
+    assert by_http.shape == (5, 2)
+
+
+async def test_a_server_that_recovers_is_asked_again(api: Api, http: Transport) -> None:
+    api.prepare(429, retry_after="0")
+    api.prepare(500, retry_after=email.utils.formatdate(time.time() - 5, usegmt=True))
+    assert (await client_of(http).embed("m", ["a"], timeout=5)).shape == (1, 2)
+    assert len(api.seen) == 3
+
+
+async def test_the_key_is_in_no_log(
+    api: Api, http: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    api.prepare(401, {"error": {"message": f"bad key {KEY}"}})
+    with pytest.raises(EmbeddingUnavailable) as raised:
+        await client_of(http).embed("m", ["a text"], timeout=5)
+    assert await client_of(http).embed("m", ["a text"], timeout=5) is not None
+    async with manager(EMBEDDINGS, raising(RuntimeError("no"))) as broker:
+        with pytest.raises(EmbeddingUnavailable):
+            await client_of(broker).embed("m", ["a text"], timeout=0.5)
+    ours = [each for each in caplog.records if each.name.startswith("ability_search")]
+    assert KEY not in "".join(map(logging.Formatter().format, ours))
+    assert KEY not in repr(raised.value)

@@ -1,0 +1,82 @@
+"""What callers are told of exceptions."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from pydantic import ValidationError
+
+from ability_search import errors
+from ability_search.tools.boundary import failure
+from ability_search.tools.inputs import QueryInput
+
+
+def test_a_search_error_says_what_to_do() -> None:
+    answer = failure(errors.Busy("3 calls", retry_after=1.5), "search-query", "docs")
+    assert answer == {
+        "success": False,
+        "error": "3 calls",
+        "code": "busy",
+        "tool": "search-query",
+        "collection": "docs",
+        "hint": errors.Busy.default_hint,
+        "retryable": True,
+        "retryAfterMs": 1500,
+    }
+
+
+def test_a_collection_is_named_only_if_it_may_be_one() -> None:
+    for name in ("x" * 100, "a b", "sk-key\n"):
+        assert "collection" not in failure(errors.Busy("b"), "t", name)
+
+
+def test_what_was_not_expected_is_told_by_its_incident(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = failure(KeyError("SELECT secret FROM /path"), "search-query")
+    assert answer["code"] == "internal"
+    assert answer["retryable"] is False
+    assert "secret" not in json.dumps(answer)
+    incident = answer["error"].rpartition(" ")[2]
+    assert incident in caplog.text
+    assert "secret" in caplog.text
+
+
+def test_fields_are_named_and_values_are_not_repeated() -> None:
+    with pytest.raises(ValidationError) as raised:
+        QueryInput.model_validate({"query": "hunter2", "mode": "hunter2", "sorted": "hunter2"})
+    answer = failure(raised.value, "search-query")
+    assert answer["code"] == "invalid_input"
+    for field in ("collection", "mode", "sorted"):
+        assert f"{field}:" in answer["error"]
+    assert "hunter2" not in json.dumps(answer)
+
+
+def test_no_error_is_longer_than_need_be() -> None:
+    answer = failure(errors.NotFound("chunk", "x" * 100_000), "search-similar")
+    assert len(answer["error"]) < 2100
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidInput("f", "p"),
+        errors.NotFound("collection", "c"),
+        errors.ModelMismatch("c", recorded="a", requested="b"),
+        errors.DimensionMismatch("c", recorded=1, received=2),
+        errors.EmbeddingUnavailable("e"),
+        errors.StatementRefused("other", "SELECT"),
+        errors.TooLarge("t", hint="h"),
+        errors.Busy("b"),
+        errors.ForbiddenPath("p", hint="h"),
+        errors.DeadlineExceeded("d"),
+        errors.Cancelled("c"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_error_has_a_hint(error: errors.SearchError) -> None:
+    answer = failure(error, "search-query")
+    assert answer["code"] == error.code != "internal"
+    assert answer["hint"]
+    assert "SELECT" not in json.dumps(answer)
