@@ -1,0 +1,427 @@
+"""The store port: what indexing and search need of a database, in their own words.
+
+Every method raises :class:`~ability_search.errors.DatabaseUnavailable` if the store does not
+answer. Reads are retried by the store where that helps. Writes are idempotent unless they say
+otherwise, and are retried by the store on conflicts with other writers.
+
+A store answers as if it were empty if nothing was ever stored in it. A method that takes a
+generation raises :class:`~ability_search.errors.GenerationGone` if that generation was dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ability_search.collection import Collection
+from ability_search.filters.tree import Filter
+from ability_search.jobs.model import Job
+from ability_search.store.records import (
+    ChunkRecord,
+    ChunkText,
+    Columns,
+    GraphAnswer,
+    GraphRequest,
+    MapPoint,
+    Neighbour,
+    OverviewAnswer,
+    OverviewRequest,
+    Passage,
+    Read,
+    Replaced,
+    Replacement,
+    Row,
+    Search,
+    SourceRecord,
+    SparseVector,
+    TermStatisticsEntry,
+    Use,
+    VectorCheck,
+    VectorPlaces,
+    WeightedChunk,
+)
+
+
+class CollectionStore(Protocol):
+    """Records of collections, and their generations."""
+
+    async def collection(self, name: str) -> Collection | None:
+        """Return the record of that name; ``name@token`` is one under construction."""
+
+    async def collections(self) -> list[Collection]:
+        """Return all records by name, those under construction included."""
+
+    async def create_collection(self, collection: Collection) -> Collection:
+        """Store a new record with an empty generation; return the one stored.
+
+        That is another one if the name was taken in the meantime.
+        """
+
+    async def create_generation(self, collection: Collection) -> None:
+        """Create an empty generation, of which no record is stored yet."""
+
+    async def update_collection(self, collection: Collection, fields: Mapping[str, Any]) -> None:
+        """Change fields of a record if it is still on this generation."""
+
+    async def delete_collection(self, collection: Collection) -> bool:
+        """Delete a collection with its generation, jobs and usage.
+
+        Returns:
+            False if it is gone or on another generation.
+        """
+
+    async def switch_generation(
+        self,
+        old: Collection,
+        built: Collection,
+        new: Collection,
+        *,
+        grace: int,
+        result: Mapping[str, Any],
+    ) -> bool:
+        """Switch a collection to the generation built under the record ``built``.
+
+        The old generation becomes due for dropping after ``grace`` milliseconds, and the job that
+        built the new one is done with ``result``.
+
+        Returns:
+            False if the revision of either record has changed; nothing is changed then.
+        """
+
+    async def publish_generation(self, built: Collection, new: Collection) -> bool:
+        """Turn a record under construction into a new collection; False if the name is taken."""
+
+    async def due_generations(self) -> list[str]:
+        """Return the replaced generations whose grace is over."""
+
+    async def generations(self) -> list[str]:
+        """Return all stored generations."""
+
+    async def drop_generation(self, generation: str) -> None:
+        """Drop a generation and everything in it."""
+
+
+class SearchStore(Protocol):
+    """Retrieval of candidates and of what surrounds them."""
+
+    async def search(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        *,
+        first: int = 0,
+    ) -> Read[Mapping[str, Sequence[Row]]]:
+        """Run all searches of a query in one round trip.
+
+        Args:
+            collection: The collection; its generation is searched.
+            searches: Searches with distinct names. Those of kinds return nothing if the
+                generation has none.
+            columns: Columns to read of every row. The rows of a search by a vector have no column
+                for the cosine to that very vector: it is their score.
+            first: Number of rows of each search that also get ``terms``, ``weights`` and
+                ``embedding``.
+
+        Returns:
+            Rows by the name of the search, best first. They are consistent: a commit that is
+            being indexed is waited for.
+
+        Raises:
+            StatementRefused: if the store cannot run this combination; single searches may work.
+        """
+
+    async def chunks(
+        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
+    ) -> list[ChunkText]:
+        """Return chunks by record id, in any order; chunks that are gone are left out.
+
+        With ``compared``, record ids, each has its cosines to these chunks, in their order.
+        """
+
+    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+        """Return a chunk with its embedding."""
+
+    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
+        """Return the embeddings of chunks, by record id; those without one are left out."""
+
+    async def passages(
+        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
+    ) -> list[Passage]:
+        """Return the texts of chunks by chunkId, in any order; those that are gone are left out."""
+
+    async def best_chunks(
+        self,
+        generation: str,
+        sources: Sequence[str],
+        columns: Columns,
+        filter: Filter | None,
+        *,
+        by: str,
+    ) -> dict[str, Row]:
+        """Return the best chunk of each source, by source; of equal ones the first.
+
+        The column ``by`` of ``columns`` decides, and is the score.
+        """
+
+    async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
+        """Return the best chunk of each source that is linked to others, and given chunks.
+
+        Links are followed in both directions.
+        """
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order."""
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
+
+        Returns:
+            False if another worker was faster; nothing is changed then.
+        """
+
+
+class IndexStore(Protocol):
+    """Documents and chunks of generations."""
+
+    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+        """Replace the contents of some sources in one transaction.
+
+        Duplicates in other sources return to the indexes if the chunk that stands for them goes.
+        Counts and revision of the record change with it.
+
+        Returns:
+            ``None`` if the generation is gone or a stand-in has changed; nothing is written then.
+
+        Raises:
+            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
+                committed is then unknown.
+        """
+
+    async def content_hashes(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> Read[Mapping[str, str]]:
+        """Return the content hash of each of these sources that is stored."""
+
+    async def sources(
+        self, generation: str, *, after: str, limit: int, files: bool = False
+    ) -> list[str]:
+        """Return source names greater than ``after``, in order.
+
+        Generated kinds are left out; with ``files``, so is what was not read from a file.
+        """
+
+    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        """Return the sources of kinds that were made of these sources."""
+
+    async def source_records(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[SourceRecord]:
+        """Return source records greater than ``after``, in order, without generated kinds."""
+
+    async def source_records_named(
+        self, generation: str, sources: Sequence[str]
+    ) -> list[SourceRecord]:
+        """Return the records of these sources, in any order."""
+
+    async def source_passages(
+        self, generation: str, source: str, *, kinds: bool = False
+    ) -> list[Passage]:
+        """Return the parts of a document's text, in chunk order."""
+
+    async def compare_sources(
+        self, generation: str, other: str, *, after: str, limit: int
+    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
+        """Return sources of a generation with their content hashes, and their origins in another.
+
+        The first list is in order of the source, greater than ``after``, without generated kinds.
+        """
+
+    async def count_sources(self, generation: str) -> tuple[int, int]:
+        """Return the number of sources, without generated ones, and the chunks they record."""
+
+    async def check_vectors(
+        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
+    ) -> VectorCheck:
+        """Check the vectors of a page of chunks greater than ``after``, in order."""
+
+    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
+        """Return some indexed chunks with their embeddings."""
+
+    async def probe_chunks(
+        self, generation: str, *, newest: int, others: int, after: str
+    ) -> list[WeightedChunk]:
+        """Return the indexed chunks stored last, and others whose vector key is at least ``after``.
+
+        ``after`` is 32 hexadecimal digits; random digits give a random choice.
+        """
+
+    async def nearest(
+        self,
+        generation: str,
+        vectors: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        beam: int,
+        exact: bool,
+    ) -> list[list[Neighbour]]:
+        """Return the indexed chunks nearest to each vector, nearest first."""
+
+    async def vector_places(
+        self, model: str, record: str, *, dimensions: int | None, limit: int
+    ) -> VectorPlaces:
+        """Return the generations that may hold vectors of ``model`` with these dimensions.
+
+        Args:
+            model: The embedding model.
+            record: Name of the record that wants vectors; it may be under construction.
+            dimensions: ``None`` for any.
+            limit: Maximum number of other collections, the last changed first.
+        """
+
+    async def stored_vectors(
+        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
+    ) -> list[dict[str, Sequence[float]]]:
+        """Return for each place the stored vectors by vector key."""
+
+    async def outdated_weights(
+        self, generation: str, *, kinds: bool, average_length: float, limit: int
+    ) -> list[WeightedChunk]:
+        """Return chunks whose weights assume another average length, by chunkId."""
+
+    async def set_weights(
+        self,
+        generation: str,
+        *,
+        kinds: bool,
+        average_length: float,
+        changes: Sequence[WeightedChunk],
+    ) -> None:
+        """Write new weights. A chunk that became a duplicate, or no longer is one, is left out."""
+
+    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
+        """Build the vector graph, and return when it is complete or a statement's time is over."""
+
+    async def discard_staged(self, *, before: int) -> None:
+        """Delete parts of replacements that writers left behind before this time."""
+
+    async def source_order(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[tuple[str, str]]:
+        """Return sources greater than ``after``, in order, with their record ids."""
+
+    async def source_records_at(
+        self, generation: str, rids: Sequence[str]
+    ) -> dict[str, SourceRecord]:
+        """Return source records by record id.
+
+        Raises:
+            TooLarge: if they do not fit into one message.
+        """
+
+    async def chunk_records(
+        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
+    ) -> list[ChunkRecord]:
+        """Return the chunks ``first`` to ``end - 1`` of each source, in any order.
+
+        Raises:
+            TooLarge: if they do not fit into one message.
+        """
+
+    async def overview(
+        self, collection: Collection, request: OverviewRequest
+    ) -> Read[OverviewAnswer]:
+        """Measure a collection."""
+
+    async def map_points(
+        self,
+        collection: Collection,
+        axes: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        indexed: int,
+    ) -> Read[list[MapPoint]]:
+        """Return a sample of the indexed chunks, always the same, with their cosines to axes."""
+
+
+class JobStore(Protocol):
+    """Long operations: their owners, leases and outcomes, by the clock of the store."""
+
+    async def jobs(self, collection: str) -> list[Job]:
+        """Return the last job of each kind of a collection."""
+
+    async def job(self, collection: str, kind: str) -> Job | None:
+        """Return the last job of a kind."""
+
+    async def orphaned_jobs(self, kind: str) -> list[Job]:
+        """Return the running jobs of a kind whose lease has expired."""
+
+    async def records_under_construction(self) -> set[str]:
+        """Return the names of the records that running jobs build."""
+
+    async def begin_job(self, job: Job, *, lease: int, built: Collection | None) -> bool:
+        """Record a job in place of the last one of its kind.
+
+        Args:
+            job: The job, with its owner.
+            lease: Milliseconds.
+            built: Record of the generation that the job builds. Then nothing happens if another
+                worker owns the last job, and what that job left behind is discarded.
+        """
+
+    async def claim_job(
+        self, job: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
+    ) -> bool:
+        """Take over a job whose lease has expired; its record is renamed to ``record``.
+
+        The previous owner then writes to a record that no longer exists.
+        """
+
+    async def renew_job(
+        self, job: Job, *, owner: str, lease: int, done: int, total: int, stage: str
+    ) -> bool:
+        """Renew the lease of an own job and record its progress; a negative lease releases it."""
+
+    async def end_job(
+        self, job: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
+    ) -> bool:
+        """Record the end of a job, of any owner if ``None``; discard what it was building."""
+
+
+class UsageStore(Protocol):
+    """How often agents were shown chunks."""
+
+    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """Return how often chunks were shown to an agent; those never shown are left out."""
+
+    async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
+        """Count chunks, given as collection and chunkId, as shown once more. Not idempotent."""
+
+    async def agents(self, collection: str) -> list[str]:
+        """Return the agents that were shown chunks of a collection."""
+
+    async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
+        """Return what an agent was shown of a collection, in order of chunkId after ``after``."""
+
+    async def put_uses(self, uses: Sequence[Use]) -> None:
+        """Set counts."""
+
+    async def delete_uses(self, collection: str) -> None:
+        """Delete all counts of a collection."""
+
+
+class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+    """Everything that a worker stores."""
+
+
+__all__ = [
+    "CollectionStore",
+    "IndexStore",
+    "JobStore",
+    "SearchStore",
+    "SparseVector",
+    "Store",
+    "UsageStore",
+]

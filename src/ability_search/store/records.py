@@ -1,0 +1,399 @@
+"""Values that cross the store port.
+
+Times are epoch milliseconds. A *generation* is one build of a collection's index, named by an
+opaque string (:attr:`ability_search.collection.Collection.type`). Where a method takes ``kinds``,
+it chooses between a generation's own chunks and the chunks of the kinds made of its documents,
+which are stored and indexed apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ability_search.collection import Collection
+from ability_search.filters.tree import Filter
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """An answer of the store, with the collection's record as it was when the store answered."""
+
+    collection: Collection | None
+    """``None`` if the collection is gone."""
+    value: T
+
+
+# What is stored
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A chunk as it is stored."""
+
+    chunk_id: str
+    collection: str
+    source: str
+    title: str
+    content: str
+    kind: str
+    metadata: Mapping[str, Any]
+    chunk_index: int
+    total_chunks: int
+    created_at: int
+    tokens: int
+    breadcrumb: str = ""
+    page: int | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    lead: str = ""
+    """Text between the previous chunk and this one."""
+    overlap: int = 0
+    """Characters that repeat the end of the previous chunk."""
+    section: int | None = None
+    """Index of the first chunk of the section."""
+    of: str | None = None
+    """Source of the document that this kind was made of."""
+    facets: Sequence[str] = ()
+    """Keys of equality filters, and of the periods that the text mentions."""
+    dates: Sequence[int] = ()
+    """Periods that the text mentions, see :func:`ability_search.understanding.chunk_dates`."""
+    embedding: Sequence[float] | None = None
+    """Unit length."""
+    vector_key: str | None = None
+    terms: Sequence[int] = ()
+    """Term ids, ascending."""
+    weights: Sequence[float] = ()
+    """BM25 weight of each term."""
+    lengths: Sequence[int] = ()
+    """Number of terms in the title and in the content."""
+    average_length: float = 0.0
+    """Average length that the weights were computed with."""
+    duplicate_of: str | None = None
+    """ChunkId that stands for this one in the indexes; ``None`` if the chunk is indexed itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A document as it is stored, without its chunks."""
+
+    source: str
+    title: str
+    content_hash: str
+    chunks: int
+    tokens: int
+    tokens_min: int | None
+    tokens_max: int | None
+    indexed_at: int
+    kind: str
+    metadata: Mapping[str, Any]
+    format: str | None = None
+    language: str | None = None
+    links: Sequence[Mapping[str, Any]] = ()
+    of: str | None = None
+    file: bool = False
+    """Whether the document was read from a file."""
+    file_hash: str | None = None
+    generated: bool = False
+    """Whether the document is a kind that was derived from another one."""
+    tail: str = ""
+    """Text after the last chunk."""
+    origin: str | None = None
+    """Content hash of the document that a rebuild restored it from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between two documents."""
+
+    source: str
+    target: str
+    kind: str
+    weight: float
+
+
+# Retrieval
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weighted terms."""
+
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSearch:
+    """The chunks nearest to a vector. The score is the cosine."""
+
+    name: str
+    vector: Sequence[float]
+    limit: int
+    beam: int
+    """Beam width of the graph search."""
+    exact: bool
+    """Compare all embeddings instead of searching the graph."""
+    filter: Filter | None = None
+    kinds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TermSearch:
+    """The chunks of the greatest dot product with weighted terms, which is their score."""
+
+    name: str
+    terms: SparseVector
+    limit: int
+    filter: Filter | None = None
+    kinds: bool = False
+    products: Mapping[str, SparseVector] = field(default_factory=dict)
+    """As those of :class:`Columns`, for the candidates of this search only."""
+
+
+Search = VectorSearch | TermSearch
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What to read of each candidate besides its ids and its score."""
+
+    fields: Sequence[str] = ()
+    """Names of fields of :class:`ChunkRecord`."""
+    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Vectors, by the column for the cosine to them; ``None`` for a chunk without an embedding."""
+    products: Mapping[str, SparseVector] = field(default_factory=dict)
+    """Terms, by the column for the dot product with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A chunk found by a search."""
+
+    rid: str
+    """Record id; it changes when the chunk is replaced."""
+    chunk_id: str
+    score: float
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Requested columns by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    """A chunk as returned for a query."""
+
+    rid: str
+    chunk_id: str
+    source: str
+    title: str
+    content: str
+    metadata: Mapping[str, Any]
+    kind: str
+    chunk_index: int
+    total_chunks: int
+    breadcrumb: str | None
+    page: int | None
+    start_line: int | None
+    end_line: int | None
+    created_at: int
+    tokens: int
+    cosines: Sequence[float | None] = ()
+    """Cosines to the chunks that it was compared with."""
+    embedding: Sequence[float] | None = None
+    """Its vector, if requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk's part of the text of its document."""
+
+    chunk_id: str
+    source: str
+    content: str
+    lead: str
+    overlap: int
+    chunk_index: int
+    section: int | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRequest:
+    """Graph expansion: where to start, and what to return."""
+
+    sources: Sequence[str]
+    """Sources to start from; they are not reached again."""
+    columns: Columns
+    by: str
+    """Column of ``columns`` with the cosine that selects the best chunk of a source."""
+    filter: Filter | None
+    hops: int
+    """Number of links in a row."""
+    kinds: Sequence[str] | None
+    """Kinds of links to follow; ``None`` follows all."""
+    links: bool
+    """Whether the generation has links."""
+    neighbours: Sequence[str]
+    """ChunkIds of further chunks."""
+    least: float
+    """Minimum cosine of a chunk."""
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAnswer:
+    """Chunks near some sources, and the links that lead to them."""
+
+    rows: Sequence[Row]
+    """In any order; the score is the cosine."""
+    hops: Sequence[tuple[Sequence[Link], Sequence[Link]]]
+    """For each hop the links from and to its starts, the strongest first."""
+
+
+# Indexing
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The new contents of some sources, written in one transaction.
+
+    Without records and chunks it is a deletion.
+    """
+
+    sources: Sequence[str]
+    """All sources concerned; whatever is stored of them is replaced."""
+    records: Sequence[SourceRecord] = ()
+    chunks: Sequence[Sequence[ChunkRecord]] = ()
+    """The chunks of each source."""
+    links: Sequence[Link] = ()
+    term_statistics: bytes | None = None
+    """Term statistics of the chunks, encoded; see :mod:`ability_search.search.statistics`."""
+    stand_ins: Mapping[str, int] = field(default_factory=dict)
+    """Stored chunks that stand for duplicates among ``chunks``: ``created_at`` by chunkId. If one
+    of them was replaced, nothing is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The outcome of a :class:`Replacement`."""
+
+    collection: Collection
+    """As it is now."""
+    deleted: int
+    """Chunks."""
+    inserted: int
+    """Chunks."""
+    replaced: int
+    """Sources, without generated ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermStatisticsEntry:
+    """A change of the term statistics of a generation."""
+
+    revision: int
+    base: bool
+    """Whether the entry stands for everything up to its revision."""
+    added: bytes | None
+    removed: Sequence[Sequence[int]]
+    """Term ids of each removed chunk."""
+    removed_lengths: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A stored chunk near a vector."""
+
+    chunk_id: str
+    source: str
+    created_at: int
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedChunk:
+    """The terms of a chunk that is in the indexes, or waits for the chunk that stands for it."""
+
+    chunk_id: str
+    terms: Sequence[int]
+    weights: Sequence[float]
+    lengths: Sequence[int] = ()
+    average_length: float = 0.0
+    duplicate_of: str | None = None
+    embedding: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorPlaces:
+    """Generations that may hold vectors of a model, as pairs of generation and ``kinds``."""
+
+    own: Sequence[tuple[str, bool]]
+    live: Sequence[tuple[str, bool]]
+    others: Sequence[tuple[str, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCheck:
+    """One page of a check of all vectors."""
+
+    last: str | None
+    """Last chunkId checked; ``None`` if there was none."""
+    checked: int
+    unfit: int
+    """Chunks whose vector has other dimensions, is not finite or has no unit length."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRequest:
+    """What to measure of a collection; ``None`` leaves a part out."""
+
+    bin_width: int | None
+    """Tokens."""
+    sample: int | None
+    """Chunks whose sizes are counted; ``None`` for all."""
+    period: int | None
+    """Milliseconds."""
+    vectors: int | None
+    """Number of vectors to sample."""
+    indexed: int
+    """Chunks in the vector index."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewAnswer:
+    """Measures of a collection, without kinds."""
+
+    sizes: Mapping[int, int]
+    """Number of chunks by the least size of a bin."""
+    periods: Sequence[tuple[int, int, int]]
+    """Start, sources and chunks of each period."""
+    vectors: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class MapPoint:
+    """A chunk with its cosines to some axes."""
+
+    chunk_id: str
+    source: str
+    title: str
+    excerpt: str
+    cosines: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How often an agent was shown a chunk."""
+
+    agent: str
+    collection: str
+    chunk_id: str
+    uses: int
+    last_at: int
