@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search import statements
 from ability_search.errors import InvalidInput
-from ability_search.ranking.bm25 import K1, B
+from ability_search.store import arcadedb
+from ability_search.text.bm25 import K1, B
 
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
@@ -122,7 +122,7 @@ def new_type(name: str, *, now: int) -> str:
 
     The name encodes its creation time, see :func:`type_created_at`.
     """
-    return statements.type_name(name, f"{now:011x}{secrets.token_hex(3)}")
+    return arcadedb.type_name(name, f"{now:011x}{secrets.token_hex(3)}")
 
 
 def type_created_at(chunk_type: str) -> int | None:
@@ -137,7 +137,7 @@ def checked_name(name: str, *, field: str = "collection") -> str:
     Raises:
         InvalidInput: if it is not.
     """
-    if not statements.is_collection_name(name):
+    if not arcadedb.is_collection_name(name):
         raise InvalidInput(
             field,
             "not a collection name",

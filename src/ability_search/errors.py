@@ -165,6 +165,16 @@ class StatementRefused(DatabaseUnavailable):
         """The message of the database."""
 
 
+class GenerationGone(DatabaseUnavailable):
+    """A generation was dropped, because its collection was rebuilt or deleted."""
+
+    default_hint = "Call again."
+
+    def __init__(self, generation: str) -> None:
+        super().__init__(f"the generation {generation} no longer exists")
+        self.generation = generation
+
+
 class EarlierLayout(DatabaseUnavailable):
     """The database has data of the earlier TypeScript ability, in its layout."""
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.config.loading import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 _PAGE = 1000
 
@@ -48,7 +48,7 @@ class FileIndexing:
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
+        registry: Knows the collections.
         indexing: Stores documents.
         settings: Limits and allowed roots.
         base: Where relative paths start.
@@ -57,14 +57,14 @@ class FileIndexing:
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
+        registry: Registry,
         indexing: Indexing,
         *,
         settings: Settings,
         base: Path,
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self._registry = registry
         self._indexing = indexing
         self._settings = settings
         self._base = base
@@ -152,17 +152,17 @@ class FileIndexing:
 
     async def _sweep(self, name: str, selection: Selection) -> int:
         """Remove the sources below the selection whose files are gone; how many those were."""
-        collection = await self._catalogue.reload(name)
+        collection = await self._registry.reload(name)
         removed = 0
         floor = selection.prefix
         while collection is not None:
             rows = await self._store.read(
-                *statements.list_file_sources(collection.type, after=floor, limit=_PAGE)
+                *arcadedb.list_file_sources(collection.type, after=floor, limit=_PAGE)
             )
             below = [row["source"] for row in rows if row["source"].startswith(selection.prefix)]
             gone = await asyncio.to_thread(_gone, selection.root, below)
             if gone and await self._indexing.remove(collection, gone) is None:
-                collection = await self._catalogue.reload(name)
+                collection = await self._registry.reload(name)
                 continue
             removed += len(gone)
             if len(below) < _PAGE:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, to_record, type_created_at
 from ability_search.errors import SearchError, StatementRefused
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ class Generations:
     can perform it when it is due.
 
     Args:
-        catalogue: Registry of the collections.
+        registry: Registry of the collections.
         grace: Seconds that a replaced generation is kept for running queries.
     """
 
-    def __init__(self, catalogue: Catalogue, *, grace: float) -> None:
-        self._catalogue = catalogue
+    def __init__(self, registry: Registry, *, grace: float) -> None:
+        self._registry = registry
         self._grace = grace
         self._dropping: set[asyncio.Task[None]] = set()
 
@@ -48,8 +48,8 @@ class Generations:
         Returns:
             The collection after the switch; ``None`` if either record changed meanwhile.
         """
-        self._catalogue.forget(old.name)
-        self._catalogue.forget(built.name)
+        self._registry.forget(old.name)
+        self._registry.forget(built.name)
         new = replace(
             built,
             name=old.name,
@@ -57,8 +57,8 @@ class Generations:
             revision=max(old.revision, built.revision) + 1,
             created_at=old.created_at,
         )
-        answer = await self._catalogue.write(
-            statements.switch_generation(
+        answer = await self._registry.write(
+            arcadedb.switch_generation(
                 old.name,
                 old_type=old.type,
                 old_revision=old.revision,
@@ -87,10 +87,10 @@ class Generations:
         new = replace(
             built, name=built.public_name, revision=built.revision + 1, created_at=created_at
         )
-        self._catalogue.forget(built.name)
+        self._registry.forget(built.name)
         try:
-            answer = await self._catalogue.write(
-                statements.publish_generation(built.name, record=to_record(new))
+            answer = await self._registry.write(
+                arcadedb.publish_generation(built.name, record=to_record(new))
             )
         except StatementRefused as exc:
             if exc.reason != "duplicate":
@@ -102,7 +102,7 @@ class Generations:
 
     async def drop_due(self) -> None:
         """Drop the generations that are due."""
-        for row in await self._catalogue.read(statements.due_generations()):
+        for row in await self._registry.read(arcadedb.due_generations()):
             await self.drop(row["type"])
 
     async def sweep(self, *, before: int) -> None:
@@ -110,17 +110,17 @@ class Generations:
 
         ``before`` is in epoch milliseconds.
         """
-        records = await self._catalogue.records()
+        records = await self._registry.records()
         # Read last: a job that is taken over meanwhile renames its record to one not listed here.
-        rows = await self._catalogue.read(statements.records_being_built())
+        rows = await self._registry.read(arcadedb.records_being_built())
         wanted = {row["record"] for row in rows}
         for record in records:
             if record.name in wanted or record.name == record.public_name:
                 continue
             if record.updated_at < before:
-                await self._catalogue.drop(record)
+                await self._registry.drop(record)
         used = {record.type for record in records}
-        rows = await self._catalogue.read(statements.stored_types())
+        rows = await self._registry.read(arcadedb.stored_types())
         names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
         for name in names:
             created = type_created_at(name)
@@ -136,7 +136,7 @@ class Generations:
     async def drop(self, chunk_type: str) -> None:
         """Drop the types of a generation."""
         log.info("dropping unused generation %s", chunk_type)
-        await self._catalogue.write(statements.drop_generation(chunk_type))
+        await self._registry.write(arcadedb.drop_generation(chunk_type))
 
     def drop_soon(self) -> None:
         """Drop the generations that are due, in a background task."""

@@ -6,11 +6,11 @@ import base64
 import binascii
 from dataclasses import dataclass
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SourcePage:
 
 
 async def list_sources(
-    store: Store, catalogue: Catalogue, name: str, *, limit: int, cursor: str | None
+    store: Store, registry: Registry, name: str, *, limit: int, cursor: str | None
 ) -> SourcePage:
     """Return one page of a collection's sources, and the collection as it is now.
 
@@ -32,11 +32,11 @@ async def list_sources(
         InvalidInput: if the cursor was not returned with an earlier page.
     """
     after = "" if cursor is None else _read_cursor(cursor)
-    found = await catalogue.get(name)
-    collection = await catalogue.reload(found.name)
+    found = await registry.get(name)
+    collection = await registry.reload(found.name)
     if collection is None:
         raise NotFound("collection", name)
-    rows = await store.read(*statements.list_sources(collection.type, after=after, limit=limit + 1))
+    rows = await store.read(*arcadedb.list_sources(collection.type, after=after, limit=limit + 1))
     names = tuple(row["source"] for row in rows)
     more = len(names) > limit
     return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)

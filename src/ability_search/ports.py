@@ -9,7 +9,7 @@ from ability_search.documents import Vector
 
 
 class Store(Protocol):
-    """A database that understands the statements of :mod:`ability_search.statements`."""
+    """A database that understands the statements of :mod:`ability_search.store.arcadedb`."""
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a read-only script, or a single query.

@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 
-from ability_search.catalogue import Catalogue
 from ability_search.config.loading import Settings
 from ability_search.errors import Busy, ConfigurationError
 from ability_search.filing import FileIndexing
@@ -30,33 +29,18 @@ from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
 from ability_search.ports import Chat, Embedder, Reranker, Store
-from ability_search.providers.chat import (
-    CHAT,
-    RemoteChat,
-)
-from ability_search.providers.embedder import (
-    EMBEDDINGS,
-    RemoteEmbedder,
-)
-from ability_search.providers.reranker import (
-    RERANK,
-    RemoteReranker,
-)
-from ability_search.providers.store import (
-    BrokerStore,
-    Invoke,
-)
-from ability_search.providers.transports import (
-    Transport,
-    over_broker,
-    over_http,
-)
+from ability_search.providers.chat import CHAT, RemoteChat
+from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
+from ability_search.providers.reranker import RERANK, RemoteReranker
+from ability_search.providers.transports import Transport, over_broker, over_http
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
+from ability_search.store.arcadedb.client import BrokerStore, Invoke
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
-from ability_search.vocabulary import Vocabulary
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import headers
 from kadi_client.serving import Observe, noted
@@ -152,7 +136,7 @@ async def open_services(
             settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
         )
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
-        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.catalogue.remembered})
+        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.registry.remembered})
         await stack.enter_async_context(connection)
         # They need the connection to close, so they are closed before it.
         stack.push_async_callback(services.jobs.close)
@@ -175,16 +159,16 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    catalogue = Catalogue(store)
-    vocabulary = Vocabulary(store)
-    generations = Generations(catalogue, grace=settings.database.grace_period)
-    jobs = Jobs(catalogue, lease=settings.jobs.lease)
+    registry = Registry(store)
+    statistics_cache = StatisticsCache(store)
+    generations = Generations(registry, grace=settings.database.grace_period)
+    jobs = Jobs(registry, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
         store,
         embedder,
         chat,
-        catalogue,
+        registry,
         settings=settings,
         count=count,
         counter=counter,
@@ -194,8 +178,8 @@ def build_services(
     ranking = settings.ranking
     maintenance = Maintenance(
         store,
-        catalogue,
-        vocabulary,
+        registry,
+        statistics_cache,
         generations,
         scan_below=ranking.scan_below,
         now=_now,
@@ -203,7 +187,7 @@ def build_services(
     rebuilding = Rebuilding(
         store,
         embedder,
-        catalogue,
+        registry,
         generations,
         indexing,
         maintenance,
@@ -212,7 +196,7 @@ def build_services(
         now=_now,
     )
     reindexing = Reindexing(
-        catalogue,
+        registry,
         generations,
         jobs,
         rebuilding,
@@ -221,15 +205,16 @@ def build_services(
     )
     return Services(
         store=store,
-        catalogue=catalogue,
+        registry=registry,
         indexing=indexing,
-        files=FileIndexing(store, catalogue, indexing, settings=settings, base=base),
+        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        mending=Mending(store, catalogue, reindexing),
+        mending=Mending(store, registry, reindexing),
         querying=Querying(
-            Reach(store, embedder, reranker, chat, catalogue, vocabulary, settings, count), now=_now
+            Reach(store, embedder, reranker, chat, registry, statistics_cache, settings, count),
+            now=_now,
         ),
         maintenance=maintenance,
         settings=settings,

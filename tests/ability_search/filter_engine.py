@@ -9,18 +9,10 @@ from typing import Any
 
 from arcadedb_embedded import Database, create_database
 
-from ability_search.filters.facets import (
-    facets_of,
-)
-from ability_search.filters.predicate import (
-    matches,
-)
-from ability_search.filters.sql import (
-    to_sql,
-)
-from ability_search.filters.tree import (
-    Filter,
-)
+from ability_search.filters.facets import facets_of
+from ability_search.filters.predicate import matches
+from ability_search.filters.tree import Filter
+from ability_search.store.arcadedb.filter_sql import to_sql
 from kadi_localnet.database import jvm
 
 TYPE = "Chunk_x_1"

@@ -12,9 +12,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from ability_search.providers.embedder import (
-    RemoteEmbedder,
-)
+from ability_search.providers.embedder import RemoteEmbedder
 from ability_search.providers.transports import (
     HttpService,
     Service,

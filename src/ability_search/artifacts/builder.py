@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ability_search import statements
 from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importable, Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.catalogue import Catalogue
 from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 _PAGE = 1000
 
@@ -42,7 +42,7 @@ class Building:
 
     Args:
         store: The database, which holds the collection for as long as it is being built.
-        catalogue: Knows the collections.
+        registry: Knows the collections.
         indexing: Makes documents findable.
         importing: Brings the artifact that is built upon.
         exporting: Writes the new one.
@@ -51,13 +51,13 @@ class Building:
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
+        registry: Registry,
         indexing: Indexing,
         importing: Importing,
         exporting: Exporting,
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self._registry = registry
         self._indexing = indexing
         self._importing = importing
         self._exporting = exporting
@@ -101,7 +101,7 @@ class Building:
             if base is not None:
                 await self._importing.load(base, record, report)
             async for documents in batches:
-                collection = await self._catalogue.reload(record)
+                collection = await self._registry.reload(record)
                 part = await self._indexing.index_into(
                     record, collection, documents, options, report
                 )
@@ -109,7 +109,7 @@ class Building:
                 kept.update(document.source for document in documents)
                 kept.difference_update(failure.source for failure in part.failed)
             removed = await self._sweep(record, kept)
-            collection = await self._catalogue.reload(record)
+            collection = await self._registry.reload(record)
             if collection is None or not collection.sources:
                 raise InvalidInput("documents", "there are none to be found")
             manifest = await self._exporting.export_record(
@@ -121,12 +121,12 @@ class Building:
 
     async def _sweep(self, record: str, kept: set[str]) -> int:
         """Remove the sources that are not to be kept; how many those were."""
-        collection = await self._catalogue.reload(record)
+        collection = await self._registry.reload(record)
         if collection is None:
             return 0
         floor, removed = "", 0
         while page := await self._store.read(
-            *statements.list_sources(collection.type, after=floor, limit=_PAGE)
+            *arcadedb.list_sources(collection.type, after=floor, limit=_PAGE)
         ):
             floor = page[-1]["source"]
             gone = [row["source"] for row in page if row["source"] not in kept]

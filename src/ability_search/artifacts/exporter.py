@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search import __version__, statements
+from ability_search import (
+    __version__,
+)
 from ability_search.artifacts.artifact_files import empty, replaced
 from ability_search.artifacts.artifact_writer import ArtifactWriter
 from ability_search.artifacts.manifest import (
@@ -28,11 +30,14 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     origin_of,
 )
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused, TooLarge
 from ability_search.indexing import Progress, Report
 from ability_search.ports import Store
+from ability_search.store import (
+    arcadedb,
+)
+from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -75,16 +80,16 @@ class Exporting:
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
+        registry: Knows the collections.
         count: Counts tokens.
         counter: Names that way of counting; an artifact tells it if its chunks were counted so.
     """
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, *, count: TokenCounter, counter: str
+        self, store: Store, registry: Registry, *, count: TokenCounter, counter: str
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self._registry = registry
         self._count = count
         self._counter = counter
 
@@ -113,7 +118,7 @@ class Exporting:
             InvalidInput: if the directory holds anything but an artifact.
             DatabaseUnavailable: if the database did not answer, or writers kept being faster.
         """
-        found = await self._catalogue.get(name)
+        found = await self._registry.get(name)
         return await self.export_record(
             found.name, directory, report, revision=revision, usage=usage
         )
@@ -130,7 +135,7 @@ class Exporting:
         """As :meth:`export`, of a record, which may be of a collection that is being built."""
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
-                collection = await self._catalogue.reload(record)
+                collection = await self._registry.reload(record)
                 if collection is None:
                     raise NotFound("collection", record)
                 manifest = await self._attempt(collection, new, report, revision, usage)
@@ -175,7 +180,7 @@ class Exporting:
         return manifest
 
     async def _is_as(self, collection: Collection) -> bool:
-        now = await self._catalogue.reload(collection.name)
+        now = await self._registry.reload(collection.name)
         return now is not None and (now.type, now.revision) == (
             collection.type,
             collection.revision,
@@ -236,7 +241,7 @@ class Exporting:
         done = 0
         while done < len(places):
             rids = [f"{bucket}:{place}" for place in places[done : done + limit]]
-            statement = statements.source_records_at(collection.type, rids)
+            statement = arcadedb.source_records_at(collection.type, rids)
             try:
                 records = await self._store.read(*statement)
             except TooLarge:
@@ -253,7 +258,7 @@ class Exporting:
         bucket, floor = "", ""
         places = array("q")
         while page := await self._store.read(
-            *statements.source_places(collection.type, after=floor, limit=_PLACES)
+            *arcadedb.source_places(collection.type, after=floor, limit=_PLACES)
         ):
             for row in page:
                 bucket, _, place = row["rid"].partition(":")
@@ -263,10 +268,10 @@ class Exporting:
 
     async def _uses(self, collection: Collection) -> AsyncIterator[list[dict[str, Any]]]:
         """Yield the recorded use of chunks by agents, page by page."""
-        for row in await self._catalogue.read(statements.agents(collection.name)):
+        for row in await self._registry.read(arcadedb.agents(collection.name)):
             floor = ""
-            while page := await self._catalogue.read(
-                statements.uses_of(row["agent"], collection.name, after=floor, limit=_USES)
+            while page := await self._registry.read(
+                arcadedb.uses_of(row["agent"], collection.name, after=floor, limit=_USES)
             ):
                 yield page
                 floor = page[-1]["chunkId"]
@@ -275,15 +280,13 @@ class Exporting:
         self, collection: Collection, records: Sequence[dict[str, Any]]
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of some sources, in their order, page by page."""
-        aspects = statements.aspect_type(collection.type)
+        aspects = arcadedb.aspect_type(collection.type)
         for aspect, part in _slices(records):
             async for rows in self._slice(aspects if aspect else collection.type, part):
                 yield rows
 
     async def _slice(self, chunk_type: str, part: _Slice) -> AsyncIterator[list[dict[str, Any]]]:
-        statement = statements.source_chunks(
-            chunk_type, part.sources, first=part.first, end=part.end
-        )
+        statement = arcadedb.source_chunks(chunk_type, part.sources, first=part.first, end=part.end)
         try:
             rows = await self._store.read(*statement)
         except TooLarge:

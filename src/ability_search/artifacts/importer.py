@@ -13,10 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ability_search import statements
 from ability_search.artifacts.artifact_reader import Item, Row
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, checked_name
 from ability_search.config.loading import Settings
 from ability_search.errors import (
@@ -32,6 +30,8 @@ from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restore
 from ability_search.indexing.storing import Contents, Storage, row_bytes
 from ability_search.indexing.writing import new_collection
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Importing:
 
     Args:
         store: The database.
-        catalogue: Knows the collections.
+        registry: Knows the collections.
         maintenance: Builds the graph of what was imported, before it is searched.
         generations: Puts a collection on what was imported.
         settings: How much is written at a time.
@@ -86,7 +86,7 @@ class Importing:
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
+        registry: Registry,
         maintenance: Maintenance,
         generations: Generations,
         *,
@@ -94,7 +94,7 @@ class Importing:
     ) -> None:
         self._store = store
         self._generations = generations
-        self._catalogue = catalogue
+        self._registry = registry
         self._maintenance = maintenance
         self._group_bytes = settings.database.write_group_bytes
         self._group_chunks = settings.database.write_group_chunks
@@ -157,13 +157,13 @@ class Importing:
         Arguments and errors as for :meth:`import_artifact`.
         """
         await asyncio.to_thread(artifact.check)
-        begun = await self._catalogue.reload(record)
-        collection = begun or await self._catalogue.create(
+        begun = await self._registry.reload(record)
+        collection = begun or await self._registry.create(
             _new_collection(artifact, record, model=model, now=_now())
         )
         storage = Storage(
             self._store,
-            self._catalogue,
+            self._registry,
             name=record,
             collection=collection,
             message_bytes=self._group_bytes,
@@ -178,7 +178,7 @@ class Importing:
             if contents.records and await storage.put(collection, contents) is None:
                 raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
             await report(Progress(name, done, artifact.counts.sources, "importing"))
-        built = await self._catalogue.reload(record)
+        built = await self._registry.reload(record)
         if built is None or not holds(built, artifact.counts):
             await self.discard(record)
             raise DatabaseUnavailable("not all of it was stored", hint="Call again.")
@@ -186,16 +186,16 @@ class Importing:
     async def discard(self, record: str) -> None:
         """Remove what was loaded, as far as the database lets us."""
         try:
-            collection = await self._catalogue.reload(record)
+            collection = await self._registry.reload(record)
             if collection is not None:
-                await self._catalogue.drop(collection)
+                await self._registry.drop(collection)
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
 
     async def _unstored(self, collection: Collection, contents: Contents) -> Contents:
         """Return those of some sources that are not stored as they are here."""
         answer = await self._store.read(
-            *statements.source_hashes(
+            *arcadedb.source_hashes(
                 collection.name, collection.type, [row["source"] for row in contents.records]
             )
         )
@@ -213,7 +213,7 @@ class Importing:
         )
 
     async def _check_free(self, name: str, replacing: bool) -> Collection | None:
-        live = await self._catalogue.reload(name)
+        live = await self._registry.reload(name)
         if live is not None and not replacing:
             raise InvalidInput(
                 "collection",
@@ -244,7 +244,7 @@ class Importing:
         """Make what was built the collection."""
         for _ in range(_ATTEMPTS):
             live = await self._check_free(name, replacing)
-            built = await self._catalogue.reload(record)
+            built = await self._registry.reload(record)
             if built is None:
                 raise DatabaseUnavailable("what was imported is gone", hint="Call again.")
             imported = (
@@ -264,14 +264,14 @@ class Importing:
         uses = artifact.usage()
         if uses is None:
             return
-        await self._catalogue.write(statements.delete_uses(name))
+        await self._registry.write(arcadedb.delete_uses(name))
         rows = (
             row
             | {"collection": name, "chunkId": _moved(row["chunkId"], artifact.origin.name, name)}
             for row in uses
         )
         while part := list(islice(rows, _USES)):
-            await self._catalogue.write(statements.put_uses(part))
+            await self._registry.write(arcadedb.put_uses(part))
 
 
 def holds(collection: Collection, counts: Counts) -> bool:

@@ -18,8 +18,8 @@ from pydantic import (
 from ability_search.collection import Collection
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import LAYOUT
-from ability_search.ranking.bm25 import K1, B
-from ability_search.statements import is_collection_name
+from ability_search.store.arcadedb import is_collection_name
+from ability_search.text.bm25 import K1, B
 from kadi_client.tools import validation_text
 
 MANIFEST = "index_manifest.json"

@@ -13,15 +13,10 @@ from ability_search.cli.transferring import importing_of, reporting, services_an
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.indexing import IndexOptions
 from ability_search.legacy.legacy_import import Way
-from ability_search.legacy.migration import (
-    Migration,
-)
-from ability_search.legacy.survey import (
-    State,
-    Survey,
-)
-from ability_search.providers.store import BrokerStore
-from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.legacy.migration import Migration
+from ability_search.legacy.survey import State, Survey
+from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.worker import open_embedder, token_counter
 
 _ALIKE = 0.9
@@ -146,7 +141,7 @@ async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIt
                 ),
                 services.store,
                 in_place=database == into,
-                catalogue=services.catalogue,
+                registry=services.registry,
                 importing=importing_of(services),
                 embedder=embedder,
                 way=Way(

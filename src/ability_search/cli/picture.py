@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ability_search.config.setting_fields import Url
-from ability_search.ops.metrics import (
-    metric_table,
-)
-from ability_search.ops.metrics.metric_table import (
-    Metric,
-)
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.metric_table import Metric
 from ability_search.ops.metrics.scrape import NOTHING, Reading, added
 from kadi_client.serving import OK
 

@@ -122,7 +122,7 @@ def backup(
     done: list[dict[str, Any]] = []
 
     async def work(services: Services) -> None:
-        for name in collection or [each.name for each in await services.catalogue.all()]:
+        for name in collection or [each.name for each in await services.registry.all()]:
             target = directory / name
             manifest = await exported(services, name, target, usage=True, hidden=as_json)
             done.append(_told(name, manifest, manifest.counts, target))

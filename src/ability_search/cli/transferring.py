@@ -131,7 +131,7 @@ async def built(
     """Build an artifact from files, with a progress bar; raises as :meth:`Building.build`."""
     building = Building(
         services.store,
-        services.catalogue,
+        services.registry,
         services.indexing,
         importing_of(services),
         _exporting(services),
@@ -194,12 +194,12 @@ async def _at_hand(services: Services, directory: Path, *, hidden: bool) -> tupl
     artifact = open_artifact(directory, services.settings)
     stem = artifact.origin.name[:_LONGEST]
     name = f"{stem}.{digest(directory)[:_DIGITS]}"
-    known = await services.catalogue.reload(name)
+    known = await services.registry.reload(name)
     if known is not None and holds(known, artifact.counts):
         return name, []
     await imported(services, artifact, name, replace=True, hidden=hidden)
     alike = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{{_DIGITS}}}")
-    names = [each.name for each in await services.catalogue.all()]
+    names = [each.name for each in await services.registry.all()]
     return name, [each for each in names if each != name and alike.fullmatch(each)]
 
 
@@ -234,14 +234,14 @@ async def _base(directory: Path, model: str) -> Artifact | None:
 
 def _exporting(services: Services) -> Exporting:
     count, counter = token_counter(services.settings)
-    return Exporting(services.store, services.catalogue, count=count, counter=counter)
+    return Exporting(services.store, services.registry, count=count, counter=counter)
 
 
 def importing_of(services: Services) -> Importing:
     """Return the import service."""
     return Importing(
         services.store,
-        services.catalogue,
+        services.registry,
         services.maintenance,
         services.generations,
         settings=services.settings,

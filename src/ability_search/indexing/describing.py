@@ -14,12 +14,8 @@ from ability_search.index.kinds.extracted_kinds import Statement, extracted
 from ability_search.indexing.preparing import Prepared, Recipe, analyzed, generated_source
 from ability_search.ports import Chat
 from ability_search.text.analyzer import Analyzer
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.token_counter import (
-    TokenCounter,
-)
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.token_counter import TokenCounter
 
 CHAT = "chat"
 CONVERSATIONS = 4

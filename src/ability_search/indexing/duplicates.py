@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ability_search import statements
 from ability_search.collection import Collection
 from ability_search.documents import Vector
 from ability_search.ports import Store
+from ability_search.store import arcadedb
 
 Row = dict[str, Any]
 
@@ -116,7 +116,7 @@ async def _stored_neighbours(
     for start in range(0, len(rows), _PROBES):
         part = rows[start : start + _PROBES]
         answer = await store.read(
-            *statements.nearest(
+            *arcadedb.nearest(
                 collection.type,
                 [row["embedding"] for row in part],
                 limit=_NEIGHBOURS,

@@ -6,12 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ability_search.text.analyzer import (
-    Analyzer,
-)
-from ability_search.text.term_ids import (
-    metadata_field,
-)
+from ability_search.text.analyzer import Analyzer
+from ability_search.text.term_ids import metadata_field
 
 TERMS_OF_A_FIELD = 128
 TERMS_OF_A_DOCUMENT = 256

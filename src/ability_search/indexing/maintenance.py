@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, SearchError, StatementRefused
 from ability_search.generations import Generations
 from ability_search.ports import Store
-from ability_search.ranking.bm25 import reweighted
-from ability_search.vocabulary import Vocabulary
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.text.bm25 import reweighted
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class Maintenance:
 
     Args:
         store: The database.
-        catalogue: The registry of collections.
-        vocabulary: The term statistics.
+        registry: The registry of collections.
+        statistics_cache: The term statistics.
         generations: Drops abandoned generations.
         scan_below: Number of chunks below which a scan is as good as a graph.
         now: Returns the time in epoch milliseconds.
@@ -49,16 +49,16 @@ class Maintenance:
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
-        vocabulary: Vocabulary,
+        registry: Registry,
+        statistics_cache: StatisticsCache,
         generations: Generations,
         *,
         scan_below: int,
         now: Callable[[], int],
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
-        self._vocabulary = vocabulary
+        self._registry = registry
+        self._statistics_cache = statistics_cache
         self._generations = generations
         self._scan_below = scan_below
         self._now = now
@@ -104,11 +104,11 @@ class Maintenance:
         Raises:
             DatabaseUnavailable: if the maintenance must be postponed.
         """
-        collection = await self._catalogue.reload(record)
+        collection = await self._registry.reload(record)
         if collection is None:
             self._inspected.pop(record, None)
             return
-        await self._vocabulary.fold(collection)
+        await self._statistics_cache.fold(collection)
         collection = await self._renew_weights(collection)
         await self._build_graph(collection)
         if self._now() >= self._next_sweep:
@@ -117,24 +117,24 @@ class Maintenance:
 
     async def _sweep(self, *, before: int) -> None:
         """Remove what crashed writers left: staged chunks and incomplete generations."""
-        await self._store.write(*statements.discard_staged(before=before))
+        await self._store.write(*arcadedb.discard_staged(before=before))
         await self._generations.sweep(before=before)
 
     async def _build_graph(self, collection: Collection) -> None:
         """Let the engine build the vector graph now, so that no query has to wait for it."""
         if not collection.graph and collection.chunks >= self._scan_below:
             await self._build(collection.type, collection.dimensions)
-            collection = await self._catalogue.update(collection, graph=True)
+            collection = await self._registry.update(collection, graph=True)
             log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
         if not collection.aspect_graph and collection.aspects >= self._scan_below:
-            await self._build(statements.aspect_type(collection.type), collection.dimensions)
-            await self._catalogue.update(collection, aspect_graph=True)
+            await self._build(arcadedb.aspect_type(collection.type), collection.dimensions)
+            await self._registry.update(collection, aspect_graph=True)
 
     async def _build(self, chunk_type: str, dimensions: int) -> None:
         probe = [1.0] + [0.0] * (dimensions - 1)
         for left in reversed(range(_BUILDS)):
             try:
-                await self._store.read(*statements.build_graph(chunk_type, probe))
+                await self._store.read(*arcadedb.build_graph(chunk_type, probe))
                 return
             except DatabaseUnavailable as exc:
                 refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
@@ -147,16 +147,16 @@ class Maintenance:
 
         An interrupted recomputation is completed.
         """
-        actual = (await self._vocabulary.of(collection)).average_length
+        actual = (await self._statistics_cache.of(collection)).average_length
         assumed = collection.average_length
         if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
-            collection = await self._catalogue.update(collection, average_length=round(actual, 2))
+            collection = await self._registry.update(collection, average_length=round(actual, 2))
         state = (collection.type, collection.revision, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
         renewed = await self._renew_type(collection.type, collection)
         if collection.aspects:
-            aspects = statements.aspect_type(collection.type)
+            aspects = arcadedb.aspect_type(collection.type)
             renewed += await self._renew_type(aspects, collection)
         if renewed:
             log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)
@@ -167,13 +167,13 @@ class Maintenance:
         """Recompute outdated term weights of one type; return the number of chunks."""
         renewed = 0
         while rows := await self._store.read(
-            *statements.outdated_weights(
+            *arcadedb.outdated_weights(
                 chunk_type, average_length=collection.average_length, limit=_PAGE
             )
         ):
             changes = [_weighed(row, collection) for row in rows]
             await self._store.write(
-                *statements.set_weights(
+                *arcadedb.set_weights(
                     chunk_type, average_length=collection.average_length, changes=changes
                 )
             )

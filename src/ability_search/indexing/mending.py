@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import secrets
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.indexing.options import IndexOptions
 from ability_search.indexing.reindexing import Reindexing
 from ability_search.indexing.verifying import found_by_words
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,13 @@ class Mending:
 
     Args:
         store: The database.
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         reindexing: The reindex service.
     """
 
-    def __init__(self, store: Store, catalogue: Catalogue, reindexing: Reindexing) -> None:
+    def __init__(self, store: Store, registry: Registry, reindexing: Reindexing) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self._registry = registry
         self._reindexing = reindexing
         self._mended: set[str] = set()
         """Generations for which a reindex was started; it is started once only."""
@@ -50,7 +50,7 @@ class Mending:
         Raises:
             DatabaseUnavailable: if the check must be postponed.
         """
-        for collection in await self._catalogue.all():
+        for collection in await self._registry.all():
             if not collection.chunks or collection.type in self._mended:
                 continue
             # Checked twice, because a chunk may be replaced during the first check.
@@ -60,7 +60,7 @@ class Mending:
     async def _lost(self, collection: Collection) -> bool:
         """Return True if a stored chunk is not found by its terms."""
         rows = await self._store.read(
-            *statements.some_chunks(
+            *arcadedb.some_chunks(
                 collection.type, newest=_NEWEST, others=_ANY, after=secrets.token_hex(16)
             )
         )

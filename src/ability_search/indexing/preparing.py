@@ -16,31 +16,14 @@ from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.indexing.fields import metadata_terms
-from ability_search.ranking.bm25 import document_vector
-from ability_search.text.analyzer import (
-    Analyzer,
-)
-from ability_search.text.chunkers.joining import (
-    joined,
-)
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.term_ids import (
-    CONTENT,
-    TITLE,
-)
-from ability_search.text.token_counter import (
-    TokenCounter,
-)
-from ability_search.understanding.chunk_dates import (
-    chunk_periods,
-    to_numbers,
-)
-from ability_search.understanding.periods import (
-    Period,
-    buckets,
-)
+from ability_search.text.analyzer import Analyzer
+from ability_search.text.bm25 import document_vector
+from ability_search.text.chunkers.joining import joined
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.term_ids import CONTENT, TITLE
+from ability_search.text.token_counter import TokenCounter
+from ability_search.understanding.chunk_dates import chunk_periods, to_numbers
+from ability_search.understanding.periods import Period, buckets
 
 LAYOUT = "2"
 """Version of the stored representation; increase it when this module stores texts differently."""

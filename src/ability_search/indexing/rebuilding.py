@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.config.loading import Settings
 from ability_search.documents import Document
@@ -22,6 +20,8 @@ from ability_search.indexing.service import Indexing
 from ability_search.indexing.verifying import verify
 from ability_search.indexing.writing import expected_length, new_collection
 from ability_search.ports import Embedder, Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import TokenCounter
 
@@ -44,7 +44,7 @@ class Rebuilding:
     Args:
         store: The database.
         embedder: The embedder.
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         generations: Switches a collection to a new generation.
         indexing: The index service.
         maintenance: Builds the vector graph before the generation goes live.
@@ -57,7 +57,7 @@ class Rebuilding:
         self,
         store: Store,
         embedder: Embedder,
-        catalogue: Catalogue,
+        registry: Registry,
         generations: Generations,
         indexing: Indexing,
         maintenance: Maintenance,
@@ -68,7 +68,7 @@ class Rebuilding:
     ) -> None:
         self._store = store
         self._embedder = embedder
-        self._catalogue = catalogue
+        self._registry = registry
         self._generations = generations
         self._indexing = indexing
         self._maintenance = maintenance
@@ -115,9 +115,7 @@ class Rebuilding:
         vectors = await self._embedder.embed(
             model, [live.name], timeout=embedding.timeout * embedding.attempts
         )
-        rows = await self._store.read(
-            *statements.source_records(live.type, after="", limit=_SAMPLE)
-        )
+        rows = await self._store.read(*arcadedb.source_records(live.type, after="", limit=_SAMPLE))
         documents = [document for row in rows if (document := await self._restored(live, row))]
         analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
@@ -136,8 +134,8 @@ class Rebuilding:
             b=self._settings.ranking.bm25_b,
             now=self._now(),
         )
-        await self._catalogue.write(
-            statements.create_generation(built.type, dimensions=built.dimensions)
+        await self._registry.write(
+            arcadedb.create_generation(built.type, dimensions=built.dimensions)
         )
         return built
 
@@ -194,7 +192,7 @@ class Rebuilding:
         floor, seen, changed = "", 0, 0
         while True:
             page = await self._store.read(
-                *statements.compare_sources(live.type, built.type, after=floor, limit=_PAGE)
+                *arcadedb.compare_sources(live.type, built.type, after=floor, limit=_PAGE)
             )
             if not page["live"]:
                 break
@@ -230,7 +228,7 @@ class Rebuilding:
         report: Report,
     ) -> IndexReport:
         """Index the current contents of sources in the new generation; skip deleted ones."""
-        rows = await self._store.read(*statements.sources_named(live.type, sources))
+        rows = await self._store.read(*arcadedb.sources_named(live.type, sources))
         documents = [document for row in rows if (document := await self._restored(live, row))]
         part = await self._indexing.index_into(
             built.name, await self._current(built.name), documents, options, report
@@ -244,7 +242,7 @@ class Rebuilding:
         floor, removed = "", 0
         while True:
             page = await self._store.read(
-                *statements.compare_sources(built.type, live.type, after=floor, limit=_PAGE)
+                *arcadedb.compare_sources(built.type, live.type, after=floor, limit=_PAGE)
             )
             if not page["live"]:
                 return removed
@@ -260,12 +258,12 @@ class Rebuilding:
 
         The replacement increased the revision, so the next pass handles the source again.
         """
-        chunk_type = statements.aspect_type(live.type) if row.get("aspectOf") else live.type
-        passages = await self._store.read(*statements.source_passages(chunk_type, row["source"]))
+        chunk_type = arcadedb.aspect_type(live.type) if row.get("aspectOf") else live.type
+        passages = await self._store.read(*arcadedb.source_passages(chunk_type, row["source"]))
         return restored_document(row, passages) if len(passages) == row["chunks"] else None
 
     async def _current(self, record: str) -> Collection:
-        current = await self._catalogue.reload(record)
+        current = await self._registry.reload(record)
         if current is None:
             raise NotFound("collection", record.partition("@")[0])
         return current

@@ -11,7 +11,6 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, to_record
 from ability_search.errors import Busy, NotFound, SearchError
 from ability_search.generations import Generations
@@ -21,6 +20,7 @@ from ability_search.jobs.events import Publish
 from ability_search.jobs.ledger import Jobs, new_record
 from ability_search.jobs.model import REINDEX, Job
 from ability_search.jobs.running import Run
+from ability_search.store.registry import Registry
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
 
@@ -42,7 +42,7 @@ class Reindexing:
     worker can continue a job whose worker is lost.
 
     Args:
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         generations: Drops abandoned generations.
         jobs: The job records.
         rebuilding: Builds generations.
@@ -52,7 +52,7 @@ class Reindexing:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        registry: Registry,
         generations: Generations,
         jobs: Jobs,
         rebuilding: Rebuilding,
@@ -60,7 +60,7 @@ class Reindexing:
         patience: float,
         publish: Publish,
     ) -> None:
-        self._catalogue = catalogue
+        self._registry = registry
         self._generations = generations
         self._jobs = jobs
         self._rebuilding = rebuilding
@@ -237,8 +237,8 @@ class Reindexing:
             await asyncio.sleep(backoff.delay(0.0))
 
     async def _current(self, name: str) -> Collection:
-        found = await self._catalogue.get(name)
-        current = await self._catalogue.reload(found.name)
+        found = await self._registry.get(name)
+        current = await self._registry.reload(found.name)
         if current is None:
             raise NotFound("collection", name)
         return current

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ability_search import statements
 from ability_search.documents import Vector
 from ability_search.errors import SearchError, StatementRefused
 from ability_search.indexing.preparing import vector_key
 from ability_search.ports import Store
+from ability_search.store import arcadedb
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Reusing:
         """Find the types that may have vectors; return those of the generation itself."""
         async with asyncio.timeout(_PATIENCE):
             places = await self._store.read(
-                *statements.vector_places(self._model, self._record, limit=_COLLECTIONS)
+                *arcadedb.vector_places(self._model, self._record, limit=_COLLECTIONS)
             )
         others = self._types([*places["live"], *places["others"]])
         self._others = Counter(dict.fromkeys(others, 0))
@@ -106,7 +106,7 @@ class Reusing:
             if self._dimensions in (None, record["dimensions"]):
                 types.append(record["type"])
                 if record.get("aspects"):
-                    types.append(statements.aspect_type(record["type"]))
+                    types.append(arcadedb.aspect_type(record["type"]))
         return types
 
     async def _among(self, types: Sequence[str], left: dict[str, str]) -> dict[str, Vector]:
@@ -115,7 +115,7 @@ class Reusing:
         if not types or not left:
             return found
         async with asyncio.timeout(_PATIENCE):
-            answer = await self._store.read(*statements.known_vectors(types, list(left)))
+            answer = await self._store.read(*arcadedb.known_vectors(types, list(left)))
         for place, chunk_type in enumerate(types):
             rows = answer[f"v{place}"]
             self._note(chunk_type, success=bool(rows))

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, checked_name
 from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
@@ -25,6 +23,8 @@ from ability_search.indexing.writing import Writer, prepared_bytes
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED, EMBEDDING_TEXTS
 from ability_search.ports import Chat, Embedder, Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import TokenCounter
 
@@ -46,7 +46,7 @@ class Indexing:
         store: The database.
         embedder: The embedder.
         chat: The language model for deriving kinds.
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         settings: Defaults and limits.
         count: Counts tokens, with the tokenizer of the embedding model if it is known.
         counter: Name of the token counter; when it changes, texts are chunked again.
@@ -59,7 +59,7 @@ class Indexing:
         store: Store,
         embedder: Embedder,
         chat: Chat,
-        catalogue: Catalogue,
+        registry: Registry,
         *,
         settings: Settings,
         count: TokenCounter,
@@ -70,7 +70,7 @@ class Indexing:
         self._store = store
         self._embedder = embedder
         self._chat = chat
-        self._catalogue = catalogue
+        self._registry = registry
         self._settings = settings
         self._count = count
         self._counter = counter
@@ -98,7 +98,7 @@ class Indexing:
         """
         checked_name(name)
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
-        known = self._catalogue.reload if options.force else self._catalogue.find
+        known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
         return await self.index_into(name, collection, documents, options, report)
 
@@ -159,17 +159,17 @@ class Indexing:
             NotFound: if there is no such collection. A missing source is not an error.
         """
         for _ in range(3):
-            collection = await self._catalogue.get(name)
+            collection = await self._registry.get(name)
             if source is None:
-                current = await self._catalogue.reload(name) or collection
-                if await self._catalogue.drop(current):
+                current = await self._registry.reload(name) or collection
+                if await self._registry.drop(current):
                     self._meter.add(CHUNKS_DELETED, current.chunks)
                     return current.chunks
             else:
                 deleted = await self.remove(collection, [source])
                 if deleted is not None:
                     return deleted
-            await self._catalogue.reload(name)
+            await self._registry.reload(name)
         return 0
 
     async def remove(
@@ -213,11 +213,11 @@ class Indexing:
 
         async def ask(current: Collection) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             answer = await self._store.read(
-                *statements.source_hashes(current.name, current.type, sources)
+                *arcadedb.source_hashes(current.name, current.type, sources)
             )
             return answer["collection"], answer["sources"]
 
-        found = await self._catalogue.consult(collection, ask)
+        found = await self._registry.consult(collection, ask)
         if found is None:
             writer.collection = None
             return {}
@@ -339,7 +339,7 @@ class Indexing:
         ranking = self._settings.ranking
         return Writer(
             self._store,
-            self._catalogue,
+            self._registry,
             name=record,
             collection=collection,
             model=model,

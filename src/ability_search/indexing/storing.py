@@ -17,15 +17,15 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.indexing.preparing import generated_sources
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import RETRIES
 from ability_search.ports import Store
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
+from ability_search.text.term_statistics import TermStatistics
 
 Row = dict[str, Any]
 
@@ -64,7 +64,7 @@ class Storage:
 
     Args:
         store: The database.
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         name: Name of the collection's record.
         collection: The collection, if it exists.
         message_bytes: Maximum bytes in one statement; a larger source is staged in parts.
@@ -75,7 +75,7 @@ class Storage:
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
+        registry: Registry,
         *,
         name: str,
         collection: Collection | None,
@@ -84,7 +84,7 @@ class Storage:
         meter: Meter = UNMETERED,
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self._registry = registry
         self.name = name
         self.collection = collection
         self._message_bytes = message_bytes
@@ -101,11 +101,11 @@ class Storage:
         every = [row for rows in contents.rows for row in rows]
         duplicates = sum(bool(row.get("duplicateOf")) for row in every)
         chunks, aspects = await self._parts(contents.rows)
-        await self._catalogue.prepare(
+        await self._registry.prepare(
             collection, links=bool(contents.links), aspects=aspects.count > 0
         )
         answer = await self._transact(
-            statements.replace_sources(
+            arcadedb.replace_sources(
                 collection.name,
                 collection.type,
                 sources=[*(record["source"] for record in contents.records), *contents.gone],
@@ -140,7 +140,7 @@ class Storage:
         """
         made = generated_sources(sources) if collection.aspects else []
         answer = await self._transact(
-            statements.replace_sources(
+            arcadedb.replace_sources(
                 collection.name, collection.type, sources=[*sources, *made], now=self._now()
             )
         )
@@ -149,7 +149,7 @@ class Storage:
         deleted = int(answer["deleted"] or 0)
         if not aspects or self.collection is None or not self.collection.aspects:
             return deleted
-        rows = await self._store.read(*statements.aspect_sources(collection.type, sources))
+        rows = await self._store.read(*arcadedb.aspect_sources(collection.type, sources))
         if not rows:
             return deleted
         names = [row["source"] for row in rows]
@@ -157,7 +157,7 @@ class Storage:
 
     async def _parts(
         self, per_source: Sequence[Sequence[Row]]
-    ) -> tuple[statements.Rows, statements.Rows]:
+    ) -> tuple[arcadedb.Rows, arcadedb.Rows]:
         """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
         inline: dict[bool, list[Row]] = {False: [], True: []}
         tokens: dict[bool, list[str]] = {False: [], True: []}
@@ -173,7 +173,7 @@ class Storage:
                 tokens[aspect].append(await self._stage(rows))
                 staged[aspect] += len(rows)
         chunks, aspects = (
-            statements.Rows(inline[aspect], tokens[aspect], staged[aspect])
+            arcadedb.Rows(inline[aspect], tokens[aspect], staged[aspect])
             for aspect in (False, True)
         )
         return chunks, aspects
@@ -184,17 +184,17 @@ class Storage:
         room = self._message_bytes
         for row in rows:
             if part and row_bytes(row) > room:
-                await self._run(statements.stage_rows(token, part))
+                await self._run(arcadedb.stage_rows(token, part))
                 part, room = [], self._message_bytes
             part.append(row)
             room -= row_bytes(row)
-        await self._run(statements.stage_rows(token, part))
+        await self._run(arcadedb.stage_rows(token, part))
         return token
 
-    async def _transact(self, statement: statements.Statement) -> dict[str, Any] | None:
+    async def _transact(self, statement: arcadedb.Statement) -> dict[str, Any] | None:
         """Run a transaction; return ``None`` if nothing was done because the generation is gone."""
         try:
-            answer: dict[str, Any] = await self._catalogue.amended(partial(self._run, statement))
+            answer: dict[str, Any] = await self._registry.amended(partial(self._run, statement))
         except StatementRefused:
             if await self._is_on(statement.params["type"]):
                 raise
@@ -202,7 +202,7 @@ class Storage:
         if answer["revision"] is None:
             return None
         # The next group needs the record as it is after this transaction.
-        self.collection = self._catalogue.learn(self.name, answer["collection"])
+        self.collection = self._registry.learn(self.name, answer["collection"])
         return answer
 
     async def _is_on(self, chunk_type: str) -> bool:
@@ -210,10 +210,10 @@ class Storage:
 
         The errors for types being dropped vary, so the record decides.
         """
-        current = await self._catalogue.reload(self.name)
+        current = await self._registry.reload(self.name)
         return current is not None and current.type == chunk_type
 
-    async def _run(self, statement: statements.Statement) -> Any:
+    async def _run(self, statement: arcadedb.Statement) -> Any:
         """Run an idempotent statement, with retries that outlast a restart of the database."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),

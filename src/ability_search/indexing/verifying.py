@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ability_search import statements
 from ability_search.collection import Collection
 from ability_search.errors import Unverified
 from ability_search.ports import Store
+from ability_search.store import arcadedb
 
 _PAGE = 2000
 """Chunks whose vectors are checked in one statement."""
@@ -31,16 +31,16 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
         Unverified: if the generation does not match its record.
         DatabaseUnavailable: if the database did not answer.
     """
-    counted = await store.read(*statements.count_sources(built.type))
+    counted = await store.read(*arcadedb.count_sources(built.type))
     _same("sources", counted["sources"], built.sources)
     _same("chunks", counted["chunks"], built.chunks)
     ordinary = built.chunks - built.aspects
     await _verify_type(store, built.type, ordinary, built.dimensions)
     if built.aspects:
-        aspects = statements.aspect_type(built.type)
+        aspects = arcadedb.aspect_type(built.type)
         await _verify_type(store, aspects, built.aspects, built.dimensions)
     exact = built.scanned(below=scan_below)
-    for row in await store.read(*statements.sample_chunks(built.type, limit=_SAMPLE)):
+    for row in await store.read(*arcadedb.sample_chunks(built.type, limit=_SAMPLE)):
         await _verify_found(store, built, row, beam=beam, exact=exact)
 
 
@@ -48,7 +48,7 @@ async def _verify_type(store: Store, chunk_type: str, chunks: int, dimensions: i
     floor, checked, unfit = "", 0, 0
     while True:
         page = await store.read(
-            *statements.check_vectors(chunk_type, dimensions=dimensions, after=floor, limit=_PAGE)
+            *arcadedb.check_vectors(chunk_type, dimensions=dimensions, after=floor, limit=_PAGE)
         )
         if not page["checked"]:
             break
@@ -64,8 +64,8 @@ async def _verify_found(
     store: Store, built: Collection, row: dict[str, Any], *, beam: int, exact: bool
 ) -> None:
     """Search for a chunk by its own vector and its own terms; an equal chunk counts, too."""
-    arm = statements.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
-    found = await store.read(*statements.candidates(built.name, built.type, [arm]))
+    arm = arcadedb.VectorArm("vector", row["embedding"], _NEIGHBOURS, beam, exact)
+    found = await store.read(*arcadedb.candidates(built.name, built.type, [arm]))
     if not _reaches(found["vector"], 1.0):
         raise Unverified(f"chunk {row['chunkId']} is not found by semantic search")
     if not await found_by_words(store, built, row):
@@ -82,8 +82,8 @@ async def found_by_words(store: Store, collection: Collection, row: Mapping[str,
     """
     if not row["terms"]:
         return True
-    arm = statements.TermsArm("words", row["terms"], row["weights"], _NEIGHBOURS)
-    found = await store.read(*statements.candidates(collection.name, collection.type, [arm]))
+    arm = arcadedb.TermsArm("words", row["terms"], row["weights"], _NEIGHBOURS)
+    found = await store.read(*arcadedb.candidates(collection.name, collection.type, [arm]))
     return _reaches(found["words"], sum(weight * weight for weight in row["weights"]))
 
 

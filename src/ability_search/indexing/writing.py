@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, new_type
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -27,6 +26,7 @@ from ability_search.indexing.preparing import (
 from ability_search.indexing.storing import ATTEMPTS, Contents, Storage, Written
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Store
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Writer(Storage):
 
     Args:
         store: The database.
-        catalogue: The registry of collections.
+        registry: The registry of collections.
         name: Name of the collection's record.
         collection: The collection, if it exists.
         model: Model of the vectors.
@@ -58,7 +58,7 @@ class Writer(Storage):
     def __init__(
         self,
         store: Store,
-        catalogue: Catalogue,
+        registry: Registry,
         *,
         name: str,
         collection: Collection | None,
@@ -73,7 +73,7 @@ class Writer(Storage):
     ) -> None:
         super().__init__(
             store,
-            catalogue,
+            registry,
             name=name,
             collection=collection,
             message_bytes=message_bytes,
@@ -102,7 +102,7 @@ class Writer(Storage):
             if written is not None:
                 return written
             log.info("collection %s changed during a write, retrying", self.name)
-            self.collection = await self._catalogue.reload(self.name)
+            self.collection = await self._registry.reload(self.name)
         raise StatementRefused("conflict", f"{self.name} keeps changing")
 
     async def _existing(self, group: Sequence[Prepared]) -> Collection:
@@ -112,7 +112,7 @@ class Writer(Storage):
                 "the generation being built no longer exists", hint="Try again."
             )
         if self.collection is None:
-            self.collection = await self._catalogue.create(
+            self.collection = await self._registry.create(
                 new_collection(
                     self.name,
                     model=self._model,

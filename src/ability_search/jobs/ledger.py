@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.errors import SearchError
 from ability_search.jobs.model import Job, from_record, to_record
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ class Jobs:
     it.
 
     Args:
-        catalogue: Reads from and writes to the database.
+        registry: Reads from and writes to the database.
         lease: Seconds after which another worker may claim a job that is not renewed.
     """
 
-    def __init__(self, catalogue: Catalogue, *, lease: float) -> None:
-        self._catalogue = catalogue
+    def __init__(self, registry: Registry, *, lease: float) -> None:
+        self._registry = registry
         self._worker = secrets.token_hex(8)
         self._lease = round(lease * 1000)
         self._noting: set[asyncio.Task[None]] = set()
@@ -55,17 +55,17 @@ class Jobs:
 
     async def of(self, collection: str) -> list[Job]:
         """Return the last job of each kind for a collection."""
-        rows = await self._catalogue.read(statements.jobs(collection))
+        rows = await self._registry.read(arcadedb.jobs(collection))
         return [from_record(row) for row in rows]
 
     async def find(self, collection: str, kind: str) -> Job | None:
         """Return the last job of a kind; ``None`` if there is none."""
-        rows = await self._catalogue.read(statements.job(collection, kind))
+        rows = await self._registry.read(arcadedb.job(collection, kind))
         return from_record(rows[0]) if rows else None
 
     async def orphaned(self, kind: str) -> list[Job]:
         """Return the running jobs of a kind without a worker."""
-        rows = await self._catalogue.read(statements.orphaned_jobs(kind))
+        rows = await self._registry.read(arcadedb.orphaned_jobs(kind))
         return [from_record(row) for row in rows]
 
     async def begin(self, job: Job, built: Mapping[str, Any] | None = None) -> Job | None:
@@ -80,8 +80,8 @@ class Jobs:
             The job; ``None`` if another worker owns the last one.
         """
         job = replace(job, owner=self._worker)
-        answer = await self._catalogue.write(
-            statements.begin_job(to_record(job), lease=self._lease, built=built)
+        answer = await self._registry.write(
+            arcadedb.begin_job(to_record(job), lease=self._lease, built=built)
         )
         return job if answer["begun"] else None
 
@@ -98,8 +98,8 @@ class Jobs:
             lost=job.losses,
             lost_at=job.done,
         )
-        answer = await self._catalogue.write(
-            statements.claim_job(
+        answer = await self._registry.write(
+            arcadedb.claim_job(
                 job.key,
                 owner=self._worker,
                 seen=job.record,
@@ -120,15 +120,15 @@ class Jobs:
 
     async def _renew(self, job: Job, progress: Progress, lease: int) -> bool:
         told = {"done": progress.done, "total": progress.total, "stage": progress.stage}
-        answer = await self._catalogue.write(
-            statements.renew_job(job.key, owner=self._worker, lease=lease, progress=told)
+        answer = await self._registry.write(
+            arcadedb.renew_job(job.key, owner=self._worker, lease=lease, progress=told)
         )
         return bool(answer["renewed"])
 
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
-        answer = await self._catalogue.write(
-            statements.end_job(job.key, owner=self._worker, state=state, fields=fields)
+        answer = await self._registry.write(
+            arcadedb.end_job(job.key, owner=self._worker, state=state, fields=fields)
         )
         return bool(answer["ended"])
 
@@ -138,8 +138,8 @@ class Jobs:
 
     async def cancel(self, job: Job) -> bool:
         """Cancel a job, whichever worker owns it; return False if it has already ended."""
-        answer = await self._catalogue.write(
-            statements.end_job(job.key, owner=None, state="cancelled", fields={})
+        answer = await self._registry.write(
+            arcadedb.end_job(job.key, owner=None, state="cancelled", fields={})
         )
         return bool(answer["ended"])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ability_search import statements
 from ability_search.artifacts.artifact_reader import Row
 from ability_search.errors import StatementRefused, TooLarge
 from ability_search.ports import Store
-from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
 
 _PLACES = 10_000
 """Places read at a time: finding the first one takes the longer the farther back it is."""
@@ -31,7 +31,7 @@ class OldDatabase:
         While they are being set aside it is the one that they are copied from.
         """
         try:
-            rows = await self.store.read(*statements.legacy_types())
+            rows = await self.store.read(*arcadedb.legacy_types())
         except StatementRefused as exc:
             if exc.reason != "missing_database":
                 raise
@@ -44,26 +44,26 @@ class OldDatabase:
 
     async def _is_chunks(self, name: str) -> bool:
         """Return whether a type holds chunks, and nothing that somebody else calls so."""
-        rows = await self.store.read(*statements.legacy_sample(name))
+        rows = await self.store.read(*arcadedb.legacy_sample(name))
         return not rows or any(row.get("chunkId") and row.get("collection") for row in rows)
 
     async def size(self, chunk_type: str) -> int:
         """Return the number of chunks."""
-        (row,) = await self.store.read(*statements.legacy_size(chunk_type))
+        (row,) = await self.store.read(*arcadedb.legacy_size(chunk_type))
         return int(row["n"])
 
     async def totals(self, chunk_type: str) -> dict[str, Any]:
         """Return ``n`` chunks and the sums of their sizes, by which two types are compared."""
-        (row,) = await self.store.read(*statements.legacy_totals(chunk_type))
+        (row,) = await self.store.read(*arcadedb.legacy_totals(chunk_type))
         return {name: row[name] or 0 for name in ("n", "characters", "numbers")}
 
     async def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
         """Yield the record ids of the chunks, at most ``most`` at a time."""
-        (row,) = await self.store.read(*statements.legacy_buckets(chunk_type))
+        (row,) = await self.store.read(*arcadedb.legacy_buckets(chunk_type))
         for bucket in row["buckets"]:
             floor: str | None = None
             while page := await self.store.read(
-                *statements.legacy_places(bucket, after=floor, limit=_PLACES)
+                *arcadedb.legacy_places(bucket, after=floor, limit=_PLACES)
             ):
                 rids = [each["rid"] for each in page]
                 for start in range(0, len(rids), most):
@@ -73,7 +73,7 @@ class OldDatabase:
     async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[Row]:
         """The rows at some places, in no order; in parts, where they do not fit into a message."""
         try:
-            found: list[Row] = await self.store.read(*statements.legacy_rows(chunk_type, rids))
+            found: list[Row] = await self.store.read(*arcadedb.legacy_rows(chunk_type, rids))
         except TooLarge:
             if len(rids) == 1:
                 raise
@@ -84,5 +84,5 @@ class OldDatabase:
 
     async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
         """The sources of the chunks at some places, in no order."""
-        rows = await self.store.read(*statements.legacy_sources(chunk_type, rids))
+        rows = await self.store.read(*arcadedb.legacy_sources(chunk_type, rids))
         return [row["source"] for row in rows]

@@ -8,9 +8,7 @@ import time
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from ability_search import statements
 from ability_search.artifacts.importer import Importing
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection as Live
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
@@ -19,7 +17,9 @@ from ability_search.legacy.legacy_import import Moving, Reach, Way
 from ability_search.legacy.legacy_pages import OldDatabase
 from ability_search.legacy.survey import OldCollection, State, Survey, Surveying
 from ability_search.ports import Embedder, Store
-from ability_search.statements import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Migration:
         old: The database that it wrote to.
         store: The database that is moved to.
         in_place: Whether the two are the same.
-        catalogue: Knows the collections of the latter.
+        registry: Knows the collections of the latter.
         importing: Writes them.
         embedder: The models.
         way: How chunks are moved.
@@ -52,7 +52,7 @@ class Migration:
         store: Store,
         *,
         in_place: bool,
-        catalogue: Catalogue,
+        registry: Registry,
         importing: Importing,
         embedder: Embedder,
         way: Way,
@@ -60,7 +60,7 @@ class Migration:
         self._old = OldDatabase(old)
         self._store = store
         self._in_place = in_place
-        self._catalogue = catalogue
+        self._registry = registry
         self._importing = importing
         self._embedder = embedder
         self._way = way
@@ -122,10 +122,10 @@ class Migration:
         if not self._in_place or await self._old.chunk_type() != LEGACY_TYPE:
             return False
         total = await self._old.size(LEGACY_TYPE)
-        await self._store.write(*statements.create_aside())
+        await self._store.write(*arcadedb.create_aside())
         done = 0
         async for rids in self._old.places(LEGACY_TYPE, most=_COPIED):
-            await self._store.write(*statements.set_aside(rids))
+            await self._store.write(*arcadedb.set_aside(rids))
             done += len(rids)
             await report(Progress(LEGACY_TYPE, done, total, "setting aside"))
         there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
@@ -135,7 +135,7 @@ class Migration:
                 " somebody writes to it, or has since it was set aside",
                 hint="Stop the earlier ability, drop the type that does not count, and call again.",
             )
-        await self._store.write(*statements.make_room())
+        await self._store.write(*arcadedb.make_room())
         log.info("set %d chunks of the earlier ability aside as %s", done, ASIDE_TYPE)
         return True
 
@@ -156,7 +156,7 @@ class Migration:
 
     async def drop(self, survey: Survey) -> None:
         """Drop what the earlier ability stored."""
-        await self._old.store.write(*statements.drop_legacy(survey.chunk_type))
+        await self._old.store.write(*arcadedb.drop_legacy(survey.chunk_type))
 
     def _reach(self, chunk_type: str) -> Reach:
         """The database and the model for another thread."""
@@ -182,7 +182,7 @@ class Migration:
             old.state, old.reason = State.REFUSED, "none of its chunks can be moved"
             return
         try:
-            live = await self._catalogue.reload(old.becomes)
+            live = await self._registry.reload(old.becomes)
         except EarlierLayout:
             return
         if live is None:
@@ -198,7 +198,7 @@ class Migration:
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):
             names = await self._old.sources(survey.chunk_type, firsts[start : start + _SOURCES])
-            answer = await self._store.read(*statements.source_hashes(live.name, live.type, names))
+            answer = await self._store.read(*arcadedb.source_hashes(live.name, live.type, names))
             missing += len(names) - len(answer["sources"])
         return missing
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import NotFound
 from ability_search.overview.projection import Projection, principal_axes
 from ability_search.overview.sizes import bin_width
 from ability_search.overview.times import Growth, Period, finest, grown
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 _BINS = 24
 _PERIODS = 120
@@ -93,7 +93,7 @@ class Overview:
 
 async def look_over(
     store: Store,
-    catalogue: Catalogue,
+    registry: Registry,
     collection: Collection,
     wanted: Wanted,
     *,
@@ -106,7 +106,7 @@ async def look_over(
 
     Args:
         store: The database.
-        catalogue: Registry of the collections.
+        registry: Registry of the collections.
         collection: The collection.
         wanted: The requested parts.
         counted: Number of chunks up to which all sizes are counted.
@@ -123,7 +123,7 @@ async def look_over(
     async def ask(current: Collection) -> tuple[Sequence[Mapping[str, Any]], Overview]:
         return await _Look(store, current, wanted, counted=counted, sample=sample).taken()
 
-    found = await catalogue.consult(collection, ask)
+    found = await registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.public_name)
     return found[1]
@@ -149,7 +149,7 @@ class _Look:
         wanted, collection = self._wanted, self._collection
         fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
         answer = await self._store.read(
-            *statements.overview(
+            *arcadedb.overview(
                 collection.name,
                 collection.type,
                 width=self._width if wanted.tokens else None,
@@ -188,7 +188,7 @@ class _Look:
         projection = await asyncio.to_thread(principal_axes, vectors)
         axes = len(projection.axes)
         placed = await self._store.read(
-            *statements.map_points(
+            *arcadedb.map_points(
                 self._collection.name,
                 self._collection.type,
                 projection.axes.round(7).tolist(),

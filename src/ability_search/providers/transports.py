@@ -18,7 +18,7 @@ from ability_search.providers.provider_errors import (
     refusal_of_status,
     refusal_of_text,
 )
-from ability_search.providers.store import Invoke
+from ability_search.store.arcadedb.client import Invoke
 from kadi_client.apis import retry_after, route_address
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 

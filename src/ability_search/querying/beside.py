@@ -11,7 +11,7 @@ from ability_search.querying.candidates import Plan, Pool, find_candidates
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.planning import Vectors, planned
 from ability_search.querying.steps import Reach
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.term_statistics import TermStatistics
 
 
 async def search_again(
@@ -50,7 +50,7 @@ async def search_again(
         ranking=context.ranking,
     )
     try:
-        again = await find_candidates(reach.store, reach.catalogue, pool.collection, plan)
+        again = await find_candidates(reach.store, reach.registry, pool.collection, plan)
     except DatabaseUnavailable as exc:
         answer.warnings.append(f"the event was not resolved: {exc}")
         return stands

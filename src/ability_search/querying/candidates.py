@@ -8,15 +8,15 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.ports import Store
 from ability_search.querying.model import Candidate
-from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.phrasing import Phrasing
-from ability_search.statements import Arm, Predicate, Shown, TermsArm, VectorArm, aspect_type
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import Arm, Predicate, Shown, TermsArm, VectorArm, aspect_type
+from ability_search.store.registry import Registry
+from ability_search.text.bm25 import QueryTerms
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Pool:
 
 
 async def find_candidates(
-    store: Store, catalogue: Catalogue, collection: Collection, plan: Plan
+    store: Store, registry: Registry, collection: Collection, plan: Plan
 ) -> Pool:
     """Run the searches of a plan; the failure of one does not affect the others.
 
@@ -130,7 +130,7 @@ async def find_candidates(
         DatabaseUnavailable: if all of them failed.
     """
     try:
-        current, lists = await _search(store, catalogue, collection, plan, plan.searches)
+        current, lists = await _search(store, registry, collection, plan, plan.searches)
         candidates = pooled(lists, compared=_compared(plan))
         return Pool(current, candidates, exhausted=_exhausted(lists, plan))
     except StatementRefused as exc:
@@ -141,7 +141,7 @@ async def find_candidates(
     failed: dict[str, str] = {}
     for each in plan.searches:
         try:
-            current, rows = await _search(store, catalogue, collection, plan, [each])
+            current, rows = await _search(store, registry, collection, plan, [each])
         except StatementRefused as exc:
             failed[each.name] = str(exc)
             last = exc
@@ -155,7 +155,7 @@ async def find_candidates(
 
 async def _search(
     store: Store,
-    catalogue: Catalogue,
+    registry: Registry,
     collection: Collection,
     plan: Plan,
     searches: Sequence[Search],
@@ -164,7 +164,7 @@ async def _search(
     compared = plan.vector if any(each.name == "semantic" for each in searches) else None
 
     async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], Rows]:
-        statement = statements.candidates(
+        statement = arcadedb.candidates(
             current.name,
             current.type,
             [_arm(each, plan, current) for each in searches if current.aspects or not each.aspects],
@@ -178,7 +178,7 @@ async def _search(
             await asyncio.sleep(pause)
         return answer["collection"], _lists(answer, [each.name for each in searches])
 
-    found = await catalogue.consult(collection, ask)
+    found = await registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.name)
     return found

@@ -18,8 +18,8 @@ from ability_search.querying import exclusion
 from ability_search.querying.adjusting import Context
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.temporal import is_date, periods_of
-from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.exclusion import aboutness
+from ability_search.text.bm25 import QueryTerms
 from ability_search.understanding.periods import Period
 
 STAGE: Final = "event"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search import statements
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Adjustment, Context, scale
 from ability_search.querying.candidates import Pool
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.steps import Look, Reach
 from ability_search.ranking.decay import familiarity, recency
+from ability_search.store import arcadedb
 
 _USES = "uses"
 _DAY = 86_400_000
@@ -51,7 +51,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
         return
     ids = [item.chunk_id for item in pool.chunks]
     try:
-        rows = await reach.catalogue.read(statements.uses(decay.agent, ids))
+        rows = await reach.registry.read(arcadedb.uses(decay.agent, ids))
     except DatabaseUnavailable as exc:
         answer.warnings.append(f"decay: previous use is ignored: {exc}")
         return

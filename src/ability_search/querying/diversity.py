@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from ability_search import statements
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context, adjust, put_behind
 from ability_search.querying.candidates import Pool
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.diversity import diversified, similarities
+from ability_search.store import arcadedb
 
 _TIMES = 3
 """Candidates compared per hit on the page."""
@@ -76,7 +76,7 @@ def _reaches(found: Sequence[Candidate], picks: int) -> list[int]:
 async def _embeddings(items: Sequence[Candidate], pool: Pool, access: Reach) -> list[list[float]]:
     """Return the vectors in order; a zero vector for a chunk that was replaced meanwhile."""
     rows = await access.store.read(
-        *statements.embeddings(pool.collection.type, [item.rid for item in items])
+        *arcadedb.embeddings(pool.collection.type, [item.rid for item in items])
     )
     known = {row["rid"]: row["embedding"] for row in rows if row["embedding"]}
     nothing = [0.0] * pool.collection.dimensions

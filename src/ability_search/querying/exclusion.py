@@ -8,9 +8,9 @@ import numpy as np
 
 from ability_search.querying.adjusting import Adjustment, Context, adjust
 from ability_search.querying.model import Candidate, Query
-from ability_search.ranking.bm25 import QueryTerms
 from ability_search.ranking.exclusion import Floats, demoted
 from ability_search.ranking.fusion import normalized_cosine
+from ability_search.text.bm25 import QueryTerms
 
 NAME = "exclusion"
 EVENT = "event"

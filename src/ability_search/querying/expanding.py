@@ -16,9 +16,9 @@ from ability_search.querying.candidates import OWN, Plan, Pool, find_candidates
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.options import Feedback
 from ability_search.querying.steps import Reach
-from ability_search.ranking.bm25 import QueryTerms, joined
 from ability_search.ranking.feedback import feedback_weights, learned_terms, moved_vector
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.bm25 import QueryTerms, joined
+from ability_search.text.term_statistics import TermStatistics
 
 STAGE = "prf"
 
@@ -56,7 +56,7 @@ async def search_again(
         return pool, replace(context.plan, learned={"chunks": {}, "terms": 0})
     plan = learned(context.plan, taught, choice, statistics)
     try:
-        again = await find_candidates(reach.store, reach.catalogue, pool.collection, plan)
+        again = await find_candidates(reach.store, reach.registry, pool.collection, plan)
     except DatabaseUnavailable as exc:
         answer.warnings.append(f"pseudo-relevance feedback was not applied: {exc}")
         return pool, context.plan

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ability_search import statements
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import By, Plan, Pool, Search, candidate_of
 from ability_search.querying.model import Candidate, Query, QueryAnswer
 from ability_search.querying.steps import Look, Reach
-from ability_search.statements import Predicate, Shown
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import Predicate, Shown
 
 DOCUMENTS: Final = "documents"
 _SUFFIX = "Aspects"
@@ -80,7 +80,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
     shown, by = _compared(context.plan)
     try:
         found = await reach.store.read(
-            *statements.best_chunks(
+            *arcadedb.best_chunks(
                 pool.collection.type, sources, shown, context.query.predicate, by=by
             )
         )

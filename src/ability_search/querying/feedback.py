@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search import statements
 from ability_search.ports import Store
 from ability_search.querying.adjusting import Context, adjust, best_first, put_behind
 from ability_search.querying.candidates import Pool
@@ -17,6 +16,7 @@ from ability_search.querying.fusing import arm_weights
 from ability_search.querying.model import Candidate
 from ability_search.ranking.feedback import feedback_weights, rocchio_cosines
 from ability_search.ranking.fusion import normalized_cosine
+from ability_search.store import arcadedb
 
 NAME = "feedback"
 DEPTH = 20
@@ -64,7 +64,7 @@ async def read_compared(
 ) -> None:
     """Read the rows of candidates, and their cosines to the feedback hits."""
     answer = await store.read(
-        *statements.hit_rows(
+        *arcadedb.hit_rows(
             pool.collection.type,
             [item.rid for item in items],
             compared=[item.rid for item in teachers],

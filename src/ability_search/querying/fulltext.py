@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from ability_search.errors import InvalidInput
 from ability_search.querying.adjusting import Adjustment, Context, blend
 from ability_search.querying.model import Candidate, Query
-from ability_search.ranking.bm25 import QueryTerms, terms_in_fields
-from ability_search.ranking.statistics import TermStatistics
 from ability_search.text.analyzer import analyzer_for
+from ability_search.text.bm25 import QueryTerms, terms_in_fields
+from ability_search.text.term_statistics import TermStatistics
 
 NAME = "fullText"
 """Name of the retriever, and of the column with the raw score."""

@@ -13,7 +13,6 @@ from ability_search.querying.candidates import Plan, Pool
 from ability_search.querying.folding import folded
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import FusionChoice
-from ability_search.ranking.bm25 import normalized_by_term
 from ability_search.ranking.fusion import (
     Arm,
     Fused,
@@ -23,6 +22,7 @@ from ability_search.ranking.fusion import (
     reciprocal_rank,
     unseen_score,
 )
+from ability_search.text.bm25 import normalized_by_term
 
 _ARMS = frozenset({"semantic", "keyword"})
 

@@ -8,13 +8,8 @@ from typing import Any
 from ability_search.querying import dating, exclusion, ordering, rewording, temporal
 from ability_search.querying.adjusting import TimeSignal
 from ability_search.querying.model import Query, Understood
-from ability_search.understanding.intent import (
-    understand,
-)
-from ability_search.understanding.periods import (
-    Period,
-    iso_day,
-)
+from ability_search.understanding.intent import understand
+from ability_search.understanding.periods import Period, iso_day
 
 
 def understood(query: Query, *, now: int) -> Query:

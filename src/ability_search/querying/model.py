@@ -7,17 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ability_search.querying.options import NONE, FusionChoice, Options
-from ability_search.statements import Predicate
+from ability_search.store.arcadedb import Predicate
 from ability_search.text.highlights import Highlight
-from ability_search.understanding.intent import (
-    Intent,
-)
-from ability_search.understanding.named_events import (
-    Event,
-)
-from ability_search.understanding.periods import (
-    Period,
-)
+from ability_search.understanding.intent import Intent
+from ability_search.understanding.named_events import Event
+from ability_search.understanding.periods import Period
 
 Mode = Literal["semantic", "keyword", "hybrid"]
 Arm = Literal["semantic", "keyword"]

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ability_search.understanding.periods import (
-    Period,
-)
-from ability_search.understanding.recency import (
-    Order,
-)
+from ability_search.understanding.periods import Period
+from ability_search.understanding.recency import Order
 
 Sort = Literal["asc", "desc"]
 Scalar = str | float | bool

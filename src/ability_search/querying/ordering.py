@@ -18,12 +18,8 @@ from ability_search.querying.temporal import is_date, periods_of
 from ability_search.ranking.feedback import TAU
 from ability_search.ranking.fusion import signal_weight
 from ability_search.ranking.temporal import Floats, order_gains
-from ability_search.understanding.periods import (
-    day_of,
-)
-from ability_search.understanding.recency import (
-    Order,
-)
+from ability_search.understanding.periods import day_of
+from ability_search.understanding.recency import Order
 
 NAME: Final = "order"
 

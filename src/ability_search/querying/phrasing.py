@@ -16,16 +16,11 @@ from ability_search.querying.candidates import Pool
 from ability_search.querying.feedback import DEPTH
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.rows import read_rows
-from ability_search.ranking.bm25 import inverse_document_frequency
 from ability_search.ranking.phrasing import WORDS_LIMIT, Phrasing, phrasing, raised, words_of
-from ability_search.ranking.statistics import TermStatistics
-from ability_search.text.analyzer import (
-    analyzer_for,
-)
-from ability_search.text.term_ids import (
-    CONTENT,
-    term_ids,
-)
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.bm25 import inverse_document_frequency
+from ability_search.text.term_ids import CONTENT, term_ids
+from ability_search.text.term_statistics import TermStatistics
 
 NAME = "phrasing"
 

@@ -21,10 +21,10 @@ from ability_search.querying.candidates import OWN, Plan, Search
 from ability_search.querying.model import Query
 from ability_search.querying.phrasing import phrasing_of
 from ability_search.querying.stages import columns
-from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 from ability_search.ranking.phrasing import Phrasing
-from ability_search.ranking.statistics import TermStatistics
 from ability_search.text.analyzer import analyzer_for
+from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
+from ability_search.text.term_statistics import TermStatistics
 
 _SEARCHED_BY = ("cosine", rewording.VECTOR, dating.BESIDE)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ability_search import statements
 from ability_search.ports import Store
 from ability_search.querying.answers import Found
+from ability_search.store import arcadedb
 
 
 async def read_rows(store: Store, found: Iterable[Found]) -> None:
@@ -20,7 +20,7 @@ async def read_rows(store: Store, found: Iterable[Found]) -> None:
         if each.candidate.row is None:
             missing.setdefault(each.collection.type, {})[each.candidate.rid] = each
     answers = await asyncio.gather(
-        *(store.read(*statements.hit_rows(type_, list(own))) for type_, own in missing.items())
+        *(store.read(*arcadedb.hit_rows(type_, list(own))) for type_, own in missing.items())
     )
     for own, rows in zip(missing.values(), answers, strict=True):
         for row in rows:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ability_search import statements
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import DimensionMismatch, EmbeddingUnavailable, ModelMismatch, NotFound
@@ -47,8 +46,9 @@ from ability_search.querying.temporal import time_signal
 from ability_search.querying.timings import Timings
 from ability_search.querying.usage import Usage
 from ability_search.querying.vectors import QueryVectors
-from ability_search.ranking.statistics import TermStatistics
-from ability_search.statements import Predicate
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import Predicate
+from ability_search.text.term_statistics import TermStatistics
 
 _ATTEMPTS = 8
 """Maximum number of searches of a collection that changes during a query."""
@@ -68,11 +68,11 @@ class Querying:
         self._reach = reach
         self._store = reach.store
         self._embedder = reach.embedder
-        self._catalogue = reach.catalogue
-        self._vocabulary = reach.vocabulary
+        self._registry = reach.registry
+        self._statistics_cache = reach.statistics_cache
         self._settings = reach.settings
         self._now = now
-        self._usage = Usage(reach.catalogue, now=now)
+        self._usage = Usage(reach.registry, now=now)
 
     async def query(self, collection: str | Sequence[str], query: Query) -> QueryAnswer:
         """Search a collection, several, or all (``*``).
@@ -135,11 +135,11 @@ class Querying:
 
         async def ask(current: Collection) -> tuple[Any, Any]:
             answer = await self._store.read(
-                *statements.chunk_embedding(current.name, current.type, chunk_id)
+                *arcadedb.chunk_embedding(current.name, current.type, chunk_id)
             )
             return answer["collection"], answer["chunk"]
 
-        found = await self._catalogue.consult(await self._catalogue.get(name), ask)
+        found = await self._registry.consult(await self._registry.get(name), ask)
         if found is None:
             raise NotFound("collection", name)
         collection, rows = found
@@ -149,7 +149,7 @@ class Querying:
         query = Query("", limit=limit + 1, mode="semantic", predicate=predicate)
         vectors = {"cosine": source["embedding"]}
         plan = self._plan(collection, query, vectors, None, query.limit)
-        pool = await find_candidates(self._store, self._catalogue, collection, plan)
+        pool = await find_candidates(self._store, self._registry, collection, plan)
         pool.candidates = [item for item in pool.candidates if item.chunk_id != chunk_id]
         context = Context(query, plan, self._settings.ranking, self._now())
         nearest = above(ranked(pool, context), min_score, mode="semantic")
@@ -162,7 +162,7 @@ class Querying:
 
     async def _names(self, collection: str | Sequence[str]) -> list[str]:
         if collection == "*":
-            return [known.name for known in await self._catalogue.all()]
+            return [known.name for known in await self._registry.all()]
         return list(dict.fromkeys(checked_name(name) for name in collection))
 
     async def _search(
@@ -226,7 +226,7 @@ class Querying:
         were made for.
         """
         for _ in range(_ATTEMPTS):
-            asked = await self._catalogue.get(name)
+            asked = await self._registry.get(name)
             listed = await self._rank_once(asked, query, vectors, clock, depth)
             pool = listed.pool
             if pool.collection.type == asked.type and all_searched(query, asked, pool):
@@ -288,7 +288,7 @@ class Querying:
         known = await self._query_vectors(collection, query, answer, vectors)
         with clock.step("candidates"):
             plan = self._plan(collection, query, known, statistics, depth)
-            pool = await find_candidates(self._store, self._catalogue, collection, plan)
+            pool = await find_candidates(self._store, self._registry, collection, plan)
         context = self._context(plan, query)
         if dating.wanted(query) and not pool.failed:
             with clock.step(dating.STAGE):
@@ -368,7 +368,7 @@ class Querying:
         if not needs_statistics(query):
             return None
         with clock.step("terms"):
-            return await self._vocabulary.of(collection)
+            return await self._statistics_cache.of(collection)
 
     def _plan(
         self,

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ability_search.catalogue import Catalogue
 from ability_search.config.loading import Settings
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Pool
 from ability_search.querying.model import Candidate, Query, QueryAnswer
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import TokenCounter
-from ability_search.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Reach:
     embedder: Embedder
     reranker: Reranker
     chat: Chat
-    catalogue: Catalogue
-    vocabulary: Vocabulary
+    registry: Registry
+    statistics_cache: StatisticsCache
     settings: Settings
     counter: TokenCounter
     """Counts tokens, the same one as for the chunks."""

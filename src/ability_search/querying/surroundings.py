@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from ability_search import statements
 from ability_search.errors import DatabaseUnavailable
 from ability_search.ports import Store
 from ability_search.querying import diversity
@@ -17,6 +16,7 @@ from ability_search.querying.model import Candidate, HitContext, Query, QueryAns
 from ability_search.querying.options import Expansion
 from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.merging import merged
+from ability_search.store import arcadedb
 from ability_search.text.chunkers.joining import joined
 
 _SECTION = 10
@@ -92,7 +92,7 @@ async def read_contexts(
     try:
         answers = await asyncio.gather(
             *(
-                store.read(*statements.context_rows(type_, list(ids), query.predicate))
+                store.read(*arcadedb.context_rows(type_, list(ids), query.predicate))
                 for type_, ids in wanted_ids.items()
             )
         )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from ability_search import statements
-from ability_search.catalogue import Catalogue
 from ability_search.errors import SearchError, StatementRefused
 from ability_search.querying.model import Hit
+from ability_search.store import arcadedb
+from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ class Usage:
     Counting never delays a query; failures are logged and dropped.
 
     Args:
-        catalogue: Writes, creating the schema if it is missing.
+        registry: Writes, creating the schema if it is missing.
         now: Returns the time in epoch milliseconds.
     """
 
-    def __init__(self, catalogue: Catalogue, *, now: Callable[[], int]) -> None:
-        self._catalogue = catalogue
+    def __init__(self, registry: Registry, *, now: Callable[[], int]) -> None:
+        self._registry = registry
         self._now = now
         self._turn = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
@@ -64,11 +64,11 @@ class Usage:
         shown = [(hit.collection, hit.chunk_id) for hit in hits]
         try:
             async with self._turn:
-                await self._write_through(statements.count_uses(agent, shown, now=self._now()))
+                await self._write_through(arcadedb.count_uses(agent, shown, now=self._now()))
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(hits), exc)
 
-    async def _write_through(self, statement: statements.Statement) -> None:
+    async def _write_through(self, statement: arcadedb.Statement) -> None:
         """Write; retry on conflicts with another worker."""
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_ATTEMPTS),
@@ -77,7 +77,7 @@ class Usage:
             reraise=True,
         ):
             with attempt:
-                await self._catalogue.write(statement)
+                await self._registry.write(statement)
 
 
 def _in_conflict(exc: BaseException) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ability_search import statements
 from ability_search.errors import DatabaseUnavailable
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import OWN, Pool, candidate_of
@@ -18,6 +17,7 @@ from ability_search.querying.model import Candidate, Path, Query, QueryAnswer
 from ability_search.querying.stages import foreseen
 from ability_search.querying.steps import Look, Reach
 from ability_search.ranking.graph import ORDER, strength
+from ability_search.store import arcadedb
 
 _STARTS = 5
 """Number of first hits to start from."""
@@ -53,7 +53,7 @@ async def look(pool: Pool, context: Context, reach: Reach, answer: QueryAnswer) 
         first.setdefault(item.source, item)
     try:
         found = await reach.store.read(
-            *statements.walk(
+            *arcadedb.walk(
                 pool.collection.type,
                 list(first),
                 plan.shown(plan.vector),

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.ranking.bm25 import QueryTerms, inverse_document_frequency
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.bm25 import QueryTerms, inverse_document_frequency
 from ability_search.text.term_ids import are_of_content
+from ability_search.text.term_statistics import TermStatistics
 
 Floats = npt.NDArray[np.float64]
 

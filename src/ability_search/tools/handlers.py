@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.catalogue import Catalogue
 from ability_search.config.loading import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
@@ -31,6 +30,7 @@ from ability_search.overview.service import look_over
 from ability_search.ports import Store
 from ability_search.querying import Querying
 from ability_search.querying.model import QueryAnswer
+from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
@@ -50,7 +50,7 @@ class Services:
     """The services that the tools call."""
 
     store: Store
-    catalogue: Catalogue
+    registry: Registry
     indexing: Indexing
     files: FileIndexing
     generations: Generations
@@ -195,7 +195,7 @@ class _Table:
         self, _value: inputs.CollectionsInput, _call: _Admitted
     ) -> results.CollectionsResult:
         """search-collections."""
-        found = await self._services.catalogue.all()
+        found = await self._services.registry.all()
         return results.CollectionsResult(collections=[responses.summary(item) for item in found])
 
     async def collection_info(
@@ -204,7 +204,7 @@ class _Table:
         """search-collection-info."""
         page = await list_sources(
             self._services.store,
-            self._services.catalogue,
+            self._services.registry,
             value.collection,
             limit=value.limit,
             cursor=value.cursor,
@@ -212,7 +212,7 @@ class _Table:
         jobs = await self._services.jobs.of(value.collection)
         overview = await look_over(
             self._services.store,
-            self._services.catalogue,
+            self._services.registry,
             page.collection,
             requests.overview(value),
         )

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.operands import (
-    instants,
-)
-from ability_search.filters.parser import (
-    key_path,
-)
+from ability_search.filters.operands import instants
+from ability_search.filters.parser import key_path
 from ability_search.querying.model import Arm
 from ability_search.querying.options import (
     Decay,

@@ -90,7 +90,7 @@ def test_a_failure_of_the_second_step_puts_the_old_one_back(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ability_search.artifacts.files import replaced
+from ability_search.artifacts.artifact_files import replaced
 with replaced(Path(sys.argv[1])) as new:
     (new / "chunks.jsonl").write_text("half")
     (new / "sub").mkdir()

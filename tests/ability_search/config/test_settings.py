@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.loading import (
-    Settings,
-    load_settings,
-)
-from ability_search.config.settings_table import (
-    settings_table,
-)
+from ability_search.config.loading import Settings, load_settings
+from ability_search.config.settings_table import settings_table
 from ability_search.config.specs import SPECS
 from ability_search.errors import ConfigurationError
 

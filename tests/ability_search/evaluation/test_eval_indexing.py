@@ -18,7 +18,7 @@ from ability_search.evaluation.corpus_index import (
     stored_sources,
 )
 from ability_search.evaluation.judged_sets import Dataset, read_dataset
-from ability_search.statements import is_collection_name
+from ability_search.store.arcadedb import is_collection_name
 
 
 @pytest.fixture

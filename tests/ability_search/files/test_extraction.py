@@ -10,15 +10,9 @@ import msgspec
 import pytest
 from tests.ability_search.text.loaders.samples import pdf, word
 
-from ability_search.files import (
-    isolated_reader as isolated,
-)
-from ability_search.files import (
-    reader_process as child,
-)
-from ability_search.files.isolated_reader import (
-    Extractor,
-)
+from ability_search.files import isolated_reader as isolated
+from ability_search.files import reader_process as child
+from ability_search.files.isolated_reader import Extractor
 from ability_search.files.reader_messages import Request, read_frame, write_frame
 from ability_search.text.loaders import Bounds, Unreadable
 

@@ -3,15 +3,8 @@ from typing import Any
 import pytest
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.parser import (
-    parse_filter,
-)
-from ability_search.filters.source_globs import (
-    source_filter,
-)
-from ability_search.filters.sql import (
-    to_sql,
-)
+from ability_search.filters.parser import parse_filter
+from ability_search.filters.source_globs import source_filter
 from ability_search.filters.tree import (
     EVERYTHING,
     And,
@@ -23,6 +16,7 @@ from ability_search.filters.tree import (
     Or,
     combine,
 )
+from ability_search.store.arcadedb.filter_sql import to_sql
 
 LANG = Field("metadata", ("lang",))
 CREATED = Field("createdAt")

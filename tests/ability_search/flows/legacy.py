@@ -12,7 +12,7 @@ from tests.ability_search.flows.stored import PATIENCE, services_of
 from ability_search.indexing import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
-from ability_search.providers.store import BrokerStore
+from ability_search.store.arcadedb.client import BrokerStore
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",
@@ -111,7 +111,7 @@ def migration_of(
         BrokerStore(network.client.invoke, database=name, timeout=PATIENCE),
         services.store,
         in_place=name == settings.database.name,
-        catalogue=services.catalogue,
+        registry=services.registry,
         importing=importing(network, base),
         embedder=services.indexing._embedder,
         way=Way(

@@ -24,14 +24,14 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
-from ability_search import statements
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.indexing import Progress
-from ability_search.statements import source_type
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb import source_type
 from ability_search.text.token_counter import EstimatedTokens
 from kadi_client import RemoteError
 
@@ -92,16 +92,14 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
 
 def exporting(network: Network, base: Path) -> Exporting:
     services = services_of(network, base)
-    return Exporting(
-        services.store, services.catalogue, count=EstimatedTokens(), counter="estimate"
-    )
+    return Exporting(services.store, services.registry, count=EstimatedTokens(), counter="estimate")
 
 
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
     return Importing(
         services.store,
-        services.catalogue,
+        services.registry,
         services.maintenance,
         services.generations,
         settings=network.settings,
@@ -420,11 +418,11 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
         store = services_of(network, tmp_path).store
-        await store.write(*statements.put_uses([*shown, other]))
+        await store.write(*arcadedb.put_uses([*shown, other]))
         manifest = await export(network, tmp_path / "backup", usage=True)
         assert manifest.counts.usage == 6
         assert (await export(network, tmp_path / "plain")).usage_file is None
-        await store.write(*statements.put_uses([shown[0] | {"uses": 100}]))
+        await store.write(*arcadedb.put_uses([shown[0] | {"uses": 100}]))
         await import_(network, tmp_path / "plain", "docs", replacing=True)
         assert [use[2] for use in await uses(network, "docs")].count(100) == 1
         await import_(network, tmp_path / "backup", "docs", replacing=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, WordModel, document
 from tests.ability_search.flows.stored import PATIENCE, assert_consistent, chunks, rows
-from tests.java_machine import SHORT_LIVED
+from tests.java_machine import SAME_SOURCES, SHORT_LIVED
 
 from ability_search.config.loading import Settings, load_settings
 from ability_search.worker import open_worker
@@ -62,7 +62,7 @@ class Process:
 
     def __init__(self, program: str, *arguments: str, environ: dict[str, str]) -> None:
         self._command = [sys.executable, "-c", program, *arguments]
-        self._environ = {**SHORT_LIVED, **environ}
+        self._environ = {**SHORT_LIVED, **SAME_SOURCES, **environ}
         self._running: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

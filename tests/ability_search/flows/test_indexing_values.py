@@ -9,8 +9,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
 
-from ability_search import statements
 from ability_search.indexing.preparing import restored_document
+from ability_search.store import arcadedb
 
 pytestmark = pytest.mark.engine
 
@@ -138,12 +138,12 @@ async def test_texts_of_every_kind_are_stored_to_the_last_character(
     )
     assert answer["failed"] == []
     collection = await assert_consistent(network, "docs")
-    (source,) = await rows(network, f"SELECT FROM `{statements.source_type(collection.type)}`")
-    passages = await rows(network, *_pair(statements.source_passages(collection.type, "a")))
+    (source,) = await rows(network, f"SELECT FROM `{arcadedb.source_type(collection.type)}`")
+    passages = await rows(network, *_pair(arcadedb.source_passages(collection.type, "a")))
     assert restored_document(source, passages).content == content
 
 
-def _pair(statement: statements.Statement) -> Any:
+def _pair(statement: arcadedb.Statement) -> Any:
     text, params = statement
     for name, value in params.items():
         text = text.replace(f":{name}", json.dumps(value))

@@ -18,7 +18,7 @@ from tests.ability_search.flows.stored import (
     services_of,
 )
 
-from ability_search.statements import known_vectors, source_type
+from ability_search.store.arcadedb import known_vectors, source_type
 from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine

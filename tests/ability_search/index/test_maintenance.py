@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import Catalogue
 from ability_search.collection import to_record
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.generations import Generations
@@ -18,7 +17,8 @@ from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.preparing import Recipe
 from ability_search.indexing.writing import new_collection
 from ability_search.ports import Store
-from ability_search.vocabulary import Vocabulary
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache
 
 PATIENCE = 10.0
 DOCS = new_collection(
@@ -55,12 +55,12 @@ class Held:
 
 
 def maintenance_of(store: Store) -> Maintenance:
-    catalogue = Catalogue(store)
+    registry = Registry(store)
     return Maintenance(
         store,
-        catalogue,
-        Vocabulary(store),
-        Generations(catalogue, grace=0),
+        registry,
+        StatisticsCache(store),
+        Generations(registry, grace=0),
         scan_below=1000,
         now=lambda: 0,
     )

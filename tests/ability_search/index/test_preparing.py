@@ -28,14 +28,8 @@ from ability_search.indexing.preparing import (
 )
 from ability_search.indexing.writing import new_collection
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.chunkers.strategies import (
-    STRATEGIES,
-)
-from ability_search.text.token_counter import (
-    EstimatedTokens,
-    TokenCounter,
-    TokenizerTokens,
-)
+from ability_search.text.chunkers.strategies import STRATEGIES
+from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 RECIPE = Recipe("auto", 32, 8, "english")
 

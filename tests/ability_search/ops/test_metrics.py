@@ -13,16 +13,10 @@ from tests.kadi_client.calls import PlainCall
 from ability_search.cli.looking import Watcher
 from ability_search.cli.picture import Look, picture
 from ability_search.errors import ConfigurationError
-from ability_search.ops.metrics import (
-    metric_table,
-)
+from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
-from ability_search.ops.metrics.meter import (
-    UNMETERED,
-)
-from ability_search.ops.metrics.metric_table import (
-    METRICS,
-)
+from ability_search.ops.metrics.meter import UNMETERED
+from ability_search.ops.metrics.metric_table import METRICS
 from ability_search.ops.metrics.metrics_server import expose
 from ability_search.ops.metrics.prometheus_meter import MOST_SERIES, OTHER, PrometheusMeter
 from ability_search.ops.metrics.scrape import parse, quantile

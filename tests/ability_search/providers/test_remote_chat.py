@@ -11,17 +11,9 @@ from pydantic import SecretStr
 from tests.ability_search.model_servers import KEY, Answer, raising, telling
 
 from ability_search.errors import ChatUnavailable
-from ability_search.providers.chat import (
-    CHAT,
-    RemoteChat,
-    read_completion,
-)
-from ability_search.providers.store import (
-    Invoke,
-)
-from ability_search.providers.transports import (
-    over_broker,
-)
+from ability_search.providers.chat import CHAT, RemoteChat, read_completion
+from ability_search.providers.transports import over_broker
+from ability_search.store.arcadedb.client import Invoke
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker

@@ -32,11 +32,7 @@ from ability_search.providers.reranker import (
     read_scores,
     shares,
 )
-from ability_search.providers.transports import (
-    Transport,
-    over_broker,
-    over_http,
-)
+from ability_search.providers.transports import Transport, over_broker, over_http
 from ability_search.worker import open_reranker
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker

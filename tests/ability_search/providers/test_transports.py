@@ -24,15 +24,8 @@ from tests.ability_search.model_servers import (
 )
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
-from ability_search.providers.embedder import (
-    EMBEDDINGS,
-    RemoteEmbedder,
-)
-from ability_search.providers.transports import (
-    Transport,
-    over_broker,
-    over_http,
-)
+from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
+from ability_search.providers.transports import Transport, over_broker, over_http
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import Catalogue
 from ability_search.collection import Collection, to_record
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.querying.candidates import Plan, Search, find_candidates, pooled
-from ability_search.ranking.bm25 import QueryTerms
+from ability_search.store.registry import Registry
+from ability_search.text.bm25 import QueryTerms
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 2, "english", 10.0, "auto", 500, 0)
 
@@ -60,7 +60,7 @@ class Fake:
 
 
 async def find(store: Fake, wanted: Plan) -> Any:
-    return await find_candidates(store, Catalogue(store), DOCS, wanted)
+    return await find_candidates(store, Registry(store), DOCS, wanted)
 
 
 def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:

@@ -15,7 +15,7 @@ from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Plan, Pool, Search
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import Decay, FieldRule, FullText, Options
-from ability_search.ranking.bm25 import QueryTerms
+from ability_search.text.bm25 import QueryTerms
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 TERMS = QueryTerms((1,), (1.0,), 2.0)

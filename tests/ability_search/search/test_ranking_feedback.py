@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.ranking.bm25 import inverse_document_frequency
 from ability_search.ranking.feedback import (
     feedback_weights,
     learned_terms,
     moved_vector,
     rocchio_cosines,
 )
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.term_ids import CONTENT, TITLE, term_id
+from ability_search.text.term_statistics import TermStatistics
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:

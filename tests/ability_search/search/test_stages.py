@@ -16,7 +16,7 @@ from ability_search.querying.candidates import Plan, Pool, Search
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import FusionChoice
 from ability_search.querying.stages import above
-from ability_search.ranking.bm25 import QueryTerms
+from ability_search.text.bm25 import QueryTerms
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 TERMS = QueryTerms((1,), (1.0,), 2.0)

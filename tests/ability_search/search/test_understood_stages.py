@@ -18,9 +18,9 @@ from ability_search.querying.meaning import embedded_texts, explained, told, und
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import Options, Temporal
 from ability_search.querying.planning import planned
-from ability_search.ranking.bm25 import QueryTerms
-from ability_search.ranking.statistics import TermStatistics
-from ability_search.statements import Predicate
+from ability_search.store.arcadedb import Predicate
+from ability_search.text.bm25 import QueryTerms
+from ability_search.text.term_statistics import TermStatistics
 from ability_search.understanding.periods import Period, iso_day, months, one_day
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)

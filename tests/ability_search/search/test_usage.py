@@ -12,7 +12,7 @@ from ability_search.errors import StatementRefused
 from ability_search.querying import usage
 from ability_search.querying.model import Hit
 from ability_search.querying.usage import Usage
-from ability_search.statements import Statement
+from ability_search.store.arcadedb import Statement
 
 HITS = [
     Hit("docs", {"chunkId": f"docs:{n}:0", "collection": "docs"}, 1.0, {}, ()) for n in range(2)
@@ -20,7 +20,7 @@ HITS = [
 
 
 class Fake:
-    """A catalogue that keeps what is written, and may fail or wait."""
+    """A registry that keeps what is written, and may fail or wait."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
@@ -35,38 +35,38 @@ class Fake:
         self.written.append(statement.params)
 
 
-def counting(catalogue: Any) -> Usage:
-    return Usage(catalogue, now=lambda: 7)
+def counting(registry: Any) -> Usage:
+    return Usage(registry, now=lambda: 7)
 
 
 async def test_each_answer_is_one_statement() -> None:
-    catalogue = Fake()
-    use = counting(catalogue)
+    registry = Fake()
+    use = counting(registry)
     use.count("a", HITS)
     use.count("b", HITS[:1])
     use.count("b", [])
     await use.close()
-    assert [(each["agent"], each["now"]) for each in catalogue.written] == [("a", 7), ("b", 7)]
-    assert [shown["chunkId"] for shown in catalogue.written[0]["shown"]] == ["docs:0:0", "docs:1:0"]
-    assert catalogue.written[0]["collections"] == ["docs"]
+    assert [(each["agent"], each["now"]) for each in registry.written] == [("a", 7), ("b", 7)]
+    assert [shown["chunkId"] for shown in registry.written[0]["shown"]] == ["docs:0:0", "docs:1:0"]
+    assert registry.written[0]["collections"] == ["docs"]
 
 
 @pytest.mark.parametrize("reason", ["conflict", "duplicate"])
 async def test_two_that_count_the_same_take_turns(reason: str) -> None:
-    catalogue = Fake(StatementRefused(reason, "x"), StatementRefused(reason, "x"))
-    use = counting(catalogue)
+    registry = Fake(StatementRefused(reason, "x"), StatementRefused(reason, "x"))
+    use = counting(registry)
     use.count("a", HITS)
     await use.close()
-    assert len(catalogue.written) == 1
+    assert len(registry.written) == 1
 
 
 async def test_what_fails_is_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = Fake(StatementRefused("other", "secret"))
-    use = counting(catalogue)
+    registry = Fake(StatementRefused("other", "secret"))
+    use = counting(registry)
     with caplog.at_level(logging.WARNING):
         use.count("agent", HITS)
         await use.close()
-    assert catalogue.written == []
+    assert registry.written == []
     assert "2 hits" in caplog.text
 
 
@@ -75,14 +75,14 @@ async def test_what_the_database_cannot_take_in_time_is_left_out(
 ) -> None:
     monkeypatch.setattr(usage, "_PENDING", 3)
     monkeypatch.setattr(usage, "_PATIENCE", 0.0)
-    catalogue = Fake()
-    catalogue.gate.clear()
-    use = counting(catalogue)
+    registry = Fake()
+    registry.gate.clear()
+    use = counting(registry)
     for _ in range(5):
         use.count("a", HITS)
     assert caplog.text.count("2 hits not counted: too many writes pending") == 2
     await use.close()
     assert "use of 3 answers not counted" in caplog.text
-    catalogue.gate.set()
+    registry.gate.set()
     await use.close()
-    assert catalogue.written == []
+    assert registry.written == []

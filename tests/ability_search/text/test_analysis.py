@@ -10,19 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.errors import InvalidInput
-from ability_search.text.analyzer import (
-    Analyzer,
-    analyzer_for,
-    languages,
-)
+from ability_search.text.analyzer import Analyzer, analyzer_for, languages
 from ability_search.text.characters import classify
-from ability_search.text.term_ids import (
-    CONTENT,
-    TITLE,
-    are_of_content,
-    term_id,
-    term_ids,
-)
+from ability_search.text.term_ids import CONTENT, TITLE, are_of_content, term_id, term_ids
 
 ENGLISH = Analyzer()
 PLAIN = Analyzer("none")

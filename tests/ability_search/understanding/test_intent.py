@@ -2,17 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.understanding.intent import (
-    PHRASES_LIMIT,
-    Intent,
-    Recognized,
-    understand,
-)
-from ability_search.understanding.periods import (
-    Period,
-    months,
-    one_day,
-)
+from ability_search.understanding.intent import PHRASES_LIMIT, Intent, Recognized, understand
+from ability_search.understanding.periods import Period, months, one_day
 
 NOW = (one_day(2026, 3, 25).first or 0) * 86_400_000 + 3_600_000
 

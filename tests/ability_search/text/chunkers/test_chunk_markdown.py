@@ -2,12 +2,8 @@ import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.token_counter import (
-    TokenCounter,
-)
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.token_counter import TokenCounter
 
 
 def headers(text: str, max_tokens: int = 500) -> list[Passage]:

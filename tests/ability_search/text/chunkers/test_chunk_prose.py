@@ -6,13 +6,8 @@ from tests.ability_search.text.chunkers.invariants import assert_sound
 from ability_search.documents import Passage
 from ability_search.text.chunkers.boundaries import paragraphs as blank_line_spans
 from ability_search.text.chunkers.boundaries import sentences
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.token_counter import (
-    EstimatedTokens,
-    TokenCounter,
-)
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 
 def paragraphs(text: str, max_tokens: int) -> list[Passage]:

@@ -7,14 +7,8 @@ from hypothesis import strategies as st
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.errors import InvalidInput
-from ability_search.text.chunkers.strategies import (
-    STRATEGIES,
-    chunk,
-)
-from ability_search.text.token_counter import (
-    EstimatedTokens,
-    TokenCounter,
-)
+from ability_search.text.chunkers.strategies import STRATEGIES, chunk
+from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 PIECES = st.sampled_from(
     [

@@ -5,12 +5,8 @@ import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.token_counter import (
-    EstimatedTokens,
-)
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.token_counter import EstimatedTokens
 
 
 def cut(value: object, max_tokens: int, **options: Any) -> list[Passage]:

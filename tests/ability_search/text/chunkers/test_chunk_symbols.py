@@ -3,12 +3,8 @@ from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
 from ability_search.text.chunkers import symbols as symbols_module
-from ability_search.text.chunkers.strategies import (
-    chunk,
-)
-from ability_search.text.token_counter import (
-    EstimatedTokens,
-)
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.token_counter import EstimatedTokens
 
 PYTHON = '''"""Module über alles 👩‍💻."""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.ranking.bm25 import (
+from ability_search.text.bm25 import (
     QueryTerms,
     document_vector,
     inverse_document_frequency,
@@ -21,8 +21,8 @@ from ability_search.ranking.bm25 import (
     term_frequencies,
     terms_in_fields,
 )
-from ability_search.ranking.statistics import TermStatistics
 from ability_search.text.term_ids import CONTENT, TITLE, term_id, term_ids
+from ability_search.text.term_statistics import TermStatistics
 
 TEXTS = ["red fox", "red red dog", "the lazy brown dog sleeps", "fox fox fox", ""]
 TITLES = ["fox", "", "dog", "", "red"]
@@ -87,7 +87,7 @@ def test_no_terms_give_an_empty_vector(fields: dict[str, list[str]]) -> None:
 
 def test_terms_that_share_an_id_keep_the_heavier_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "ability_search.ranking.bm25.term_ids", lambda _, terms: np.full(len(terms), 7, np.int32)
+        "ability_search.text.bm25.term_ids", lambda _, terms: np.full(len(terms), 7, np.int32)
     )
     ids, weights = document_vector({CONTENT: ["a", "b", "b"]}, average_length=3)
     assert ids.tolist() == [7]

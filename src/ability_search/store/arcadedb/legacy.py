@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ability_search.statements.core import Statement
+from ability_search.store.arcadedb.core import Statement
 
 LEGACY_TYPE = "Chunk"
 """Of its chunks. In the layout of today that is the vertex type which all chunks extend."""

@@ -6,8 +6,8 @@ import base64
 import random
 from typing import Any
 
-from ability_search.ranking.statistics import TermStatistics
-from ability_search.vocabulary import EMPTY, advanced
+from ability_search.store.statistics_cache import EMPTY, advanced
+from ability_search.text.term_statistics import TermStatistics
 
 Chunk = tuple[list[int], list[int]]
 

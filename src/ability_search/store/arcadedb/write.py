@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search.statements.core import Statement, aspect_type, link_type, source_type
-from ability_search.statements.settling import COMMIT, commit_params
+from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
+from ability_search.store.arcadedb.core import Statement, aspect_type, link_type, source_type
 
 CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"

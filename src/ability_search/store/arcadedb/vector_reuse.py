@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.statements.core import Statement, rows_together
+from ability_search.store.arcadedb.core import Statement, rows_together
 
 _COLUMNS = "type, aspects, dimensions"
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ability_search import statements
 from ability_search.collection import Collection
 from ability_search.ports import Store
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.store import arcadedb
+from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Snapshot:
 EMPTY = Snapshot(TermStatistics.empty(), 0)
 
 
-class Vocabulary:
+class StatisticsCache:
     """Cache of the term statistics of collections."""
 
     def __init__(self, store: Store) -> None:
@@ -61,7 +61,7 @@ class Vocabulary:
             known = self._known.get(collection.type, EMPTY)
             if known.revision < collection.revision:
                 rows = await self._store.read(
-                    *statements.term_statistics(collection.type, after=known.revision)
+                    *arcadedb.term_statistics(collection.type, after=known.revision)
                 )
                 known = await asyncio.to_thread(advanced, known, rows, collection.revision)
                 self._known[collection.type] = known
@@ -69,12 +69,12 @@ class Vocabulary:
 
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded."""
-        rows = await self._store.read(*statements.term_statistics(collection.type, after=0))
+        rows = await self._store.read(*arcadedb.term_statistics(collection.type, after=0))
         if len(rows) < _FOLD_AFTER:
             return False
         merged = await asyncio.to_thread(advanced, EMPTY, rows, rows[-1]["seq"])
         answer = await self._store.write(
-            *statements.fold_term_statistics(
+            *arcadedb.fold_term_statistics(
                 collection.type,
                 up_to=merged.revision,
                 count=len(rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ability_search.statements.core import Statement, aspect_type, link_type, source_type
+from ability_search.store.arcadedb.core import Statement, aspect_type, link_type, source_type
 
 
 def schema() -> Statement:

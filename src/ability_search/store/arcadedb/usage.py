@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ability_search.statements.core import Statement
+from ability_search.store.arcadedb.core import Statement
 
 
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:

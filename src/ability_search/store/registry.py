@@ -14,11 +14,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
-from ability_search import statements
 from ability_search.collection import FIELDS, Collection, checked_name, from_record, to_record
 from ability_search.errors import NotFound, StatementRefused
-from ability_search.layout import check_new
 from ability_search.ports import Store
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb.layout import check_new
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _TRIES = 8
 _PAUSE = 0.1
 
 
-class Catalogue:
+class Registry:
     """The collections of one database, with the records that this worker has read so far."""
 
     def __init__(self, store: Store) -> None:
@@ -68,7 +68,7 @@ class Catalogue:
     async def reload(self, name: str) -> Collection | None:
         """Drop a collection from the cache and read its record again."""
         self._known.pop(name, None)
-        return self.learn(name, await self.read(statements.collection(name)))
+        return self.learn(name, await self.read(arcadedb.collection(name)))
 
     async def all(self) -> list[Collection]:
         """Return all collections by name; none if the database does not exist yet."""
@@ -76,7 +76,7 @@ class Catalogue:
 
     async def records(self) -> list[Collection]:
         """Return all records as :meth:`all` does, plus those of generations under construction."""
-        found = [from_record(row) for row in await self.read(statements.collections())]
+        found = [from_record(row) for row in await self.read(arcadedb.collections())]
         self._known = {collection.name: collection for collection in found}
         return found
 
@@ -135,14 +135,14 @@ class Catalogue:
             The collection as stored: the existing one if another worker created it first.
         """
         await self.write(
-            statements.create_generation(collection.type, dimensions=collection.dimensions)
+            arcadedb.create_generation(collection.type, dimensions=collection.dimensions)
         )
         try:
-            await self.write(statements.insert_collection(to_record(collection)))
+            await self.write(arcadedb.insert_collection(to_record(collection)))
         except StatementRefused as exc:
             if exc.reason != "duplicate":
                 raise
-            await self.write(statements.drop_generation(collection.type))
+            await self.write(arcadedb.drop_generation(collection.type))
             found = await self.reload(collection.name)
             if found is None:
                 raise
@@ -155,10 +155,10 @@ class Catalogue:
         """Create the types for links and aspects if they are needed and do not exist yet."""
         wanted = []
         if links and not collection.links:
-            wanted.append(statements.create_links(collection.type))
+            wanted.append(arcadedb.create_links(collection.type))
         if aspects and not collection.aspects:
             size = collection.dimensions
-            wanted.append(statements.create_aspects(collection.type, dimensions=size))
+            wanted.append(arcadedb.create_aspects(collection.type, dimensions=size))
         for types in wanted:
             await _insisting(partial(self.write, types), "duplicate", "conflict")
 
@@ -169,11 +169,11 @@ class Catalogue:
             False if it was already gone or replaced.
         """
         self._known.pop(collection.name, None)
-        answer = await self.write(statements.delete_collection(collection.name, collection.type))
+        answer = await self.write(arcadedb.delete_collection(collection.name, collection.type))
         if not answer["deleted"]:
             return False
         for chunk_type in answer["types"]:
-            await self.write(statements.drop_generation(chunk_type))
+            await self.write(arcadedb.drop_generation(chunk_type))
         log.info("dropped collection %s with %d chunks", collection.name, collection.chunks)
         return True
 
@@ -184,7 +184,7 @@ class Catalogue:
     async def update(self, collection: Collection, **fields: Any) -> Collection:
         """Change fields of a collection's record, named as in :class:`Collection`."""
         await self._store.write(
-            *statements.set_collection_fields(
+            *arcadedb.set_collection_fields(
                 collection.name,
                 collection.type,
                 {FIELDS[name]: value for name, value in fields.items()},
@@ -196,7 +196,7 @@ class Catalogue:
         self._known[collection.name] = replace(known, **fields)
         return self._known[collection.name]
 
-    async def read(self, statement: statements.Statement) -> list[Any]:
+    async def read(self, statement: arcadedb.Statement) -> list[Any]:
         """Read rows; none if nothing was stored yet. Raises as :func:`.layout.check_new`."""
         try:
             return list(await self._store.read(*statement))
@@ -204,7 +204,7 @@ class Catalogue:
             await check_new(self._store, exc)
             return []
 
-    async def write(self, statement: statements.Statement) -> Any:
+    async def write(self, statement: arcadedb.Statement) -> Any:
         """Write; create the schema first if it is missing, and retry on conflicts.
 
         Raises as :meth:`read`.
@@ -237,7 +237,7 @@ class Catalogue:
         return await run()
 
     async def _create_schema(self) -> None:
-        schema = partial(self._store.write, *statements.schema())
+        schema = partial(self._store.write, *arcadedb.schema())
         # Another worker may be creating it at the same time.
         await _insisting(schema, "duplicate", "conflict")
 

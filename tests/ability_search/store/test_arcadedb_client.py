@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ability_search import statements
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
-from ability_search.providers.store import BrokerStore, refusal
-from ability_search.statements.core import rows_together
+from ability_search.store import arcadedb
+from ability_search.store.arcadedb.client import BrokerStore, refusal
+from ability_search.store.arcadedb.core import rows_together
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -163,30 +163,30 @@ async def reason(reading: Any) -> str:
 async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> None:
     database = store(engine, timeout=30)
     kind = "Chunk_x_1"
-    assert await reason(database.read(*statements.collections())) == "missing_database"
-    assert await reason(database.write(*statements.insert_collection({"name": "a"}))) == (
+    assert await reason(database.read(*arcadedb.collections())) == "missing_database"
+    assert await reason(database.write(*arcadedb.insert_collection({"name": "a"}))) == (
         "missing_type"
     )
     assert [tool for tool, *_ in engine.calls][1:] == [
         *("arcade-command", "arcade-db-create", "arcade-command")
     ]
-    assert await reason(database.read(*statements.collections())) == "missing_type"
-    generation = statements.create_generation(kind, dimensions=8)
+    assert await reason(database.read(*arcadedb.collections())) == "missing_type"
+    generation = arcadedb.create_generation(kind, dimensions=8)
     assert await reason(database.write(*generation)) == "missing_type"
-    await database.write(*statements.schema())
+    await database.write(*arcadedb.schema())
     await database.write(*generation)
-    await database.write(*statements.insert_collection({"name": "a"}))
-    again = database.write(*statements.insert_collection({"name": "a"}))
+    await database.write(*arcadedb.insert_collection({"name": "a"}))
+    again = database.write(*arcadedb.insert_collection({"name": "a"}))
     assert await reason(again) == "duplicate"
-    assert await reason(database.read(*statements.hit_rows("Chunk_y_1", ["#1:0"]))) == (
+    assert await reason(database.read(*arcadedb.hit_rows("Chunk_y_1", ["#1:0"]))) == (
         "missing_type"
     )
     for vector in ([1.0] * 8, [1.0] * 3):
-        arms: list[statements.VectorArm | statements.TermsArm] = [
-            statements.VectorArm("semantic", vector, 3, beam=3, exact=False),
-            statements.TermsArm("keyword", [1], [1.0], 3),
+        arms: list[arcadedb.VectorArm | arcadedb.TermsArm] = [
+            arcadedb.VectorArm("semantic", vector, 3, beam=3, exact=False),
+            arcadedb.TermsArm("keyword", [1], [1.0], 3),
         ]
-        search = statements.candidates("a", kind, arms)
+        search = arcadedb.candidates("a", kind, arms)
         if len(vector) == 8:
             answer = await database.read(*search)
             assert [row["name"] for row in answer["collection"]] == ["a"]

@@ -6,7 +6,7 @@ are built by :func:`type_name` from validated collection names and always stand 
 The layout (types, indexes, why one subtype per generation) is described in ``docs/storage.md``.
 """
 
-from ability_search.statements.catalogue import (
+from ability_search.store.arcadedb.collections import (
     collection,
     collections,
     delete_collection,
@@ -18,8 +18,8 @@ from ability_search.statements.catalogue import (
     switch_generation,
     term_statistics,
 )
-from ability_search.statements.copying import source_chunks, source_places, source_records_at
-from ability_search.statements.core import (
+from ability_search.store.arcadedb.copies import source_chunks, source_places, source_records_at
+from ability_search.store.arcadedb.core import (
     Predicate,
     Statement,
     aspect_type,
@@ -28,7 +28,8 @@ from ability_search.statements.core import (
     source_type,
     type_name,
 )
-from ability_search.statements.jobs import (
+from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
+from ability_search.store.arcadedb.jobs import (
     begin_job,
     claim_job,
     due_generations,
@@ -39,7 +40,7 @@ from ability_search.statements.jobs import (
     records_being_built,
     renew_job,
 )
-from ability_search.statements.legacy import (
+from ability_search.store.arcadedb.legacy import (
     ASIDE_TYPE,
     LEGACY_TYPE,
     create_aside,
@@ -55,18 +56,8 @@ from ability_search.statements.legacy import (
     make_room,
     set_aside,
 )
-from ability_search.statements.neighbours import best_chunks, context_rows, walk
-from ability_search.statements.overview import map_points, overview
-from ability_search.statements.rebuilding import (
-    check_vectors,
-    compare_sources,
-    count_sources,
-    sample_chunks,
-    some_chunks,
-    sources_named,
-)
-from ability_search.statements.reusing import known_vectors, vector_places
-from ability_search.statements.schema import (
+from ability_search.store.arcadedb.overview import map_points, overview
+from ability_search.store.arcadedb.schema import (
     base_type,
     create_aspects,
     create_generation,
@@ -74,7 +65,7 @@ from ability_search.statements.schema import (
     drop_generation,
     schema,
 )
-from ability_search.statements.searching import (
+from ability_search.store.arcadedb.search import (
     Arm,
     Shown,
     TermsArm,
@@ -86,7 +77,7 @@ from ability_search.statements.searching import (
     hit_rows,
     nearest,
 )
-from ability_search.statements.usage import (
+from ability_search.store.arcadedb.usage import (
     agents,
     count_uses,
     delete_uses,
@@ -94,7 +85,16 @@ from ability_search.statements.usage import (
     uses,
     uses_of,
 )
-from ability_search.statements.writing import (
+from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
+from ability_search.store.arcadedb.verification import (
+    check_vectors,
+    compare_sources,
+    count_sources,
+    sample_chunks,
+    some_chunks,
+    sources_named,
+)
+from ability_search.store.arcadedb.write import (
     Rows,
     aspect_sources,
     discard_staged,

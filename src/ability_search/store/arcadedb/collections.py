@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ability_search.statements.core import Statement
-from ability_search.statements.jobs import CLOCK
+from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.jobs import CLOCK
 
 
 def collection(name: str) -> Statement:

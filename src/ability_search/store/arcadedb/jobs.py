@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ability_search.statements.core import Statement
+from ability_search.store.arcadedb.core import Statement
 
 CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
 """Makes ``$clock[0].ms`` the time."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.statements.core import Statement, source_type
+from ability_search.store.arcadedb.core import Statement, source_type
 
 _TITLE = 120
 _EXCERPT = 160

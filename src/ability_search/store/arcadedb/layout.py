@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ability_search import statements
 from ability_search.errors import EarlierLayout, StatementRefused
 from ability_search.ports import Store
+from ability_search.store import arcadedb
 
 _MISSING = ("missing_database", "missing_type")
 
@@ -20,7 +20,7 @@ async def check_new(store: Store, refusal: StatementRefused) -> None:
     if refusal.reason not in _MISSING:
         raise refusal
     try:
-        rows = await store.read(*statements.base_type())
+        rows = await store.read(*arcadedb.base_type())
     except StatementRefused as exc:
         if exc.reason not in _MISSING:
             raise

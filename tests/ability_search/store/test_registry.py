@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ability_search.catalogue import Catalogue
 from ability_search.collection import (
     Collection,
     checked_name,
@@ -18,6 +17,7 @@ from ability_search.collection import (
     type_created_at,
 )
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
+from ability_search.store.registry import Registry
 
 DOCS = Collection(
     name="docs",
@@ -85,46 +85,46 @@ def test_names_outside_the_alphabet_are_refused(name: str) -> None:
 
 async def test_a_known_collection_is_not_asked_for_again() -> None:
     store = Records(DOCS)
-    catalogue = Catalogue(store)
-    assert await catalogue.find("docs") == await catalogue.find("docs") == DOCS
+    registry = Registry(store)
+    assert await registry.find("docs") == await registry.find("docs") == DOCS
     assert store.reads == 1
 
 
 async def test_a_missing_collection_is_not_found_with_the_nearest_names() -> None:
-    catalogue = Catalogue(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
+    registry = Registry(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
     with pytest.raises(NotFound) as caught:
-        await catalogue.get("docgs")
+        await registry.get("docgs")
     assert set(caught.value.nearest) == {"docs", "dogs"}
 
 
 async def test_generations_being_built_are_not_listed() -> None:
-    catalogue = Catalogue(Records(DOCS, replace(DOCS, name="docs@1f")))
-    assert await catalogue.all() == [DOCS]
+    registry = Registry(Records(DOCS, replace(DOCS, name="docs@1f")))
+    assert await registry.all() == [DOCS]
 
 
 @pytest.mark.parametrize("reason", ["missing_database", "missing_type"])
 async def test_without_a_database_there_are_no_collections(reason: str) -> None:
     store = Records()
     store.failure = StatementRefused(reason, "")
-    assert await Catalogue(store).all() == []
-    assert await Catalogue(store).find("docs") is None
+    assert await Registry(store).all() == []
+    assert await Registry(store).find("docs") is None
 
 
 async def test_a_database_that_does_not_answer_is_no_empty_list() -> None:
     store = Records()
     store.failure = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
-        await Catalogue(store).all()
+        await Registry(store).all()
 
 
 async def test_an_answer_that_was_overtaken_does_not_undo_what_is_known() -> None:
-    catalogue = Catalogue(Records())
+    registry = Registry(Records())
     newer = replace(DOCS, revision=5)
-    catalogue.learn("docs", [to_record(newer)])
-    assert catalogue.learn("docs", [to_record(DOCS)]) == newer
+    registry.learn("docs", [to_record(newer)])
+    assert registry.learn("docs", [to_record(DOCS)]) == newer
     moved = replace(DOCS, type="Chunk_docs_2", revision=1)
-    assert catalogue.learn("docs", [to_record(moved)]) == moved
-    assert catalogue.learn("docs", []) is None
+    assert registry.learn("docs", [to_record(moved)]) == moved
+    assert registry.learn("docs", []) is None
 
 
 async def test_a_question_follows_the_collection_to_its_new_generation() -> None:
@@ -135,7 +135,7 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
         asked.append(current.type)
         return [to_record(moved)], f"answer of {current.type}"
 
-    found = await Catalogue(Records(moved)).consult(DOCS, ask)
+    found = await Registry(Records(moved)).consult(DOCS, ask)
     assert found == (moved, "answer of Chunk_docs_2")
     assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
 
@@ -148,7 +148,7 @@ async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_
             raise StatementRefused("other", "no buckets associated")
         return [to_record(moved)], "answer"
 
-    assert await Catalogue(Records(moved)).consult(DOCS, ask) == (moved, "answer")
-    assert await Catalogue(Records()).consult(DOCS, ask) is None
+    assert await Registry(Records(moved)).consult(DOCS, ask) == (moved, "answer")
+    assert await Registry(Records()).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
-        await Catalogue(Records(DOCS)).consult(DOCS, ask)
+        await Registry(Records(DOCS)).consult(DOCS, ask)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.ranking.statistics import TermStatistics
+from ability_search.text.term_statistics import TermStatistics
 
 CHUNKS = st.lists(
     st.tuples(st.sets(st.integers(0, 2**30 - 1), max_size=8).map(sorted), st.integers(0, 5000)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ability_search.statements.core import Predicate, Statement, link_type
-from ability_search.statements.searching import Shown
+from ability_search.store.arcadedb.core import Predicate, Statement, link_type
+from ability_search.store.arcadedb.search import Shown
 
 _LINKS = 100
 """Links that are followed from a step on, in each direction, the strongest first."""

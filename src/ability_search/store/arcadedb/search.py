@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ability_search.statements.core import Predicate, Statement, rows_together
-from ability_search.statements.settling import NOTES
+from ability_search.store.arcadedb.commit_visibility import NOTES
+from ability_search.store.arcadedb.core import Predicate, Statement, rows_together
 
 HIT_COLUMNS = (
     "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.statements.core import Statement, source_type
+from ability_search.store.arcadedb.core import Statement, source_type
 
 
 def compare_sources(live: str, built: str, *, after: str, limit: int) -> Statement:

@@ -22,8 +22,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.ranking.statistics import TermStatistics
 from ability_search.text.term_ids import CONTENT, TITLE, TermIds, are_of_content, term_ids
+from ability_search.text.term_statistics import TermStatistics
 
 Floats = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
