@@ -96,8 +96,7 @@ async def open_database(
     """
     try:
         from kadi_localnet.database.backend import DatabaseError
-        from kadi_localnet.database.tools import database_tools
-        from kadi_localnet.database.turns import Turns
+        from kadi_localnet.database.tools import database_tools, shared_threads
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -105,13 +104,13 @@ async def open_database(
             f"the embedded database engine is not installed ({exc.name} is missing)",
             hint=f"Run: {INSTALL_LOCAL}",
         ) from exc
-    turns = Turns(backend.concurrency)
+    threads = shared_threads(backend)
     offered = database_tools(
         backend,
         timeout=settings.database.timeout,
         longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
         languages=settings.arcadedb.languages,
-        turns=turns,
+        threads=threads,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
@@ -121,7 +120,7 @@ async def open_database(
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-            watch_engine(meter, turns)
+            watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
             settings, "database", metered_tools(offered, meter), connect_timeout=wait
@@ -133,7 +132,7 @@ async def open_database(
 def _backend(settings: Settings) -> tuple[Backend, str]:
     arcadedb = settings.arcadedb
     if arcadedb.backend == "http":
-        from kadi_localnet.database.http import HttpDatabases
+        from kadi_localnet.database.remote_server import HttpDatabases
 
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]

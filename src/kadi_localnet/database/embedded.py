@@ -34,18 +34,16 @@ from kadi_localnet.database.backend import (
     Statement,
     retry_delays,
 )
-from kadi_localnet.database.calls import Stopped, Ticket
+from kadi_localnet.database.calls import Stopped, Ticket, messages, translate
 from kadi_localnet.database.conversion import Parameters, ResultWriter
-from kadi_localnet.database.exceptions import messages, translate
-from kadi_localnet.database.repair import open_repaired
 from kadi_localnet.database.statement_guard import StatementGuard, confine
-from kadi_localnet.database.warmup import warm_vector_indexes
+from kadi_localnet.database.vector_indexes import open_repaired, warm_vector_indexes
 
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORKERS = 12
-"""Threads; one agent alone gets half of them, see :mod:`.turns`."""
+"""Number of threads; one agent alone gets half of them."""
 MAX_WAITING = 256
 _CLOSE_TIMEOUT = 10.0
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from kadi_client.asgi import CannotServe, serve_app, while_connected
 from kadi_client.context import TRACEPARENT, from_headers, handling, incident
-from kadi_client.serving import FAILED, OK, noted
+from kadi_client.provider import FAILED, OK, noted
 from kadi_client.tracing import span
 from kadi_localnet.models.errors import (
     DeadlinePassed,
