@@ -51,14 +51,19 @@ async def open_broker(
     Raises:
         ConfigurationError: if the port cannot be bound.
     """
-    from kadi_localnet.broker import Limits, serve_broker
+    from kadi_localnet.broker import Access, Limits, serve_broker
 
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
         try:
             broker = await stack.enter_async_context(
-                serve_broker(host, port, limits=limits, networks=settings.local_broker.networks)
+                serve_broker(
+                    host,
+                    port,
+                    limits=limits,
+                    access=Access(networks=settings.local_broker.networks),
+                )
             )
         except OSError as exc:
             raise ConfigurationError(
