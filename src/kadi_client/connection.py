@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from opentelemetry.trace import SpanKind
+
 from kadi_client.context import current
 from kadi_client.errors import (
     METHOD_NOT_FOUND,
@@ -211,7 +213,7 @@ class Connection(Invoker):
                 context=current() if self._propagate else None,
             )
 
-        with span(tool, "client", RPC):
+        with span(tool, SpanKind.CLIENT, RPC):
             answer = await self._ask_provider(tool, timeout, send)
         self._answered.add(tool)
         return answer

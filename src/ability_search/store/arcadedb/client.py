@@ -134,7 +134,7 @@ class BrokerStore:
             "language": "sql" if key == "query" and ";" not in script else "sqlscript",
             "params": params,
         }
-        with span(f"database {key}", notes=_NOTES):
+        with span(f"database {key}", attributes=_NOTES):
             answer = await self._call(tool, told, timeout)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
