@@ -51,12 +51,11 @@ async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[
     if own.port is None:
         yield Metering()
         return
-    from ability_search.ops.metrics.metrics_server import expose
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 
     meter = PrometheusMeter(part, __version__)
     token = own.token.get_secret_value() if own.token else None
-    async with expose(meter.text, own.host, own.port, token=token) as url:
+    async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
         yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
 
 

@@ -161,6 +161,8 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
+    from ability_search.ops.http_access import guarded
+    from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
     token = settings.models.http_token
@@ -170,9 +172,13 @@ async def open_models(
             served = await stack.enter_async_context(
                 models.open_models(configuration, observer=ModelObserver(meter))
             )
-            url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
         except models.ModelSetupError as exc:
-            raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
+            hint = "Correct the settings model_*; `ability-search models list` shows the models."
+            raise ConfigurationError(str(exc), hint=hint) from exc
+        app = guarded(served.application(token=secret), host)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=secret, prefix="model_http")
+        )
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
         connection = part_connection(settings, "models", tools, connect_timeout=wait)
@@ -184,14 +190,6 @@ async def open_models(
             "models": about,
         }
         yield Part(details, connection)
-
-
-def _models_hint(problem: str) -> str:
-    if "cannot listen" in problem:
-        return "Choose another port with --port (`up`: --models-port) or SEARCH_MODEL_HTTP_PORT."
-    if "set a token" in problem:
-        return "Set SEARCH_MODEL_HTTP_TOKEN, or SEARCH_MODEL_HTTP_HOST=127.0.0.1."
-    return "Correct the settings model_*; `ability-search models list` shows the models."
 
 
 def _about(model: Any) -> dict[str, Any]:
