@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Broker
+from ability_search.config.schema import Broker, Settings
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
 from kadi_client.serving import Observe, OnBusy

@@ -19,7 +19,8 @@ from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
 from ability_search.cli.metering import metered, watch_calls
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.ops import logs
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part as PartName

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ability_search.config.setting_fields import Url, has_credentials
-from ability_search.config.specs import SPECS, Spec
+from ability_search.config.settings_table import SPECS, Spec
 
 WITHHELD = "withheld"
 """Stands in for a secret, so that the component does not look for it in secrets.toml instead,
