@@ -8,7 +8,7 @@ from typing import Unpack
 from ability_search.config.schema import Broker, Settings
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
-from kadi_client.serving import Observe, OnBusy
+from kadi_client.provider import Observe, OnBusy
 
 _DATABASE_TOOLS = frozenset(
     {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}

@@ -20,11 +20,12 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import traces as telemetry
+from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
 from ability_search.worker import open_embedder
 from kadi_client.context import call_id, current, handling
 from kadi_client.tracing import TRACEPARENT, span, traceparent
-from kadi_localnet.models.http import application, serve
+from kadi_localnet.models.http import application
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ENDPOINT = "SEARCH_TRACING_ENDPOINT"
@@ -100,7 +101,7 @@ async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
     model = _Model()
     app = application(model, token=None, max_bytes=10_000, timeout=30)
     with collecting() as collector, exporting(collector.url, "all"):
-        async with serve(app, "127.0.0.1", 0, token=None) as url:
+        async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
             for propagate in ("1", "0"):
                 asked = {
                     "HOME": str(tmp_path),

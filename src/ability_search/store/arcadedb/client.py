@@ -45,6 +45,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("disk_full", re.compile(r"\bdisk is full\b|no space left on device", re.I)),
     ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
