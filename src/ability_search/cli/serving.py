@@ -24,8 +24,7 @@ from ability_search.config.schema import Settings
 from ability_search.ops import logs
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part as PartName
-from ability_search.stack.heartbeat import heartbeat, write_beat
-from ability_search.stack.stop_signals import stop_signals, stop_with_parent
+from ability_search.stack.lifecycle import heartbeat, stop_signals, stop_with_parent, write_beat
 
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part

@@ -25,7 +25,7 @@ from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.ops import logs
 from ability_search.stack.data_directory import RunningStack, read_running, released
-from ability_search.stack.stop_signals import stop_signals
+from ability_search.stack.lifecycle import stop_signals
 from ability_search.stack.supervisor import Plan
 
 _DOWN_SECONDS = 90.0
