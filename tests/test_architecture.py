@@ -165,6 +165,18 @@ def test_only_the_command_line_runs_local_parts() -> None:
     assert not offences(modules, "kadi_localnet")
 
 
+def test_one_module_creates_connections() -> None:
+    created = {
+        module
+        for module in within("ability_search")
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("Brokers", "Connection")
+    }
+    assert created == {"ability_search.network"}
+
+
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
     extra = offences(list(TREES), "opentelemetry.sdk", "opentelemetry.exporter")
     assert extra.keys() == {"ability_search.ops.traces"}

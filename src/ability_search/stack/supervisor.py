@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
+from ability_search.network import plain_connection
 from ability_search.stack.component_process import Child, Tell, child_environ
 from ability_search.stack.data_directory import (
     RunningPart,
@@ -20,7 +21,7 @@ from ability_search.stack.data_directory import (
     remove_running,
     write_running,
 )
-from kadi_client import Connection, KadiError
+from kadi_client import KadiError
 
 log = logging.getLogger(__name__)
 
@@ -224,10 +225,10 @@ class Stack:
         try:
             async with (
                 asyncio.timeout(VISIBLE_SECONDS),
-                Connection(
+                plain_connection(
                     self._url,
+                    self._plan.networks,
                     name="ability-search up",
-                    networks=self._plan.networks,
                     connect_timeout=VISIBLE_SECONDS,
                 ) as connection,
             ):
