@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError
 from ability_search.filing import FileIndexing
 from ability_search.generations import Generations

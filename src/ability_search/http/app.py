@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from ability_search.config.schema_edges import Gateway
+from ability_search.config.schema import Gateway
 from ability_search.edges.component_health import look
 from ability_search.edges.live_connection import Unavailable
 from ability_search.edges.offered_tools import offers_of

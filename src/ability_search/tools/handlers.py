@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
 from ability_search.generations import Generations
