@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.jobs.model import Job
 from ability_search.store.records import (
     ChunkRecord,
     ChunkText,
     Columns,
     GraphAnswer,
     GraphRequest,
+    Job,
     MapPoint,
     Neighbour,
     OverviewAnswer,
