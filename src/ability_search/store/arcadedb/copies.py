@@ -14,7 +14,7 @@ _POSITION_BITS = 40
 
 
 class CopySql(Database):
-    """Reads of whole collections, see :class:`.port.IndexStore`."""
+    """Reads of whole collections, see :class:`.port.CopyStore`."""
 
     async def source_order(
         self, generation: str, *, after: str, limit: int

@@ -21,7 +21,7 @@ _SAMPLED = "(SELECT expand(rid) FROM (SELECT expand($sample)))"
 
 
 class OverviewSql(Database):
-    """Overviews of collections, see :class:`.port.IndexStore`."""
+    """Overviews of collections, see :class:`.port.CopyStore`."""
 
     async def overview(
         self, collection: Collection, request: OverviewRequest
