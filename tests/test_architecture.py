@@ -71,7 +71,7 @@ LAYERS = (
     {"files"},
     {"generations", "jobs"},
     {"indexing", "querying"},
-    {"filing", "listing", "overview", "artifacts", "legacy"},
+    {"filing", "listing", "index.overview", "artifacts", "legacy"},
     {"tools"},
     {"network"},
     {"worker"},

@@ -310,6 +310,10 @@ class IndexStore(Protocol):
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
 
+
+class CopyStore(Protocol):
+    """Reads of whole collections, for artifacts and overviews."""
+
     async def source_order(
         self, generation: str, *, after: str, limit: int
     ) -> list[tuple[str, int]]:
@@ -418,12 +422,13 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
-class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+class Store(CollectionStore, SearchStore, IndexStore, CopyStore, JobStore, UsageStore, Protocol):
     """Everything that a worker stores."""
 
 
 __all__ = [
     "CollectionStore",
+    "CopyStore",
     "IndexStore",
     "JobStore",
     "SearchStore",
