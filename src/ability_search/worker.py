@@ -43,7 +43,7 @@ from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import headers
-from kadi_client.serving import Observe, noted
+from kadi_client.provider import Observe, noted
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from ability_search.config.loading import Settings
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Brokers, Connection
-from kadi_client.serving import OK
+from kadi_client.provider import OK
+from kadi_client.slots import FairSlots
 
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
     from kadi_localnet.database.backend import Counts
-    from kadi_localnet.database.turns import Turns
     from kadi_localnet.models import Models
 
 _EVENTS = {
@@ -109,11 +109,11 @@ def watch_database(meter: Meter, counts: Counts) -> None:
     meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
 
 
-def watch_engine(meter: Meter, turns: Turns) -> None:
+def watch_engine(meter: Meter, threads: FairSlots) -> None:
     """Measure the engine of a started ``EmbeddedDatabases`` and the calls that use it."""
     from kadi_localnet.database.jvm import heap_bytes
 
-    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
+    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
     meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
     meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
 

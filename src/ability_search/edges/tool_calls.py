@@ -22,7 +22,7 @@ from kadi_client import (
 )
 from kadi_client.context import calling
 from kadi_client.messages import decode
-from kadi_client.serving import CANCELLED, FAILED, OK, noted
+from kadi_client.provider import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
 

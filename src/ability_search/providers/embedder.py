@@ -156,7 +156,7 @@ class RemoteEmbedder:
             before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
             reraise=True,
         ):
-            with attempt, span("embed", notes=_notes(model, texts)):
+            with attempt, span("embed", attributes=_notes(model, texts)):
                 return await self._try(model, texts, deadline)
         raise AssertionError("unreachable: the last attempt raises")
 

@@ -171,7 +171,10 @@ class SearchStore(Protocol):
         """
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
+        """Return the changes of term statistics after a revision, in order.
+
+        There are none if the generation was dropped.
+        """
 
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
@@ -309,13 +312,16 @@ class IndexStore(Protocol):
 
     async def source_order(
         self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        """Return sources greater than ``after``, in order, with their record ids."""
+    ) -> list[tuple[str, int]]:
+        """Return sources greater than ``after``, in order, with their places.
+
+        Places are ascending in the order of storage, by which indexes decide between equal scores.
+        """
 
     async def source_records_at(
-        self, generation: str, rids: Sequence[str]
-    ) -> dict[str, SourceRecord]:
-        """Return source records by record id.
+        self, generation: str, places: Sequence[int]
+    ) -> dict[int, SourceRecord]:
+        """Return source records by their places; those that are gone are left out.
 
         Raises:
             TooLarge: if they do not fit into one message.

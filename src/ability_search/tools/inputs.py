@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
+from ability_search.text.chunkers import Strategy
 from ability_search.tools import option_inputs
 from ability_search.wire import Count, Input, NonBlank, Share
 
@@ -13,7 +14,6 @@ Mode = Literal["semantic", "keyword", "hybrid"]
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
 FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
-Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
 
 CollectionName = Annotated[
     str,

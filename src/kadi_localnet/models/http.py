@@ -11,15 +11,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
+from opentelemetry.trace import SpanKind
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kadi_client.context import TRACEPARENT, from_headers, handling, incident
-from kadi_client.serving import FAILED, OK, noted
-from kadi_client.tracing import span
+from kadi_client.context import from_headers, handling, incident
+from kadi_client.provider import FAILED, OK, noted
+from kadi_client.tracing import TRACEPARENT, span
 from kadi_localnet.models.errors import (
     DeadlinePassed,
     InvalidRequest,
@@ -117,7 +118,7 @@ def _noted(endpoint: Endpoint) -> Endpoint:
 
     async def call(request: Request) -> Response:
         began, outcome, path = time.perf_counter(), FAILED, request.url.path
-        with span(path, "server", parent=request.headers.get(TRACEPARENT)):
+        with span(path, SpanKind.SERVER, parent=request.headers.get(TRACEPARENT)):
             try:
                 response = await endpoint(request)
                 outcome = OK

@@ -16,12 +16,15 @@ from kadi_client.tools import Call, Tool
 from kadi_localnet.models.config import ModelsConfig
 from kadi_localnet.models.errors import ModelNotServed, ModelsError
 from kadi_localnet.models.http import application
+from kadi_localnet.models.lanes import Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker
-from kadi_localnet.models.observing import Observer
-from kadi_localnet.models.requests import Embedded, EmbeddingRequest, answer, read_request
-from kadi_localnet.models.reranking import (
+from kadi_localnet.models.requests import (
+    Embedded,
+    EmbeddingRequest,
     Reranked,
     RerankRequest,
+    answer,
+    read_request,
     read_rerank_request,
     rerank_answer,
 )

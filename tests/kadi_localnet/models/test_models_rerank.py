@@ -35,7 +35,7 @@ from kadi_localnet.models.errors import (
 )
 from kadi_localnet.models.lanes import Lanes
 from kadi_localnet.models.local import LocalReranker
-from kadi_localnet.models.reranking import Reranked, RerankRequest, rerank_answer
+from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer
 
 TinyModel = Callable[..., Path]
 LIMIT = 10
