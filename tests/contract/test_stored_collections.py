@@ -24,9 +24,8 @@ from tests.contract.stored_records import (
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.jobs.model import Job
 from ability_search.store.port import Store
-from ability_search.store.records import Columns, GraphRequest, OverviewRequest, Use
+from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest, Use
 
 
 async def test_new_store_answers_as_if_empty(store: Store) -> None:

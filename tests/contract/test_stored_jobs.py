@@ -9,9 +9,8 @@ import pytest
 from tests.contract.stored_records import HOUR, collection, filled
 
 from ability_search.collection import Collection
-from ability_search.jobs.model import Job
 from ability_search.store.port import Store
-from ability_search.store.records import Use
+from ability_search.store.records import Job, Use
 
 EXPIRED = -1
 """A lease that is over at once."""
