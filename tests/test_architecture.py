@@ -64,6 +64,7 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "batching", "ops"},
+    {"retry"},
     {"filters", "understanding"},
     {"text", "ranking"},
     {"ports", "config", "index.kinds", "collection"},
