@@ -25,16 +25,15 @@ PURE = {
     "store.arcadedb.search",
     "store.arcadedb.write",
     "text",
-    "tools.base",
     "tools.inputs",
     "tools.option_inputs",
     "tools.query_options",
     "tools.requests",
     "tools.responses",
     "tools.results",
-    "tools.shared_fields",
     "tools.table",
     "understanding",
+    "wire",
 }
 """Parts of ability_search that know no socket, no clock and no environment."""
 
@@ -63,16 +62,15 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "batching", "ops"},
+    {"documents", "errors", "batching", "ops", "wire"},
     {"filters", "understanding"},
     {"text", "ranking"},
-    {"ports", "config", "index.kinds", "collection", "store.arcadedb", "providers"},
-    {"jobs.model"},
-    {"store"},
+    {"ports", "config", "index.kinds", "collection"},
+    {"store", "providers"},
     {"files"},
     {"generations", "jobs"},
     {"indexing", "querying"},
-    {"filing", "listing", "overview", "artifacts", "legacy"},
+    {"filing", "listing", "index.overview", "artifacts", "legacy"},
     {"tools"},
     {"network"},
     {"worker"},
@@ -186,7 +184,7 @@ def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     modules = [m for m in within("ability_search") if part(m) in ("edges", "http", "mcp")]
     assert len({part(module) for module in modules}) == 3
-    allowed = {"client", "config", "edges", "errors", "ops", "tools"}
+    allowed = {"client", "config", "edges", "errors", "ops", "tools", "wire"}
     reached = {
         (module, name)
         for module in modules

@@ -16,15 +16,14 @@ from ability_search.cli.served import (
     missing_modules,
 )
 from ability_search.config.schema import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
+from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME
 
 if TYPE_CHECKING:
-    from ability_search.mcp.mcp_http import McpEndpoint
+    from ability_search.mcp.mcp_server import McpEndpoint
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request waits for a restarting worker."""
@@ -55,14 +54,14 @@ async def open_gateway(
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
     own = settings.gateway
-    line = Line(patience=_PATIENCE)
+    live = LiveConnection(patience=_PATIENCE)
     # The gateway serves /metrics itself, also where no metrics port is configured.
     numbers = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
     metrics = Metrics(numbers)
-    caller = Caller(line, timeout=own.timeout, observe=metrics.called)
-    streams = Streams(line)
+    caller = Caller(live, timeout=own.timeout, observe=metrics.called)
+    streams = Streams(live)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
@@ -79,12 +78,12 @@ async def open_gateway(
             await stack.enter_async_context(mcp.running())
         stack.callback(streams.close)
         await connection.open()
-        line.use(connection)
+        live.use(connection)
         yield Part({"address": url, "url": url, "port": int(url.rpartition(":")[2])}, connection)
 
 
 def _mcp(caller: Caller, settings: Settings) -> McpEndpoint:
-    from ability_search.mcp.mcp_http import McpEndpoint
+    from ability_search.mcp.mcp_server import McpEndpoint
 
     return McpEndpoint(caller, max_bytes=settings.gateway.request_bytes)
 

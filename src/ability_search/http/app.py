@@ -19,10 +19,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from ability_search.config.schema import Gateway
-from ability_search.edges.component_health import look
-from ability_search.edges.live_connection import Unavailable
-from ability_search.edges.offered_tools import offers_of
-from ability_search.edges.tool_calls import Caller, report_of
+from ability_search.edges.network_state import listed_tools, read_states
+from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.http import console, openapi
 from ability_search.http import gateway_metrics as metrics
@@ -114,8 +112,8 @@ class Routes:
     async def health(self, _request: Request) -> Response:
         """GET /health."""
         try:
-            connection = await self.caller.line.connection()
-            found = await look(connection, timeout=_LOOK_SECONDS)
+            connection = await self.caller.live.connection()
+            found = await read_states(connection, timeout=_LOOK_SECONDS)
         except (Unavailable, KadiError):
             parts: dict[str, Any] = {"broker": {"state": "down"}}
         else:
@@ -135,9 +133,9 @@ class Routes:
 
     async def ready(self, _request: Request) -> Response:
         """GET /ready."""
-        connection = await self.caller.line.connection()
+        connection = await self.caller.live.connection()
         try:
-            worker = (await look(connection, timeout=_LOOK_SECONDS))["worker"]
+            worker = (await read_states(connection, timeout=_LOOK_SECONDS))["worker"]
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
         if not worker.is_up:
@@ -146,12 +144,12 @@ class Routes:
 
     async def network(self, _request: Request) -> Response:
         """GET /network."""
-        connection = await self.caller.line.connection()
+        connection = await self.caller.live.connection()
         try:
             tools = await connection.list_tools(include_providers=True, timeout=_LOOK_SECONDS)
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
-        return _json({"tools": offers_of(tools)})
+        return _json({"tools": listed_tools(tools)})
 
     async def numbers(self, _request: Request) -> Response:
         """GET /metrics."""

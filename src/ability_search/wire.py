@@ -1,4 +1,4 @@
-"""Base class and types of all tool inputs."""
+"""Base classes and types of the models on the wire."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ class Input(BaseModel):
         allow_inf_nan=False,
         hide_input_in_errors=True,
     )
+
+
+class Result(BaseModel):
+    """Base class of results: camelCase names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
