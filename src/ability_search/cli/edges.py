@@ -15,7 +15,7 @@ from ability_search.cli.served import (
     MCP_MODULES,
     missing_modules,
 )
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection

@@ -20,7 +20,7 @@ from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.stack.data_directory import RunningStack, read_running, released

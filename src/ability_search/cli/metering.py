@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ability_search import __version__
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Brokers, Connection

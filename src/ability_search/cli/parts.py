@@ -17,7 +17,7 @@ from ability_search.cli.metering import (
     watch_models,
 )
 from ability_search.cli.served import INSTALL_LOCAL, models_config
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools

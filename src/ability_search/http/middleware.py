@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ability_search.config.schema_edges import Gateway
+from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, SearchError
 from ability_search.http.console import is_console

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, RootModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from ability_search.config.schema_edges import Gateway
+from ability_search.config.schema import Gateway
 from ability_search.edges.network_state import read_states
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput

@@ -13,7 +13,6 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.jobs.model import Job
 from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
 from ability_search.store.memory_search import MemorySearch
 from ability_search.store.memory_tables import (
@@ -22,6 +21,7 @@ from ability_search.store.memory_tables import (
     Tables,
 )
 from ability_search.store.records import (
+    Job,
     Use,
 )
 

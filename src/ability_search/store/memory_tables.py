@@ -17,10 +17,10 @@ from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
-from ability_search.jobs.model import Job
 from ability_search.store.records import (
     ChunkRecord,
     Columns,
+    Job,
     Link,
     Passage,
     Row,

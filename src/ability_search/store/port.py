@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.jobs.model import Job
 from ability_search.store.records import (
     ChunkRecord,
     ChunkText,
     Columns,
     GraphAnswer,
     GraphRequest,
+    Job,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -310,6 +310,10 @@ class IndexStore(Protocol):
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
 
+
+class CopyStore(Protocol):
+    """Reads of whole collections, for artifacts and overviews."""
+
     async def source_order(
         self, generation: str, *, after: str, limit: int
     ) -> list[tuple[str, int]]:
@@ -418,12 +422,13 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
-class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+class Store(CollectionStore, SearchStore, IndexStore, CopyStore, JobStore, UsageStore, Protocol):
     """Everything that a worker stores."""
 
 
 __all__ = [
     "CollectionStore",
+    "CopyStore",
     "IndexStore",
     "JobStore",
     "SearchStore",

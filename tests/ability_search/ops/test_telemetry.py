@@ -16,7 +16,8 @@ from opentelemetry.trace import SpanKind
 from tests.ability_search.collector import collecting
 
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import traces as telemetry
 from ability_search.ops.http_server import serve_http

@@ -13,7 +13,7 @@ from tests.ability_search.processes import process
 
 from ability_search.ops.metrics.meter import UNMETERED, Read
 from ability_search.ops.metrics.metric_table import LOOP_HELD_SECONDS, Metric
-from ability_search.stack.heartbeat import heartbeat
+from ability_search.stack.lifecycle import heartbeat
 
 SECONDS = 20.0
 
@@ -46,7 +46,7 @@ async def test_how_long_the_loop_is_held_is_measured(caplog: pytest.LogCaptureFi
 
 
 async def test_beats_come_from_the_loop_and_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ability_search.stack.heartbeat.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("ability_search.stack.lifecycle.BEAT_SECONDS", 0.2)
     beats: asyncio.Queue[float] = asyncio.Queue()
     async with asyncio.timeout(SECONDS):
         async with heartbeat(UNMETERED, lambda: beats.put_nowait(time.monotonic())):

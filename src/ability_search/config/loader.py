@@ -8,7 +8,7 @@ agent.json (:mod:`ability_search.config.broker_settings`), the ability's identit
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,81 +17,27 @@ from pydantic import SecretStr, ValidationError
 from ability_search.config.agent_card import VAULT, Manifest, read_manifest
 from ability_search.config.broker_settings import BrokerEntry, choose_brokers, read_connections
 from ability_search.config.config_files import find_upward
-from ability_search.config.layers import (
+from ability_search.config.schema import GROUPS, Broker, Settings
+from ability_search.config.setting_fields import Group
+from ability_search.config.settings_table import BY_ENV, SPECS
+from ability_search.config.sources import (
     Given,
     Layer,
+    base_of,
     collecting,
     from_config,
+    from_defaults,
     from_deployer,
     from_environment,
     from_vault,
-    located,
+    key_file,
     misspelt,
 )
-from ability_search.config.schema import (
-    GROUPS,
-    Broker,
-    Chunking,
-    Database,
-    Embedding,
-    Expansion,
-    Files,
-    Limits,
-    Logging,
-    Ranking,
-    Reranker,
-)
-from ability_search.config.schema_deployment import Deployment
-from ability_search.config.schema_edges import Gateway, Metrics, Tracing
-from ability_search.config.schema_jobs import JobSettings
-from ability_search.config.schema_kinds import Aspects
-from ability_search.config.schema_local import Arcadedb, LocalBroker, Models
-from ability_search.config.secret_ability import Invoke, fetch_secrets
-from ability_search.config.setting_fields import Group
-from ability_search.config.specs import BY_ENV, SPECS
-from ability_search.config.vault import FILE as SECRETS_FILE
-from ability_search.config.vault import read_vault
+from ability_search.config.vault import SECRETS_FILE, Invoke, fetch_secrets
 from ability_search.errors import ConfigurationError
 
 API_URL = "SEARCH_EMBEDDING_API_URL"
 RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings by group; its ``repr`` never shows a credential."""
-
-    chunking: Chunking
-    embedding: Embedding
-    reranker: Reranker
-    expansion: Expansion
-    aspects: Aspects
-    database: Database
-    jobs: JobSettings
-    limits: Limits
-    ranking: Ranking
-    files: Files
-    logging: Logging
-    metrics: Metrics
-    tracing: Tracing
-    brokers: tuple[Broker, ...]
-    """The brokers that the worker joins, at least one."""
-    deployment: Deployment
-    local_broker: LocalBroker
-    models: Models
-    arcadedb: Arcadedb
-    gateway: Gateway
-    agent: Manifest
-    """Identity, from agent.json."""
-    missing_secrets: tuple[str, ...] = ()
-    """Required secrets that were not found on this machine."""
-    warnings: tuple[str, ...] = ()
-    """Ignored values and the reasons, for the log."""
-
-    @property
-    def broker(self) -> Broker:
-        """The broker for commands that use a single connection."""
-        return self.brokers[0]
 
 
 class SecretFiles(NamedTuple):
@@ -119,23 +65,19 @@ def load_settings(
         ConfigurationError: listing every problem, each with file and key.
     """
     problems: list[str] = []
-    cwd = cwd.absolute()
-    environment = from_environment(environ, cwd)
+    base = base_of(environ, cwd.absolute())
     deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
-    handed, unused = from_deployer(deployed, cwd)
-    given = handed | environment
-    base = _default_paths(environ, cwd) | _config(cwd, problems)
-    home = _home(environ, cwd)
-    vault, stored, remarks = _vault(cwd, base, given, home, problems)
-    agent, connections, notes = _connections(cwd, problems)
-    layer = base | vault | given
+    from_deploy, unused = from_deployer(deployed, base)
+    given = from_deploy | from_environment(environ, base)
+    files = from_defaults(environ, base) | from_config(base, problems)
+    vault, stored, remarks = from_vault(given, files, base, problems)
+    agent, connections, notes = _connections(base.directory, problems)
+    layer = files | vault | given
     groups: dict[str, Any] = {
-        name: _group(name, layer, home, problems) for name in GROUPS if name != "broker"
+        name: _group(name, layer, problems) for name in GROUPS if name != "broker"
     }
-    brokers = [
-        _broker(each, layer, cwd, home, problems)
-        for each in choose_brokers(agent, connections, _text(layer.get("url")))
-    ]
+    entries = choose_brokers(agent, connections, _text(layer.get("url")))
+    brokers = [_broker(entry, layer, problems) for entry in entries]
     if problems:
         lines = dict.fromkeys(problems)
         raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
@@ -145,7 +87,7 @@ def load_settings(
         agent=agent,
         warnings=(*notes, *remarks, *unused, *misspelt(environ, "the environment")),
     )
-    present = {name for name, value in environ.items() if value.strip()} | stored | deployed.keys()
+    present = {name for name, value in environ.items() if value.strip()}.union(stored, deployed)
     return replace(settings, missing_secrets=_missing(settings, present))
 
 
@@ -156,12 +98,12 @@ def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
         ConfigurationError: if config.yml is invalid.
     """
     problems: list[str] = []
-    cwd = cwd.absolute()
-    layer = _default_paths(environ, cwd) | _config(cwd, problems) | from_environment(environ, cwd)
+    base = base_of(environ, cwd.absolute())
+    layer = from_defaults(environ, base) | from_config(base, problems)
     if problems:
         raise ConfigurationError(*problems)
-    path = find_upward(SECRETS_FILE, cwd) or cwd / SECRETS_FILE
-    return SecretFiles(path, _key_file(layer, _home(environ, cwd)))
+    path = find_upward(SECRETS_FILE, base.directory) or base.directory / SECRETS_FILE
+    return SecretFiles(path, key_file(layer | from_environment(environ, base)))
 
 
 def require_secrets(settings: Settings) -> None:
@@ -221,7 +163,8 @@ def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
     try:
         changed = type(group).model_validate(values)
     except ValidationError as exc:
-        raise ConfigurationError(f"{name} from the secret ability: {_message(exc)}") from exc
+        text = "; ".join(message for _, message in _errors(exc))
+        raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
     changes: dict[str, Any] = {spec.group: changed}
     return replace(settings, **changes)
 
@@ -240,55 +183,6 @@ def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _home(environ: Mapping[str, str], cwd: Path) -> Path:
-    return cwd / environ["HOME"] if environ.get("HOME") else cwd
-
-
-def _default_paths(environ: Mapping[str, str], cwd: Path) -> Layer:
-    """Return defaults that depend on the user and the working directory (XDG base directories)."""
-    bases = {
-        "$XDG_DATA_HOME": ".local/share",
-        "$XDG_CACHE_HOME": ".cache",
-        "$XDG_CONFIG_HOME": ".config",
-    }
-    layer: Layer = {"allowed_roots": Given([str(cwd)], "default", cwd)}
-    for spec in SPECS:
-        variable, _, rest = (spec.default_text or "").partition("/")
-        if variable in bases:
-            given = Path(environ.get(variable[1:], ""))
-            base = given if given.is_absolute() else _home(environ, cwd) / bases[variable]
-            layer[spec.key] = Given(str(base / rest), "default", cwd)
-    return layer
-
-
-def _config(cwd: Path, problems: list[str]) -> Layer:
-    path = find_upward("config.yml", cwd)
-    return from_config(path, problems) if path else {}
-
-
-def _key_file(layer: Layer, home: Path) -> Path:
-    spec = BY_ENV["SEARCH_SECRET_KEY_FILE"]
-    given = located(spec, layer[spec.key], home)
-    if not isinstance(given.value, Path):
-        raise ConfigurationError(f"{given.where}: expected a path")
-    return given.value
-
-
-def _vault(
-    cwd: Path, base: Layer, environment: Layer, home: Path, problems: list[str]
-) -> tuple[Layer, set[str], tuple[str, ...]]:
-    """Return the settings that vault ``models`` adds, the names it holds, and warnings."""
-    path = find_upward(SECRETS_FILE, cwd)
-    if path is None:
-        return {}, set(), ()
-    with collecting(problems):
-        key_file = _key_file(base | environment, home)
-        stored = read_vault(path, VAULT)
-        layer, warnings = from_vault(path, stored, environment, key_file, problems)
-        return layer, set(stored), warnings
-    return {}, set(), ()
-
-
 def _connections(
     cwd: Path, problems: list[str]
 ) -> tuple[Manifest, dict[str, BrokerEntry], tuple[str, ...]]:
@@ -305,33 +199,24 @@ def _connections(
     return agent, connections, warnings
 
 
-def _broker(
-    entry: BrokerEntry, layer: Layer, cwd: Path, home: Path, problems: list[str]
-) -> Broker | None:
-    own = _of_entry(entry, cwd) | layer
-    group = _group("broker", own, home, problems, name=entry.name, mode=entry.mode)
-    return group if isinstance(group, Broker) else None
-
-
-def _of_entry(entry: BrokerEntry, cwd: Path) -> Layer:
-    layer: Layer = {}
+def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | None:
+    own: Layer = {}
     if entry.url is not None:
-        layer["url"] = Given(entry.url, entry.where, cwd)
+        own["url"] = Given(entry.url, entry.where)
     if entry.networks:
-        layer["networks"] = Given(list(entry.networks), entry.where, cwd)
-    return layer
+        own["networks"] = Given(list(entry.networks), entry.where)
+    group = _group("broker", own | layer, problems, name=entry.name, mode=entry.mode)
+    return group if isinstance(group, Broker) else None
 
 
 def _text(given: Given | None) -> str | None:
     return given.value if given is not None and isinstance(given.value, str) else None
 
 
-def _group(
-    name: str, layer: Layer, home: Path, problems: list[str], /, **further: object
-) -> Group | None:
+def _group(name: str, layer: Layer, problems: list[str], /, **further: object) -> Group | None:
     """Return the settings of a group; ``None`` if invalid, with the problems by source."""
     given = {
-        spec.attribute: located(spec, layer[spec.key], home)
+        spec.attribute: layer[spec.key]
         for spec in SPECS
         if spec.group == name and spec.key in layer
     }
@@ -339,9 +224,8 @@ def _group(
     try:
         return GROUPS[name].model_validate(values | further)
     except ValidationError as exc:
-        for error in exc.errors(include_url=False, include_input=False, include_context=False):
-            where = _where(error["loc"], given)
-            problems.append(f"{where}: {error['msg'].removeprefix('Value error, ')}")
+        for loc, message in _errors(exc):
+            problems.append(f"{_where(loc, given)}: {message}")
         return None
 
 
@@ -352,6 +236,7 @@ def _where(loc: tuple[int | str, ...], given: Mapping[str, Given]) -> str:
     return ", ".join(item.where for item in given.values() if item.where != "default")
 
 
-def _message(exc: ValidationError) -> str:
+def _errors(exc: ValidationError) -> list[tuple[tuple[int | str, ...], str]]:
+    """Return the place and the text of each error, without the invalid values."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(error["msg"].removeprefix("Value error, ") for error in errors)
+    return [(error["loc"], error["msg"].removeprefix("Value error, ")) for error in errors]

@@ -93,7 +93,7 @@ async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None
         first = (await part.start())["pid"]
         os.kill(first, signal.SIGKILL)
         ended = await until(told, lambda line: "ended" in line)
-        assert "part was ended by SIGKILL; it is started again in" in ended
+        assert "part was ended by SIGKILL; restarting in" in ended
         assert await until(told, lambda line: line == "changed")
         assert await until(told, lambda line: f"is back as process {part.pid}" in line)
         assert part.pid != first
@@ -105,7 +105,7 @@ async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
     monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
     async with child(tmp_path, HANGS_AT_FIRST, silence=1.5) as (part, told):
         first = (await part.start())["pid"]
-        await until(told, lambda line: line == "part hangs: no sign of life for 1.5 s; it is ended")
+        await until(told, lambda line: line == "part hangs: no sign of life for 1.5 s; killing it")
         assert "was ended by SIGKILL" in await until(told, lambda line: "ended by" in line)
         await until(told, lambda line: "is back" in line)
         second = part.pid
