@@ -125,7 +125,13 @@ async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
     ]
 
 
-async def _nobody(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0.0) -> Any:
+async def _nobody(
+    tool: str,
+    tool_input: Mapping[str, Any],
+    *,
+    timeout: float = 0.0,
+    target_agent: str | None = None,
+) -> Any:
     raise AssertionError
 
 
