@@ -76,10 +76,12 @@ LAYERS = (
     {"tools"},
     {"network"},
     {"worker"},
-    {"stack", "evaluation"},
-    {"client"},
+    {"stack", "ops.figures"},
+    {"client", "sync"},
+    {"evaluation"},
     {"edges"},
     {"http", "mcp"},
+    {"components"},
     {"cli"},
     {"__main__"},
 )
@@ -160,15 +162,17 @@ def test_the_local_parts_know_nothing_of_each_other() -> None:
         assert not offences([m for m in within("kadi_localnet") if part(m) == own], *others)
 
 
-def test_only_the_command_line_runs_local_parts() -> None:
-    modules = [module for module in within("ability_search") if part(module) != "cli"]
+def test_only_the_components_run_local_parts() -> None:
+    modules = [module for module in within("ability_search") if part(module) != "components"]
     assert not offences(modules, "kadi_localnet")
 
 
 def test_one_module_knows_opentelemetry_and_nobody_waits_for_it() -> None:
     modules = [module for module in TREES if module != "ability_search.ops.traces"]
     assert not offences(modules, "opentelemetry")
-    assert offences(modules, "ability_search.ops.traces").keys() == {"ability_search.cli.tracing"}
+    assert offences(modules, "ability_search.ops.traces").keys() == {
+        "ability_search.components.component_run"
+    }
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ability_search.cli.edges import open_gateway
+from ability_search.components.contexts import open_gateway
 from ability_search.config.loading import Settings, load_settings
 from ability_search.edges.component_health import NEEDED
 from kadi_client import Call, Connection, Tool

@@ -20,7 +20,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from ability_search.client.following import following
+from ability_search.client.tool_client import progress_of
 from ability_search.edges.live_connection import Unavailable
 from ability_search.edges.tool_calls import Caller, report_of
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
@@ -82,7 +82,7 @@ class Tools:
 
         connection = await self._caller.line.connection()
         try:
-            async with following(connection, job, tell):
+            async with progress_of(connection, job, tell):
                 yield
         except ToolError:
             raise

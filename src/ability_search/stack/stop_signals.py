@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -78,3 +79,28 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+async def run_until_stopped(
+    work: Coroutine[Any, Any, None], supervised: bool = False, *, ending: bool = False
+) -> None:
+    """Run a coroutine; cancel it at a signal or, if supervised, when standard input ends.
+
+    With ``ending`` the process exits after the coroutine, and later signals are ignored.
+    """
+    task = asyncio.create_task(work)
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        asked = True
+        task.cancel()
+
+    with stop_signals(stop, ending=ending):
+        if supervised:
+            stop_with_parent(stop)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not asked:
+                raise

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.ability_search.collector import collecting
 
-from ability_search.cli.tracing import traced
+from ability_search.components.component_run import traced
 from ability_search.config.loading import Settings, load_settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import traces as telemetry
