@@ -17,7 +17,7 @@ from ability_search.artifacts.importer import Importable, Importing, holds
 from ability_search.artifacts.manifest import MANIFEST, ChunksManifest, Damaged, SkillsManifest
 from ability_search.artifacts.skill_indexes import read_skills
 from ability_search.artifacts.tiers import choose
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
 from ability_search.generations import Generations

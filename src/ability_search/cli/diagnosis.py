@@ -32,9 +32,9 @@ from ability_search.ops.figures import (
     Sampler,
     metrics_client,
 )
-from ability_search.ops.metrics.metrics_server import PATH
+from ability_search.ops.metrics.metric_table import PATH
 from ability_search.stack.data_directory import read_running
-from ability_search.stack.stop_signals import run_until_stopped
+from ability_search.stack.lifecycle import run_until_stopped
 
 if TYPE_CHECKING:
     from ability_search.components.health_checks import Check

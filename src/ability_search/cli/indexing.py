@@ -33,7 +33,7 @@ from ability_search.cli.options import (
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
-from ability_search.stack.stop_signals import run_until_stopped
+from ability_search.stack.lifecycle import run_until_stopped
 from ability_search.sync.trees import Tree, collection_name, count_files, sweepable, trees
 from ability_search.sync.upload import Outcome, remove_vanished, send_files
 from ability_search.sync.watcher import EDITORS, Watcher, changes_of

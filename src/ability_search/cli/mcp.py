@@ -12,10 +12,9 @@ from ability_search.cli.clients import CLIENT_NAME, client_settings
 from ability_search.cli.options import BrokerOption
 from ability_search.components.component_run import traced
 from ability_search.components.extras import require_extra
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
-from ability_search.stack.stop_signals import run_until_stopped
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.stack.lifecycle import run_until_stopped
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
@@ -43,11 +42,11 @@ def mcp(broker: BrokerOption = None) -> None:
 
 async def _serve(settings: Settings, broker: str | None) -> None:
     from ability_search.components.local_stack import SharedStack
-    from ability_search.mcp.mcp_stdio import serve_stdio
+    from ability_search.mcp.mcp_server import serve_stdio
 
-    line = Line(patience=_START_SECONDS)
-    caller = Caller(line, timeout=settings.gateway.timeout)
-    shared = SharedStack(line, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
+    live = LiveConnection(patience=_START_SECONDS)
+    caller = Caller(live, timeout=settings.gateway.timeout)
+    shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
     serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
     keeping = asyncio.create_task(shared.keep_connected())
     try:

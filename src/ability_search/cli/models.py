@@ -13,7 +13,7 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.options import JsonOption, SupervisedOption, WaitOption, port_option
 from ability_search.cli.services import serve as serve_component
 from ability_search.components.served_models import models_config, pull_model, reranks
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import Meter
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")

@@ -22,10 +22,10 @@ from ability_search.components.component_run import (
     run_component,
     traced,
 )
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part
-from ability_search.stack.stop_signals import run_until_stopped
+from ability_search.stack.lifecycle import run_until_stopped
 from kadi_client import serve_stdio
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from ability_search.cli.options import DataDirOption, JsonOption, port_option
 from ability_search.components.component_run import prepare
 from ability_search.components.extras import EXTRAS, install_command, missing_modules
 from ability_search.components.local_stack import make_plan, new_stack
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.ops import logs
 from ability_search.stack.data_directory import RunningStack, read_running, released
-from ability_search.stack.stop_signals import stop_signals
+from ability_search.stack.lifecycle import stop_signals
 from ability_search.stack.supervisor import Plan
 
 _DOWN_SECONDS = 90.0

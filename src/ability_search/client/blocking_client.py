@@ -9,7 +9,9 @@ from typing import Any, Self, Unpack
 
 from ability_search.client.runner import Runner
 from ability_search.client.search_client import DocumentLike, SearchClient
-from ability_search.client.tool_client import Advance
+from ability_search.client.tool_client import (
+    Advance,
+)
 from ability_search.client.values import (
     CollectionInfo,
     Collections,

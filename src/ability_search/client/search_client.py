@@ -30,7 +30,7 @@ from ability_search.client.values import (
     QueryOptions,
     ReindexOptions,
 )
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.tools import inputs, results
 
 R = TypeVar("R", bound=BaseModel)

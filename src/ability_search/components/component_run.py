@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ability_search.client.tool_client import joined_environ
 from ability_search.components.component_metrics import metered, watch_calls
 from ability_search.components.extras import install_command
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import logs
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part
-from ability_search.stack.heartbeat import heartbeat, write_beat
+from ability_search.stack.lifecycle import heartbeat, write_beat
 
 if TYPE_CHECKING:
     from ability_search.components.contexts import Component

@@ -25,16 +25,14 @@ from ability_search.components.extras import (
     require_extra,
 )
 from ability_search.components.served_models import models_config
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME
 from kadi_client import Brokers, Connection
-from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
     from kadi_localnet.database.backend import Backend
@@ -47,12 +45,6 @@ _WORKER_SECONDS = 10.0
 """Seconds that a request to the gateway waits for a restarting worker."""
 _BROKER_SECONDS = 1.0
 """Seconds that a request to the gateway waits for a disconnected broker."""
-
-_TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
-_PORT = (
-    "Choose another port with --port (`up`: --gateway-port) or SEARCH_GATEWAY_PORT, 0 for a free"
-    " one, or run `up --no-gateway`."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +66,19 @@ async def open_broker(
     Raises:
         ConfigurationError: if the port cannot be bound.
     """
-    from kadi_localnet.broker import Limits, serve_broker
+    from kadi_localnet.broker import Access, Limits, serve_broker
 
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
         try:
             broker = await stack.enter_async_context(
-                serve_broker(host, port, limits=limits, networks=settings.local_broker.networks)
+                serve_broker(
+                    host,
+                    port,
+                    limits=limits,
+                    access=Access(networks=settings.local_broker.networks),
+                )
             )
         except OSError as exc:
             raise ConfigurationError(
@@ -119,8 +116,7 @@ async def open_database(
     """
     try:
         from kadi_localnet.database.backend import DatabaseError
-        from kadi_localnet.database.tools import database_tools
-        from kadi_localnet.database.turns import Turns
+        from kadi_localnet.database.tools import database_tools, shared_threads
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -128,13 +124,13 @@ async def open_database(
             f"the embedded database engine is not installed ({exc.name} is missing)",
             hint=f"Run: {install_command('local')}",
         ) from exc
-    turns = Turns(backend.concurrency)
+    threads = shared_threads(backend)
     offered = database_tools(
         backend,
         timeout=settings.database.timeout,
         longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
         languages=settings.arcadedb.languages,
-        turns=turns,
+        threads=threads,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
@@ -144,7 +140,7 @@ async def open_database(
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-            watch_engine(meter, turns)
+            watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
             settings, "database", metered_tools(offered, meter), connect_timeout=wait
@@ -156,7 +152,7 @@ async def open_database(
 def _backend(settings: Settings) -> tuple[Backend, str]:
     arcadedb = settings.arcadedb
     if arcadedb.backend == "http":
-        from kadi_localnet.database.http import HttpDatabases
+        from kadi_localnet.database.remote_server import HttpDatabases
 
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]
@@ -180,6 +176,8 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
+    from ability_search.ops.http_access import guarded
+    from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
     token = settings.models.http_token
@@ -189,9 +187,13 @@ async def open_models(
             served = await stack.enter_async_context(
                 models.open_models(configuration, observer=ModelObserver(meter))
             )
-            url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
         except models.ModelSetupError as exc:
-            raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
+            hint = "Correct the settings model_*; `ability-search models list` shows the models."
+            raise ConfigurationError(str(exc), hint=hint) from exc
+        app = guarded(served.application(token=secret), host)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=secret, prefix="model_http")
+        )
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
         connection = part_connection(settings, "models", tools, connect_timeout=wait)
@@ -203,14 +205,6 @@ async def open_models(
             "models": about,
         }
         yield Component(details, connection)
-
-
-def _models_hint(problem: str) -> str:
-    if "cannot listen" in problem:
-        return "Choose another port with --port (`up`: --models-port) or SEARCH_MODEL_HTTP_PORT."
-    if "set a token" in problem:
-        return "Set SEARCH_MODEL_HTTP_TOKEN, or SEARCH_MODEL_HTTP_HOST=127.0.0.1."
-    return "Correct the settings model_*; `ability-search models list` shows the models."
 
 
 def _about(model: Any) -> dict[str, Any]:
@@ -254,18 +248,18 @@ async def open_gateway(
     from ability_search.http.app import Routes, application
     from ability_search.http.event_stream import Streams
     from ability_search.http.gateway_metrics import Metrics
+    from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
-    from kadi_client.asgi import CannotServe, serve_app
 
     own = settings.gateway
-    line = Line(patience=_BROKER_SECONDS)
+    live = LiveConnection(patience=_BROKER_SECONDS)
     # The gateway serves /metrics itself, also where no metrics port is configured.
     recorded = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
     metrics = Metrics(recorded)
-    caller = Caller(line, timeout=own.timeout, observe=metrics.called)
-    streams = Streams(line)
+    caller = Caller(live, timeout=own.timeout, observe=metrics.called)
+    streams = Streams(live)
     routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
@@ -275,20 +269,18 @@ async def open_gateway(
         stack.push_async_callback(connection.close)
         mcp = None
         if not missing_modules(EXTRAS["mcp"]):
-            from ability_search.mcp.mcp_http import McpEndpoint
+            from ability_search.mcp.mcp_server import McpEndpoint
 
             mcp = McpEndpoint(caller, max_bytes=own.request_bytes)
         app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
-        try:
-            url = await stack.enter_async_context(serve_app(app, host, port, token=token))
-        except CannotServe as exc:
-            hint = _PORT if token or is_loopback(host) else _TOKEN
-            raise ConfigurationError(str(exc), hint=hint) from exc
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="gateway")
+        )
         if mcp is not None:
             await stack.enter_async_context(mcp.running())
         stack.callback(streams.close)
         await connection.open()
-        line.use(connection)
+        live.use(connection)
         details = {"address": url, "url": url, "port": int(url.rpartition(":")[2])}
         yield Component(details, connection)
 

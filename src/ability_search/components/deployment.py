@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ability_search.client.tool_client import joined_environ
-from ability_search.config.loading import Settings, complete_secrets, load_settings
-from ability_search.config.schema import Broker
+from ability_search.config.loader import complete_secrets, load_settings
+from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection, worker_connection
 from ability_search.ops import logs

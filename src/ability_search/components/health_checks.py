@@ -25,9 +25,9 @@ from ability_search.components.extras import (
     weights_installed,
 )
 from ability_search.config.config_files import find_upward
-from ability_search.config.loading import Settings, load_settings
-from ability_search.config.schema import Broker
-from ability_search.edges.component_health import NEEDED
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Broker, Settings
+from ability_search.edges.network_state import NEEDED
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack

@@ -16,7 +16,8 @@ from ability_search.artifacts.artifact_service import (
 from ability_search.artifacts.importer import Importable, Importing
 from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.client.tool_client import Target, joined_environ
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.indexing import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from ability_search.client.tool_client import Target, ToolClient, find_target
 from ability_search.components.served_models import require_installed, served_names
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.stack.data_directory import (
     RunningStack,
@@ -139,13 +139,13 @@ async def temporary_stack(
 
 @dataclass(frozen=True, slots=True)
 class SharedStack:
-    """Keeps a line connected to the usual target, or else to a stack that it starts.
+    """Keeps a live connection to the usual target, or else to a stack that it starts.
 
     Several processes share the stack in the data directory; when it stops, one of them starts
     a new one.
 
     Args:
-        line: The line.
+        live: The connection for calls.
         settings: Settings of the client and of the stack.
         broker: Address of the broker; ``None`` for the usual target.
         name: Display name of the client.
@@ -153,7 +153,7 @@ class SharedStack:
         environ: Additional environment of the components of a started stack.
     """
 
-    line: Line
+    live: LiveConnection
     settings: Settings
     broker: str | None
     name: str
@@ -161,7 +161,7 @@ class SharedStack:
     environ: Mapping[str, str]
 
     async def keep_connected(self) -> None:
-        """Keep the line connected; when a joined stack stops, join or start another one.
+        """Keep it connected; when a joined stack stops, join or start another one.
 
         Raises:
             ConfigurationError: if a stack cannot be started.
@@ -173,10 +173,10 @@ class SharedStack:
                 try:
                     await self._wait_for_end(joined)
                 finally:
-                    self.line.use(None)
+                    self.live.use(None)
 
     async def _join(self, stack: AsyncExitStack) -> RunningStack | None:
-        """Connect the line; return the stack if another process runs it."""
+        """Connect; return the stack if another process runs it."""
         while True:
             target = self._target(self.broker)
             try:
@@ -205,7 +205,7 @@ class SharedStack:
     async def _connect(self, stack: AsyncExitStack, target: Target) -> None:
         client = ToolClient(self.settings, target, name=self.name)
         await stack.enter_async_context(client)
-        self.line.use(client.connection)
+        self.live.use(client.connection)
 
     async def _wait_for_end(self, joined: RunningStack | None) -> None:
         """Wait until the joined stack has stopped; wait forever if ``None``."""

@@ -18,7 +18,7 @@ from ability_search.components.extras import (
     missing_modules,
     weights_installed,
 )
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import ConfigurationError
 

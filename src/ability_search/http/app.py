@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,11 +18,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from ability_search.config.schema_edges import Gateway
-from ability_search.edges.component_health import look
-from ability_search.edges.live_connection import Unavailable
-from ability_search.edges.offered_tools import offers_of
-from ability_search.edges.tool_calls import Caller, report_of
+from ability_search.config.schema import Gateway
+from ability_search.edges.network_state import listed_tools, read_states
+from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.errors import InvalidInput, NotFound, SearchError
 from ability_search.http import console, openapi
 from ability_search.http import gateway_metrics as metrics
@@ -33,7 +32,6 @@ from ability_search.http.request_context import Followed
 from ability_search.http.shortcuts import INGEST, SEARCH, ingested, searched
 from ability_search.tools.table import BY_NAME
 from kadi_client import KadiError
-from kadi_client.asgi import while_connected
 from kadi_client.context import REQUEST_ID
 
 JSON = "application/json"
@@ -47,6 +45,7 @@ _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not support this method"),
 }
 
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -113,8 +112,8 @@ class Routes:
     async def health(self, _request: Request) -> Response:
         """GET /health."""
         try:
-            connection = await self.caller.line.connection()
-            found = await look(connection, timeout=_LOOK_SECONDS)
+            connection = await self.caller.live.connection()
+            found = await read_states(connection, timeout=_LOOK_SECONDS)
         except (Unavailable, KadiError):
             parts: dict[str, Any] = {"broker": {"state": "down"}}
         else:
@@ -134,9 +133,9 @@ class Routes:
 
     async def ready(self, _request: Request) -> Response:
         """GET /ready."""
-        connection = await self.caller.line.connection()
+        connection = await self.caller.live.connection()
         try:
-            worker = (await look(connection, timeout=_LOOK_SECONDS))["worker"]
+            worker = (await read_states(connection, timeout=_LOOK_SECONDS))["worker"]
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
         if not worker.is_up:
@@ -145,12 +144,12 @@ class Routes:
 
     async def network(self, _request: Request) -> Response:
         """GET /network."""
-        connection = await self.caller.line.connection()
+        connection = await self.caller.live.connection()
         try:
             tools = await connection.list_tools(include_providers=True, timeout=_LOOK_SECONDS)
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
-        return _json({"tools": offers_of(tools)})
+        return _json({"tools": listed_tools(tools)})
 
     async def numbers(self, _request: Request) -> Response:
         """GET /metrics."""
@@ -165,7 +164,7 @@ class Routes:
         return await read_json(request, self.settings.request_bytes)
 
     async def _call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
-        answer = await while_connected(request, self.caller.call(tool, tool_input))
+        answer = await _while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
@@ -232,3 +231,27 @@ def _number(field: str, text: str) -> int:
 
 def _json(value: Any, *, status: int = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+
+
+async def _while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
+
+    Raises:
+        ClientDisconnect: if the client disconnected.
+    """
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

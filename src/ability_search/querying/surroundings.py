@@ -17,7 +17,7 @@ from ability_search.querying.options import Expansion
 from ability_search.querying.steps import Reach, Reordering
 from ability_search.ranking.merging import merged
 from ability_search.store import arcadedb
-from ability_search.text.chunkers.joining import joined
+from ability_search.text.chunkers.strategies import joined
 
 _SECTION = 10
 """Maximum number of chunks of a section on each side of a hit."""

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.jobs.model import Job
 from ability_search.store.records import (
     ChunkRecord,
     ChunkText,
     Columns,
     GraphAnswer,
     GraphRequest,
+    Job,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -171,7 +171,10 @@ class SearchStore(Protocol):
         """
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
+        """Return the changes of term statistics after a revision, in order.
+
+        There are none if the generation was dropped.
+        """
 
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
@@ -307,15 +310,22 @@ class IndexStore(Protocol):
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
 
+
+class CopyStore(Protocol):
+    """Reads of whole collections, for artifacts and overviews."""
+
     async def source_order(
         self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        """Return sources greater than ``after``, in order, with their record ids."""
+    ) -> list[tuple[str, int]]:
+        """Return sources greater than ``after``, in order, with their places.
+
+        Places are ascending in the order of storage, by which indexes decide between equal scores.
+        """
 
     async def source_records_at(
-        self, generation: str, rids: Sequence[str]
-    ) -> dict[str, SourceRecord]:
-        """Return source records by record id.
+        self, generation: str, places: Sequence[int]
+    ) -> dict[int, SourceRecord]:
+        """Return source records by their places; those that are gone are left out.
 
         Raises:
             TooLarge: if they do not fit into one message.
@@ -412,12 +422,13 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
-class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+class Store(CollectionStore, SearchStore, IndexStore, CopyStore, JobStore, UsageStore, Protocol):
     """Everything that a worker stores."""
 
 
 __all__ = [
     "CollectionStore",
+    "CopyStore",
     "IndexStore",
     "JobStore",
     "SearchStore",

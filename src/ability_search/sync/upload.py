@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.client.tool_client import Advance, ToolClient
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import Reading, open_extractor, prints
 from ability_search.files.selection import Selection, Skipped, slices

@@ -8,7 +8,7 @@ import pytest
 
 from ability_search.cli.options import given
 from ability_search.client.tool_client import Target, find_target, joined_environ
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.errors import InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
 

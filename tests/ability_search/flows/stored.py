@@ -11,11 +11,12 @@ from typing import Any
 
 from tests.ability_search.flows.conftest import Network
 
-from ability_search.collection import Collection, from_record
+from ability_search.collection import Collection
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb import aspect_type, link_type, source_type
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
-from ability_search.edges.offered_tools import offers_of
+from ability_search.edges.network_state import listed_tools
 from ability_search.errors import InvalidInput
 from ability_search.http.openapi import document
 from ability_search.http.problems import STATUSES, problem
@@ -92,7 +92,7 @@ def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
         {"name": "two", "providers": [told, "odd", {}]},
         {"name": "one", "description": None},
     ]
-    assert offers_of(listed) == [
+    assert listed_tools(listed) == [
         {"name": "one", "description": "", "providers": []},
         {
             "name": "two",

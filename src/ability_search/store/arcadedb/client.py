@@ -45,6 +45,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("disk_full", re.compile(r"\bdisk is full\b|no space left on device", re.I)),
     ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
@@ -133,7 +134,7 @@ class BrokerStore:
             "language": "sql" if key == "query" and ";" not in script else "sqlscript",
             "params": params,
         }
-        with span(f"database {key}", notes=_NOTES):
+        with span(f"database {key}", attributes=_NOTES):
             answer = await self._call(tool, told, timeout)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
