@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.trace import SpanKind
 from tests.ability_search.collector import collecting
 
-from ability_search.cli.tracing import traced
+from ability_search.components.component_run import traced
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
