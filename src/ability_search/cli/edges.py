@@ -47,9 +47,9 @@ async def open_gateway(
             f"the extra 'gateway' is not installed: {', '.join(missing)} missing",
             hint=f"Run: {INSTALL_GATEWAY}",
         )
-    from ability_search.http.app import Routes, application
+    from ability_search.http.app import application
     from ability_search.http.event_stream import Streams
-    from ability_search.http.gateway_metrics import Metrics
+    from ability_search.http.operations import Handlers, call_observer
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
@@ -59,10 +59,9 @@ async def open_gateway(
     numbers = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
-    metrics = Metrics(numbers)
-    caller = Caller(live, timeout=own.timeout, observe=metrics.called)
+    caller = Caller(live, timeout=own.timeout, observe=call_observer(numbers))
     streams = Streams(live)
-    routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
+    handlers = Handlers(caller, own, numbers, models=settings.embedding.transport == "broker")
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -70,7 +69,7 @@ async def open_gateway(
         # Closed last: requests in progress need it.
         stack.push_async_callback(connection.close)
         mcp = None if missing_modules(MCP_MODULES) else _mcp(caller, settings)
-        app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
+        app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")
         )

@@ -1,8 +1,8 @@
-"""The state of the network: which components and which tools have providers."""
+"""The state of the network: which components have all of their tools."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,29 +50,3 @@ async def read_states(connection: Connection, *, timeout: float) -> dict[str, Co
         KadiError: if the broker does not answer.
     """
     return component_states(await connection.list_tools(include_providers=True, timeout=timeout))
-
-
-_PROVIDER = {"agentId": "agentId", "displayName": "name"}
-"""Field of a provider in the broker's listing -> its name in the answer."""
-
-
-def listed_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tools in order of their names, each with its description and providers.
-
-    ``providers`` is empty if the broker does not list them.
-    """
-    named = ((str(tool.get("name") or ""), tool) for tool in tools)
-    return [
-        {
-            "name": name,
-            "description": str(tool.get("description") or ""),
-            "providers": [_provider(each) for each in tool.get("providers") or ()],
-        }
-        for name, tool in sorted(named, key=lambda pair: pair[0])
-    ]
-
-
-def _provider(provider: Any) -> dict[str, str]:
-    if not isinstance(provider, dict):
-        return {}
-    return {name: str(provider[key]) for key, name in _PROVIDER.items() if provider.get(key)}
