@@ -16,6 +16,7 @@ from ability_search.cli.served import (
     missing_modules,
 )
 from ability_search.config.schema import Settings
+from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
@@ -61,7 +62,9 @@ async def open_gateway(
     )
     caller = Caller(live, timeout=own.timeout, observe=call_observer(numbers))
     streams = Streams(live)
-    handlers = Handlers(caller, own, numbers, models=settings.embedding.transport == "broker")
+    handlers = Handlers(
+        caller, own, numbers, ComponentStates(live), models=settings.embedding.transport == "broker"
+    )
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
