@@ -63,6 +63,7 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "batching", "ops", "wire"},
+    {"retry"},
     {"filters", "understanding"},
     {"text", "ranking"},
     {"ports", "config", "index.kinds", "collection"},

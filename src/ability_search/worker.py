@@ -160,9 +160,11 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    arcade = ArcadeStore(store)
+    arcade = ArcadeStore(
+        store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
     registry = Registry(arcade)
-    statistics_cache = StatisticsCache(store)
+    statistics_cache = StatisticsCache(arcade)
     generations = Generations(arcade, registry, grace=settings.database.grace_period)
     jobs = Jobs(arcade, lease=settings.jobs.lease)
     count, counter = token_counter(settings)

@@ -337,6 +337,8 @@ class VectorPlaces:
     own: Sequence[tuple[str, bool]]
     live: Sequence[tuple[str, bool]]
     others: Sequence[tuple[str, bool]]
+    new: bool = False
+    """Whether nothing was ever stored, so that there may be places soon."""
 
 
 @dataclass(frozen=True, slots=True)
