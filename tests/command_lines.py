@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from ability_search.cli.app import DefaultGroup
 from ability_search.cli.commands import app
-from ability_search.config.specs import BY_ENV
+from ability_search.config.settings_table import BY_ENV
 
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")

@@ -1,15 +1,14 @@
-"""Connections to the KADI network, as the settings describe it."""
+"""The connections to the KADI network; all of them are created here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Broker
+from ability_search.config.schema import Broker, Settings
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
-from kadi_client.serving import Observe, OnBusy
+from kadi_client.provider import Observe, OnBusy
 
 _DATABASE_TOOLS = frozenset(
     {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}
@@ -36,6 +35,13 @@ def client_connection(
     """
     options = _options(settings, role="agent", open_timeout=open_timeout, grace=0.0)
     return Connection(url, networks=networks, name=name, **options)
+
+
+def plain_connection(
+    url: str, networks: Sequence[str], *, name: str, connect_timeout: float
+) -> Connection:
+    """Return a connection of an agent with a new identity and default limits."""
+    return Connection(url, networks=networks, name=name, connect_timeout=connect_timeout)
 
 
 def part_connection(

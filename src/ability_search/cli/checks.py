@@ -22,7 +22,8 @@ from ability_search.cli.served import (
     weights_installed,
 )
 from ability_search.config.config_files import find_upward
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 
 MINIMUM_PYTHON = (3, 11)

@@ -14,7 +14,8 @@ import typer
 
 from ability_search.client import calling
 from ability_search.client.target import Target, find_target
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.network import client_connection
 from ability_search.ops import logs
 from kadi_client import Connection

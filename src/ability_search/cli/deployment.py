@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ability_search.cli.serving import joined_environ
-from ability_search.config.loading import Settings, load_settings
-from ability_search.config.schema import Broker
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError
 from ability_search.network import worker_connection
 from ability_search.ops import logs

@@ -14,7 +14,7 @@ from ability_search.cli.app import app, command
 from ability_search.cli.checks import Check, check_installation, check_machine, check_settings
 from ability_search.cli.client import BrokerOption, JsonOption
 from ability_search.cli.failures import FAILED
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ops import logs
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}

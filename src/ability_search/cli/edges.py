@@ -15,28 +15,20 @@ from ability_search.cli.served import (
     MCP_MODULES,
     missing_modules,
 )
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME
-from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
-    from ability_search.mcp.mcp_http import McpEndpoint
+    from ability_search.mcp.mcp_server import McpEndpoint
 
 _WORKER_SECONDS = 10.0
 """Seconds that a request waits for a restarting worker."""
 _PATIENCE = 1.0
 """Seconds that a request waits for a disconnected broker."""
-
-_TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
-_PORT = (
-    "Choose another port with --port (`up`: --gateway-port) or SEARCH_GATEWAY_PORT, 0 for a free"
-    " one, or run `up --no-gateway`."
-)
 
 
 @asynccontextmanager
@@ -55,22 +47,21 @@ async def open_gateway(
             f"the extra 'gateway' is not installed: {', '.join(missing)} missing",
             hint=f"Run: {INSTALL_GATEWAY}",
         )
-    from ability_search.http.app import Routes, application
+    from ability_search.http.app import application
     from ability_search.http.event_stream import Streams
-    from ability_search.http.gateway_metrics import Metrics
+    from ability_search.http.operations import Handlers, call_observer
+    from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
-    from kadi_client.asgi import CannotServe, serve_app
 
     own = settings.gateway
-    line = Line(patience=_PATIENCE)
+    live = LiveConnection(patience=_PATIENCE)
     # The gateway serves /metrics itself, also where no metrics port is configured.
     numbers = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
-    metrics = Metrics(numbers)
-    caller = Caller(line, timeout=own.timeout, observe=metrics.called)
-    streams = Streams(line)
-    routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
+    caller = Caller(live, timeout=own.timeout, observe=call_observer(numbers))
+    streams = Streams(live)
+    handlers = Handlers(caller, own, numbers, models=settings.embedding.transport == "broker")
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -78,22 +69,20 @@ async def open_gateway(
         # Closed last: requests in progress need it.
         stack.push_async_callback(connection.close)
         mcp = None if missing_modules(MCP_MODULES) else _mcp(caller, settings)
-        app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
-        try:
-            url = await stack.enter_async_context(serve_app(app, host, port, token=token))
-        except CannotServe as exc:
-            hint = _PORT if token or is_loopback(host) else _TOKEN
-            raise ConfigurationError(str(exc), hint=hint) from exc
+        app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="gateway")
+        )
         if mcp is not None:
             await stack.enter_async_context(mcp.running())
         stack.callback(streams.close)
         await connection.open()
-        line.use(connection)
+        live.use(connection)
         yield Part({"address": url, "url": url, "port": int(url.rpartition(":")[2])}, connection)
 
 
 def _mcp(caller: Caller, settings: Settings) -> McpEndpoint:
-    from ability_search.mcp.mcp_http import McpEndpoint
+    from ability_search.mcp.mcp_server import McpEndpoint
 
     return McpEndpoint(caller, max_bytes=settings.gateway.request_bytes)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ability_search.cli import output
 from ability_search.cli.client import Client, chosen_target, client_settings, open_client
 from ability_search.cli.served import require_installed, served_names
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.stack.data_directory import RunningStack, hold, is_abandoned, released
 from ability_search.stack.supervisor import Plan, Stack
 from kadi_client import NotConnected

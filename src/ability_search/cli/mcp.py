@@ -20,9 +20,8 @@ from ability_search.cli.local_stack import temporary_stack
 from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
 from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.stack.data_directory import RunningStack, read_running, released
 from kadi_client import NotConnected
@@ -58,12 +57,12 @@ def mcp(broker: BrokerOption = None) -> None:
 
 
 async def _serve(settings: Settings, broker: str | None) -> None:
-    from ability_search.mcp.mcp_stdio import serve_stdio
+    from ability_search.mcp.mcp_server import serve_stdio
 
-    line = Line(patience=_START_SECONDS)
-    caller = Caller(line, timeout=settings.gateway.timeout)
+    live = LiveConnection(patience=_START_SECONDS)
+    caller = Caller(live, timeout=settings.gateway.timeout)
     serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
-    keeping = asyncio.create_task(_keep(line, settings, broker))
+    keeping = asyncio.create_task(_keep(live, settings, broker))
     try:
         await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -75,19 +74,19 @@ async def _serve(settings: Settings, broker: str | None) -> None:
             task.result()
 
 
-async def _keep(line: Line, settings: Settings, broker: str | None) -> None:
-    """Keep the line connected; when a joined stack stops, join or start another one."""
+async def _keep(live: LiveConnection, settings: Settings, broker: str | None) -> None:
+    """Keep the connection alive; when a joined stack stops, join or start another one."""
     while True:
         async with AsyncExitStack() as stack:
-            joined = await _join(stack, line, settings, broker)
+            joined = await _join(stack, live, settings, broker)
             try:
                 await _end(joined, settings.files.data_dir)
             finally:
-                line.use(None)
+                live.use(None)
 
 
 async def _join(
-    stack: AsyncExitStack, line: Line, settings: Settings, broker: str | None
+    stack: AsyncExitStack, live: LiveConnection, settings: Settings, broker: str | None
 ) -> RunningStack | None:
     """Connect to the usual target, or start a stack; return the stack if another process runs it.
 
@@ -99,7 +98,7 @@ async def _join(
         target = chosen_target(settings, broker)
         try:
             client = await stack.enter_async_context(open_client(broker))
-            line.use(client.connection)
+            live.use(client.connection)
             return target.stack
         except NotConnected:
             if not target.assumed and target.stack is None:
@@ -115,7 +114,7 @@ async def _join(
             continue
         target = chosen_target(settings, running.url)
         connection = await stack.enter_async_context(target_connection(settings, target))
-        line.use(connection)
+        live.use(connection)
         output.stderr().print("ready")
         return None
 

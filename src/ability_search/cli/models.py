@@ -14,7 +14,7 @@ from ability_search.cli.client import JsonOption, client_settings
 from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
 from ability_search.cli.served import models_config, pulled_directory, reranks
 from ability_search.cli.serving import serve as serve_part
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops.metrics.meter import Meter
 

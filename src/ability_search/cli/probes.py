@@ -16,9 +16,8 @@ from ability_search.cli.client import chosen_target, target_connection
 from ability_search.cli.looking import look, metrics_client
 from ability_search.client.calling import call_tool
 from ability_search.client.target import Target
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Broker
-from ability_search.edges.component_health import NEEDED
+from ability_search.config.schema import Broker, Settings
+from ability_search.edges.network_state import NEEDED
 from ability_search.errors import SearchError
 from ability_search.stack.data_directory import RunningStack
 from ability_search.worker import open_embedder, open_reranker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import ConfigurationError
 

@@ -13,7 +13,7 @@ from ability_search.cli.metering import metered
 from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
 from ability_search.cli.serving import prepare, run_until_stopped, serve
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import Meter
 from kadi_client import serve_stdio
 

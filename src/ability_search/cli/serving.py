@@ -19,12 +19,12 @@ from ability_search.cli.client import joining
 from ability_search.cli.failures import explain
 from ability_search.cli.metering import metered, watch_calls
 from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.ops import logs
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part as PartName
-from ability_search.stack.heartbeat import heartbeat, write_beat
-from ability_search.stack.stop_signals import stop_signals, stop_with_parent
+from ability_search.stack.lifecycle import heartbeat, stop_signals, stop_with_parent, write_beat
 
 if TYPE_CHECKING:
     from ability_search.cli.parts import Part

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ability_search.cli.served import INSTALL_OTEL
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ from ability_search.cli.progress import progress_bar
 from ability_search.cli.selecting import Tree, read_trees
 from ability_search.cli.sending import Outcome
 from ability_search.client.following import Advance
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
 from ability_search.files.file_documents import Reading, open_extractor

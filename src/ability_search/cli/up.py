@@ -20,12 +20,12 @@ from ability_search.cli.local_stack import make_plan, new_stack
 from ability_search.cli.part_options import port_option
 from ability_search.cli.served import GATEWAY_MODULES, INSTALL_GATEWAY, missing_modules
 from ability_search.cli.serving import prepare
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.ops import logs
 from ability_search.stack.data_directory import RunningStack, read_running, released
-from ability_search.stack.stop_signals import stop_signals
+from ability_search.stack.lifecycle import stop_signals
 from ability_search.stack.supervisor import Plan
 
 _DOWN_SECONDS = 90.0

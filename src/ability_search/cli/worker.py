@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ability_search.cli.deployment import add_deployed_secrets
 from ability_search.cli.parts import Part
-from ability_search.config.loading import Settings, complete_secrets
+from ability_search.config.loader import complete_secrets
+from ability_search.config.schema import Settings
 from ability_search.network import part_connection
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.worker import open_tools, open_worker

@@ -27,7 +27,8 @@ from ability_search.client.values import (
     QueryOptions,
     ReindexOptions,
 )
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.network import client_connection
 from ability_search.tools import inputs, results
 from kadi_client import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.stack.data_directory import RunningStack, read_running

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePath
 
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Limits
+from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import Selection, Skipped, parts, shown

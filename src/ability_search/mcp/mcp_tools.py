@@ -21,8 +21,7 @@ from mcp_types import (
 )
 
 from ability_search.client.following import following
-from ability_search.edges.live_connection import Unavailable
-from ability_search.edges.tool_calls import Caller, report_of
+from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode
@@ -80,7 +79,7 @@ class Tools:
                 told = done
                 await ctx.session.report_progress(done, total, stage)
 
-        connection = await self._caller.line.connection()
+        connection = await self._caller.live.connection()
         try:
             async with following(connection, job, tell):
                 yield

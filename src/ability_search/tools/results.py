@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-
-class Result(BaseModel):
-    """Base class of results: camelCase names."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+from ability_search.wire import Result
 
 
 class FailedDocument(Result):

@@ -8,7 +8,7 @@ import pytest
 
 from ability_search.cli.client import given, joining
 from ability_search.client.target import Target, find_target
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.errors import InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
 

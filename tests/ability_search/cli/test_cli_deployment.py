@@ -17,7 +17,8 @@ from tests.kadi_client.deployer import PATIENCE, approving, deployer
 
 from ability_search.cli.deployment import add_deployed_secrets
 from ability_search.cli.worker import complete
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from kadi_client import Connection, Identity, Tool
 from kadi_localnet.broker import Broker, serve_broker

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ability_search.cli.served import models_config, require_installed, served_names
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 
 

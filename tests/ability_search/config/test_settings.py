@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.loading import Settings, load_settings
-from ability_search.config.settings_table import settings_table
-from ability_search.config.specs import SPECS
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
 
 KEPT = {

@@ -11,7 +11,8 @@ import pytest
 
 from ability_search import __version__
 from ability_search.config.agent_card import Manifest, read_manifest
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.tools.table import TOOLS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loading import load_settings, locate_secrets
+from ability_search.config.loader import load_settings, locate_secrets
 from ability_search.config.vault import set_secret
 from ability_search.errors import ConfigurationError
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loading import (
-    Settings,
+from ability_search.config.loader import (
     complete_secrets,
     load_settings,
     locate_secrets,
     require_secrets,
 )
+from ability_search.config.schema import Settings
 from ability_search.config.vault import set_secret
 from ability_search.errors import ConfigurationError
 from kadi_client.errors import NotConnected, RemoteError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.providers.circuit_breaker import CircuitBreaker
+from ability_search.providers.model_calls import CircuitBreaker
 
 
 class Clock:

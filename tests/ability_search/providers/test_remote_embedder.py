@@ -197,7 +197,7 @@ async def test_it_ends_in_time_although_every_request_hangs() -> None:
     client = embedder(server, timeout=0.02, attempts=1000, batch_texts=1, concurrency=1)
     clock = asyncio.get_running_loop().time
     started = clock()
-    with pytest.raises(EmbeddingUnavailable, match="in time"):
+    with pytest.raises(EmbeddingUnavailable, match="did not answer"):
         await client.embed("m", ["a"] * 50, timeout=0.2)
     assert clock() - started < 1
     assert server.running == 0

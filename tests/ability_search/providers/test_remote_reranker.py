@@ -23,7 +23,7 @@ from tests.ability_search.model_servers import (
     telling,
 )
 
-from ability_search.config.loading import load_settings, require_secrets
+from ability_search.config.loader import load_settings, require_secrets
 from ability_search.errors import ConfigurationError, RerankerUnavailable
 from ability_search.providers.reranker import (
     RERANK,

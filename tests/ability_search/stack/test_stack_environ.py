@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.config.specs import SPECS
-from ability_search.stack.component_environment import WITHHELD, child_environ
+from ability_search.config.settings_table import SPECS
+from ability_search.stack.component_process import WITHHELD, child_environ
 
 COMPONENTS = ("broker", "database", "models", "gateway", "worker-1", "worker-12")
 SECRETS = {name: f"secret of {name}" for s in SPECS if s.kind == "secret" for name in s.env}

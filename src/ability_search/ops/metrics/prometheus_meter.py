@@ -1,10 +1,11 @@
-"""The meter that Prometheus reads: the only place that knows its client library."""
+"""A meter for Prometheus, and its `/metrics`; the only user of its client for recording."""
 
 from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from prometheus_client import (
@@ -18,27 +19,37 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from ability_search.ops.http_access import (
+    Receive,
+    Scope,
+    Send,
+    check_bearer,
+    guarded,
+    headers_of,
+    send_text,
+)
+from ability_search.ops.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
-from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, Metric, Part
+from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, PATH, Metric, Part
 
 MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
 
 MOST_SERIES = 500
-"""Sets of labels that one metric has; further ones are counted as ``other``."""
+"""Maximum label combinations of a metric; further ones are counted as ``other``."""
 OTHER = "other"
 
 
 class PrometheusMeter:
-    """The numbers of one part, in a registry of its own, those of the process among them.
+    """The metrics of a component and of its process, in their own registry.
 
     Args:
-        part: Which part.
-        version: Of the software.
+        part: Name of the component.
+        version: Version of the software.
     """
 
     def __init__(self, part: Part, version: str) -> None:
-        # Of each counter and each bucket they would tell when it began, in as many series again.
+        # They would double the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -57,26 +68,26 @@ class PrometheusMeter:
         self.watch(PART_INFO, lambda: {(part, version): 1.0})
 
     def add(self, counter: Metric, value: float, *labels: str) -> None:
-        """Count ``value`` more."""
+        """Increase a counter by ``value``."""
         self._child(counter, labels).inc(value)
 
     def observe(self, histogram: Metric, value: float, *labels: str) -> None:
-        """Note one value."""
+        """Record one value."""
         self._child(histogram, labels).observe(value)
 
     def watch(self, metric: Metric, read: Read) -> None:
-        """Ask ``read`` at each scrape."""
+        """Call ``read`` at each scrape."""
         counted = self._instruments.pop(metric, None)
         if counted is not None:
             self._registry.unregister(counted)
         self._watched.reads[metric].append(read)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
-        # The library's own look-up takes longer than what is done with its result.
+        # The lookup of the library takes longer than the update.
         known = self._children.get((metric, labels))
         return self._new_child(metric, labels) if known is None else known
 
@@ -93,14 +104,40 @@ class PrometheusMeter:
         return child
 
 
+@asynccontextmanager
+async def serve_metrics(
+    text: Callable[[], bytes], host: str, port: int, *, token: str | None
+) -> AsyncIterator[str]:
+    """Serve ``GET /metrics`` until the context ends and yield its address.
+
+    ``text`` returns the response; it is called in the event loop. For the other arguments and the
+    errors see :func:`serve_http`.
+    """
+
+    async def answer(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["path"] != PATH:
+            await send_text(send, f"The only path is {PATH}.\n".encode(), MEDIA_TYPE, 404)
+            return
+        if token:
+            check_bearer(headers_of(scope), token.encode())
+        if scope["method"] in ("GET", "HEAD"):
+            await send_text(send, text(), CONTENT_TYPE)
+        else:
+            await send_text(send, b"The method must be GET.\n", MEDIA_TYPE, 405)
+
+    app = guarded(answer, host)
+    async with serve_http(app, host, port, token=token, prefix="metrics") as url:
+        yield f"{url}{PATH}"
+
+
 class _Watched(Collector):
-    """What is asked for at each scrape."""
+    """The metrics that are read at each scrape."""
 
     def __init__(self) -> None:
         self.reads: defaultdict[Metric, list[Read]] = defaultdict(list)
 
     def collect(self) -> Iterator[Any]:
-        """The families, with their values of now."""
+        """Yield the metric families with their current values."""
         for metric, reads in self.reads.items():
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.about, labels=metric.labels)

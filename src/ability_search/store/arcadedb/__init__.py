@@ -1,7 +1,8 @@
 """Every SQL statement of the project, as functions that return text and parameters.
 
 Whatever a user supplied is a bound parameter. Type names are the only identifiers that vary; they
-are built by :func:`type_name` from validated collection names and always stand in backticks.
+are built by :func:`ability_search.collection.new_type` from validated names of collections and
+always stand in backticks.
 
 The layout (types, indexes, why one subtype per generation) is described in ``docs/storage.md``.
 """
@@ -10,6 +11,7 @@ from ability_search.store.arcadedb.collections import (
     collection,
     collections,
     delete_collection,
+    due_generations,
     fold_term_statistics,
     insert_collection,
     publish_generation,
@@ -23,38 +25,19 @@ from ability_search.store.arcadedb.core import (
     Predicate,
     Statement,
     aspect_type,
-    is_collection_name,
     link_type,
     source_type,
-    type_name,
 )
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
 from ability_search.store.arcadedb.jobs import (
     begin_job,
     claim_job,
-    due_generations,
     end_job,
     job,
     jobs,
     orphaned_jobs,
     records_being_built,
     renew_job,
-)
-from ability_search.store.arcadedb.legacy import (
-    ASIDE_TYPE,
-    LEGACY_TYPE,
-    create_aside,
-    drop_legacy,
-    legacy_buckets,
-    legacy_places,
-    legacy_rows,
-    legacy_sample,
-    legacy_size,
-    legacy_sources,
-    legacy_totals,
-    legacy_types,
-    make_room,
-    set_aside,
 )
 from ability_search.store.arcadedb.overview import map_points, overview
 from ability_search.store.arcadedb.schema import (
@@ -110,8 +93,6 @@ from ability_search.store.arcadedb.write import (
 )
 
 __all__ = [
-    "ASIDE_TYPE",
-    "LEGACY_TYPE",
     "Arm",
     "Predicate",
     "Rows",
@@ -136,14 +117,12 @@ __all__ = [
     "count_sources",
     "count_uses",
     "context_rows",
-    "create_aside",
     "create_aspects",
     "create_generation",
     "create_links",
     "delete_collection",
     "delete_uses",
     "discard_staged",
-    "drop_legacy",
     "drop_generation",
     "due_generations",
     "embeddings",
@@ -151,22 +130,12 @@ __all__ = [
     "fold_term_statistics",
     "hit_rows",
     "insert_collection",
-    "is_collection_name",
     "known_vectors",
-    "legacy_buckets",
-    "legacy_places",
-    "legacy_rows",
-    "legacy_sample",
-    "legacy_size",
-    "legacy_sources",
-    "legacy_totals",
-    "legacy_types",
     "job",
     "jobs",
     "link_type",
     "list_file_sources",
     "list_sources",
-    "make_room",
     "map_points",
     "nearest",
     "orphaned_jobs",
@@ -177,7 +146,6 @@ __all__ = [
     "renew_job",
     "outdated_weights",
     "replace_sources",
-    "set_aside",
     "set_weights",
     "schema",
     "sample_chunks",
@@ -195,7 +163,6 @@ __all__ = [
     "stored_types",
     "switch_generation",
     "term_statistics",
-    "type_name",
     "vector_places",
     "walk",
     "uses",

@@ -1,0 +1,361 @@
+"""Running the handlers of served tools."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from opentelemetry.trace import SpanKind
+
+from kadi_client import mcp_results, tracing
+from kadi_client.context import handling
+from kadi_client.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    SERVER_ERROR,
+    FrameTooLarge,
+    ProtocolError,
+)
+from kadi_client.messages import Raw, decode, short_text
+from kadi_client.params import Invocation
+from kadi_client.slots import FairSlots, Full
+from kadi_client.tools import Origin, Tool, without_routing
+
+logger = logging.getLogger(__name__)
+
+CANCEL_SECONDS = 1.0
+"""Seconds a cancelled handler may take to clean up before it is abandoned."""
+
+OK = "ok"
+CANCELLED = "cancelled"
+FAILED = "failed"
+"""Outcomes of calls, in addition to the error codes that tools return."""
+
+_CODE = re.compile(r"[a-z0-9_]{1,64}")
+
+
+OnBusy = Callable[[str], Any]
+
+Observe = Callable[[str, str, float], None]
+"""A callback for each call that has ended: tool, outcome, duration in seconds. Must not raise."""
+
+
+def noted(tool: str, outcome: str, seconds: float, *, level: int = logging.DEBUG) -> None:
+    """Log the end of a call; the default of :data:`Observe`."""
+    logger.log(level, "%s: %s in %.1f ms", tool, outcome, seconds * 1e3)
+
+
+class Caller(Protocol):
+    """The sender of an invocation; after it has disconnected, the methods do nothing."""
+
+    async def respond(self, id_: Raw, result: Any) -> None:
+        """Send a result; wait while the peer is slow to read.
+
+        Raises:
+            FrameTooLarge: if the result exceeds the message limit.
+            TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
+        """
+
+    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
+        """Send an error without waiting."""
+
+    def confirm(self, id_: Raw, result: Any) -> None:
+        """Send a short result without waiting; raises as :meth:`respond` does."""
+
+    async def publish(self, channel: str, data: Any) -> None:
+        """Publish an event."""
+
+
+@dataclass(slots=True)
+class _Call:
+    request_id: str
+    session: Hashable
+    origin: Origin
+    _deadline: float | None
+    _caller: Caller
+    abandoned: bool = False
+
+    @property
+    def remaining(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    async def publish(self, channel: str, data: Any) -> None:
+        await self._caller.publish(channel, data)
+
+
+class _Refused(Exception):
+    """A call that fails outside its handler, with the code of the error response."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _McpCaller:
+    """A caller that receives results and errors as MCP's CallToolResult."""
+
+    def __init__(self, caller: Caller, tool: Tool | None) -> None:
+        self._caller = caller
+        self._structured = tool is not None and tool.output_schema is not None
+
+    async def respond(self, id_: Raw, result: Any) -> None:
+        shaped = mcp_results.call_result(result, structured=self._structured)
+        await self._caller.respond(id_, shaped)
+
+    def fail(self, id_: Raw, message: str, *, code: int = SERVER_ERROR) -> None:
+        try:
+            self._caller.confirm(id_, mcp_results.call_error(short_text(message)))
+        except FrameTooLarge:
+            self._caller.fail(id_, message, code=code)
+
+    def confirm(self, id_: Raw, result: Any) -> None:
+        self._caller.confirm(id_, result)
+
+    async def publish(self, channel: str, data: Any) -> None:
+        await self._caller.publish(channel, data)
+
+
+class Provider:
+    """A set of tools and their running calls.
+
+    At most ``max_concurrent`` handlers run at a time, and ``max_queued`` calls wait, at most a
+    quarter of them of one caller. Callers take turns; the calls of one caller are served in order
+    of arrival. Further calls are refused at once. The deadline of a call counts from its arrival,
+    including the wait, and cancels the handler, since the caller no longer waits.
+
+    Args:
+        tools: Tools to serve from the start.
+        max_concurrent: Maximum number of handlers running at a time.
+        max_queued: Maximum number of calls waiting for a handler.
+        observe: Callback for each call that has ended.
+        on_busy: Returns the answer to a refused call, given the name of its tool; if not given,
+            a refused call gets an error.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        max_concurrent: int = 64,
+        max_queued: int = 1024,
+        observe: Observe = noted,
+        on_busy: OnBusy | None = None,
+    ) -> None:
+        if max_concurrent < 1:
+            raise ValueError("max_concurrent must be at least 1")
+        self.tools: tuple[Tool, ...] = ()
+        self._by_name: dict[str, Tool] = {}
+        self._slots = FairSlots(max_concurrent, max_waiting=max_queued)
+        self._max_tasks = max_concurrent + max_queued
+        self._on_busy = on_busy
+        self._calls: dict[asyncio.Task[None], _Call] = {}
+        self._by_request: dict[tuple[Hashable, str], asyncio.Task[None]] = {}
+        self._draining = False
+        self._observe = observe
+        self.replace(tools)
+
+    def replace(self, tools: Iterable[Tool]) -> None:
+        """Serve these tools from now on; running calls are not affected.
+
+        Raises:
+            ValueError: if two tools share a name.
+        """
+        offered = tuple(tools)
+        by_name = {tool.name: tool for tool in offered}
+        if len(by_name) != len(offered):
+            raise ValueError("tools: two tools share a name")
+        self.tools = offered
+        self._by_name = by_name
+
+    def accept(self, invocation: Invocation, caller: Caller, *, session: Hashable = None) -> None:
+        """Run a call in the background; its outcome goes to ``caller``.
+
+        Request ids are unique within a ``session``.
+        """
+        if self._draining:
+            caller.fail(invocation.id, "the provider is shutting down")
+            return
+        if len(self._calls) >= self._max_tasks:
+            self._refuse(invocation, caller)
+            return
+        deadline = None
+        if invocation.timeout is not None:
+            deadline = asyncio.get_running_loop().time() + invocation.timeout
+        call = _Call(invocation.request_id, session, invocation.origin, deadline, caller)
+        task = asyncio.create_task(self._answer(invocation, call, caller, deadline))
+        self._calls[task] = call
+        self._by_request[session, invocation.request_id] = task
+        task.add_done_callback(self._forget)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def waiting(self) -> int:
+        """Number of calls waiting for their turn."""
+        return self._slots.waiting
+
+    def cancel(self, request_id: str, *, session: Hashable = None, abandoned: bool = False) -> None:
+        """Cancel a call; ignore an unknown one. For ``abandoned`` see :attr:`Call.abandoned`."""
+        task = self._by_request.get((session, request_id))
+        if task is not None:
+            self._calls[task].abandoned = abandoned
+            task.cancel()
+
+    def cancel_all(self, session: Hashable = None) -> None:
+        """Cancel all calls of a session that is gone."""
+        for task, call in self._calls.items():
+            if call.session == session:
+                call.abandoned = True
+                task.cancel()
+
+    async def drain(self, grace: float) -> None:
+        """Refuse new calls, wait for the running ones, cancel them after ``grace`` seconds.
+
+        Does not wait for the call that it is called from.
+        """
+        self._draining = True
+        current = asyncio.current_task()
+        running = {task for task in self._calls if task is not current}
+        if not running:
+            return
+        _, running = await asyncio.wait(running, timeout=grace)
+        if not running:
+            return
+        logger.warning("%d calls cancelled after a grace of %g s", len(running), grace)
+        for task in running:
+            self._calls[task].abandoned = True
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        if running:
+            logger.error("%d calls ignore their cancellation", len(running))
+
+    def _refuse(self, invocation: Invocation, caller: Caller) -> None:
+        logger.warning("request %s refused: %d calls open", invocation.request_id, len(self))
+        if self._on_busy is None:
+            caller.fail(invocation.id, "the provider is busy: too many calls are waiting")
+        else:
+            caller.confirm(invocation.id, self._on_busy(invocation.tool))
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        call = self._calls.pop(task)
+        key = call.session, call.request_id
+        if self._by_request.get(key) is task:
+            del self._by_request[key]
+
+    async def _answer(
+        self, invocation: Invocation, call: _Call, caller: Caller, deadline: float | None
+    ) -> None:
+        """Handle a call in its own context and span, and report the outcome to the observer."""
+        clock = asyncio.get_running_loop().time
+        began, outcome = clock(), CANCELLED
+        tool_input, hints = _given(invocation)
+        name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
+        with (
+            handling({**hints, **invocation.context}, otherwise=invocation.request_id) as context,
+            tracing.span(name, SpanKind.SERVER, tracing.RPC, parent=context.traceparent) as span,
+        ):
+            try:
+                outcome = await self._conclude(invocation, tool_input, call, caller, deadline)
+            finally:
+                if outcome != OK:
+                    tracing.fail(span, outcome)
+                self._observe(name, outcome, clock() - began)
+
+    async def _conclude(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        caller: Caller,
+        deadline: float | None,
+    ) -> str:
+        """Run a call, send its result or its error, and return the outcome."""
+        if invocation.origin.protocol == mcp_results.PROTOCOL:
+            caller = _McpCaller(caller, self._by_name.get(invocation.tool))
+        try:
+            result = await self._run(invocation, tool_input, call, deadline)
+        except asyncio.CancelledError:
+            caller.fail(invocation.id, f"the call of {invocation.tool} was cancelled")
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return CANCELLED
+        except Full:
+            self._refuse(invocation, caller)
+        except _Refused as exc:
+            caller.fail(invocation.id, str(exc), code=exc.code)
+        except Exception as exc:
+            logger.warning(
+                "request %s: %s failed with %s",
+                invocation.request_id,
+                invocation.tool,
+                type(exc).__name__,
+            )
+            logger.debug("request %s failed", invocation.request_id, exc_info=exc)
+            caller.fail(invocation.id, str(exc) or type(exc).__name__)
+        else:
+            if await _respond(invocation, result, caller):
+                return outcome_of(result)
+        return FAILED
+
+    async def _run(
+        self,
+        invocation: Invocation,
+        tool_input: dict[str, Any] | _Refused,
+        call: _Call,
+        deadline: float | None,
+    ) -> Any:
+        tool = self._by_name.get(invocation.tool)
+        if tool is None:
+            raise _Refused(f"unknown tool: {invocation.tool}", METHOD_NOT_FOUND)
+        if isinstance(tool_input, _Refused):
+            raise tool_input
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                caller = invocation.origin.public_key or call.session
+                async with self._slots.slot(caller):
+                    return await tool.handler(tool_input, call)
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            text = f"{tool.name} did not finish within {invocation.timeout:g} s"
+            raise _Refused(text, SERVER_ERROR) from exc
+
+
+def outcome_of(result: Any) -> str:
+    """Return ``ok``, or the code of a result that reports a failure."""
+    if not isinstance(result, Mapping) or result.get("success") is not False:
+        return OK
+    code = result.get("code")
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else FAILED
+
+
+def _given(invocation: Invocation) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
+    """Return the input, or why it is unusable, and the routing hints."""
+    try:
+        return without_routing(decode(invocation.input))
+    except ProtocolError as exc:
+        return _Refused(f"toolInput: {exc}", exc.code), {}
+    except TypeError as exc:
+        return _Refused(str(exc), INVALID_PARAMS), {}
+
+
+async def _respond(invocation: Invocation, result: Any, caller: Caller) -> bool:
+    """Send a result, or an error if that is not possible; return True if the result was sent."""
+    try:
+        await caller.respond(invocation.id, result)
+        return True
+    except FrameTooLarge as exc:
+        text = f"the result of {invocation.tool} is too large: {exc}; ask for less at a time"
+        caller.fail(invocation.id, text)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        text = f"{invocation.tool} returned a value that is not JSON: {exc}"
+        caller.fail(invocation.id, text)
+    return False

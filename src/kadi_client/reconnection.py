@@ -1,0 +1,242 @@
+"""Connecting to the broker and reconnecting after a lost session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from kadi_client.addresses import is_loopback
+from kadi_client.backoff import Backoff
+from kadi_client.errors import AuthenticationError, KadiError, NotConnected
+from kadi_client.session import Phase, Session
+from kadi_client.session_events import Ready, SessionEvent
+from kadi_client.sockets import WRITE_BUFFER, ClientSocket
+from kadi_client.transport import Link
+
+logger = logging.getLogger(__name__)
+
+REMOTE_BACKOFF = 30.0
+LOCAL_BACKOFF = 2.0
+"""Longest pauses between attempts to reconnect: a broker on this machine is spared nothing."""
+CLOSE_SECONDS = 5.0
+"""Timeout for the goodbye, and then for the closing handshake."""
+
+
+class Observer(Protocol):
+    """Callbacks for changes of the session. They must not raise."""
+
+    def ready(self, link: Link) -> None:
+        """Handle a new session."""
+
+    def received(self, event: SessionEvent, link: Link) -> None:
+        """Handle an event that belongs neither to the handshake nor to an answer."""
+
+    def lost(self, link: Link) -> None:
+        """Handle the loss of a session; a new session or :meth:`closed` follows."""
+
+    def closed(self) -> None:
+        """Handle the end: there will be no more sessions."""
+
+
+class Uplink:
+    """One session at a time with the broker at ``url``; a lost session is replaced."""
+
+    def __init__(
+        self,
+        url: str,
+        observer: Observer,
+        new_session: Callable[[], Session],
+        *,
+        max_message_bytes: int,
+        open_timeout: float,
+        connect_timeout: float,
+        max_backoff: float | None,
+    ) -> None:
+        self._url = url
+        self._host, self._address = _parse(url)
+        self._observer = observer
+        self._new_session = new_session
+        self._max_message_bytes = max_message_bytes
+        self._open_timeout = open_timeout
+        self._connect_timeout = connect_timeout
+        if max_backoff is None:
+            max_backoff = LOCAL_BACKOFF if is_loopback(self._host) else REMOTE_BACKOFF
+        self._backoff = Backoff(cap=max_backoff)
+        self._supervisor: asyncio.Task[None] | None = None
+        self._established = False
+        self._ready_at: float | None = None
+        self._closing = False
+        self._settled = asyncio.Event()  # set if a session is up, or there will be no more
+        self.link: Link | None = None
+        """The current session; ``None`` if there is none."""
+        self.sessions = 0
+        """Number of sessions so far."""
+        self.closed = asyncio.Event()
+        self.failure: Exception | None = None
+        """The error that ended the connection for good."""
+
+    async def open(self) -> None:
+        """Connect and wait for the first session; raise the error if there will be none."""
+        if self._supervisor is not None:
+            raise RuntimeError("a connection can be opened only once: create a new one")
+        self._supervisor = asyncio.create_task(self._supervise())
+        await self._settled.wait()
+        if not self._established:
+            raise self.failure or NotConnected("the connection was closed while opening")
+
+    async def next_link(self) -> Link:
+        """Return the current session, or wait for the next one.
+
+        Raises:
+            NotConnected: if there will be none.
+        """
+        if self._supervisor is None:
+            raise NotConnected("the connection is not open: use it inside 'async with'")
+        while self.link is None:
+            if self._closing or self.closed.is_set():
+                raise NotConnected("the connection is closed")
+            await self._settled.wait()
+        return self.link
+
+    @property
+    def opened(self) -> bool:
+        """True if :meth:`open` was called."""
+        return self._supervisor is not None
+
+    def begin_close(self) -> bool:
+        """Stop creating sessions; return False if closing has begun already."""
+        if self._closing:
+            return False
+        self._closing = True
+        self._settled.set()
+        return True
+
+    async def end(self) -> None:
+        """Say goodbye and close the current session."""
+        try:
+            if self.link is not None:
+                await self.link.goodbye(CLOSE_SECONDS)
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.cancel()
+                try:
+                    await asyncio.wait({self._supervisor})
+                finally:
+                    self._finish()
+
+    async def _supervise(self) -> None:
+        try:
+            await self._keep_connected()
+        except Exception as exc:
+            self.failure = exc
+            if self._established:
+                logger.exception("the connection to %s failed permanently", self._address)
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            self._settled.set()
+            self._observer.closed()
+
+    async def _keep_connected(self) -> None:
+        clock = asyncio.get_running_loop().time
+        give_up = clock() + self._connect_timeout
+        while True:
+            self._ready_at = None
+            try:
+                await self._attempt()
+            except (KadiError, OSError, WebSocketException) as exc:
+                failure = self._explain(exc)
+            if self._closing:
+                return
+            if not self._established and (
+                isinstance(failure, AuthenticationError) or clock() >= give_up
+            ):
+                raise failure
+            delay = self._backoff.delay(clock() - self._ready_at if self._ready_at else 0.0)
+            if not self._established:
+                delay = min(delay, max(0.0, give_up - clock()))
+            logger.warning("%s; reconnecting in %.2f s", failure, delay)
+            await asyncio.sleep(delay)
+
+    async def _attempt(self) -> None:
+        """Run one session, from connecting until it is lost; always raises."""
+        async with asyncio.timeout(self._open_timeout) as opening:
+            socket = await connect(
+                self._url,
+                create_connection=ClientSocket,
+                compression=None,
+                max_size=self._max_message_bytes,
+                open_timeout=None,
+                ping_interval=None,  # the session has its own liveness
+                close_timeout=CLOSE_SECONDS,
+                write_limit=WRITE_BUFFER,
+                proxy=None if is_loopback(self._host) else True,
+            )
+            link = Link(cast(ClientSocket, socket), self._new_session(), self._give_up)
+
+            def handle(event: SessionEvent) -> None:
+                if isinstance(event, Ready):
+                    opening.reschedule(None)
+                    self._take_up(link)
+                else:
+                    self._observer.received(event, link)
+
+            try:
+                await link.run(handle)
+            except BaseException:
+                if link.session.phase is not Phase.READY:
+                    socket.transport.abort()  # no closing handshake with a silent broker
+                raise
+            finally:
+                await socket.close()
+
+    def _take_up(self, link: Link) -> None:
+        self.link = link
+        self.sessions += 1
+        self._established = True
+        self._ready_at = asyncio.get_running_loop().time()
+        self._settled.set()
+        logger.info("connected to %s as %s", self._address, link.session.agent_id)
+        self._observer.ready(link)
+
+    def _give_up(self, link: Link) -> None:
+        if self.link is not link:
+            return
+        self.link = None
+        if not self._closing:
+            self._settled.clear()
+        self._observer.lost(link)
+
+    def _explain(self, exc: Exception) -> KadiError:
+        if isinstance(exc, KadiError):
+            return exc
+        if isinstance(exc, TimeoutError):
+            text = f"the broker at {self._address} did not answer within {self._open_timeout:g} s"
+        else:
+            text = f"cannot reach the broker at {self._address}: {exc}"
+        failure = NotConnected(text)
+        failure.__cause__ = exc
+        return failure
+
+
+def _parse(url: str) -> tuple[str, str]:
+    """Return the host, and the address for display: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as exc:
+        raise ValueError(f"url: {exc}") from exc
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise ValueError("url: give an address such as ws://localhost:8080/kadi")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    where = f"{host}:{port}" if port else host
+    return parts.hostname, f"{parts.scheme}://{where}{parts.path}"

@@ -1,0 +1,111 @@
+"""Loading and connecting the models of a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from kadi_localnet.models import minilm
+from kadi_localnet.models.config import ModelsConfig, check_names, default_cache_dir
+from kadi_localnet.models.crossencoder import CrossEncoder
+from kadi_localnet.models.directory import find_files, find_reranker_files, is_reranker
+from kadi_localnet.models.encoder import Encoder
+from kadi_localnet.models.errors import ModelSetupError
+from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
+from kadi_localnet.models.local import LocalModel, LocalReranker
+from kadi_localnet.models.remote import RemoteModel, RemoteReranker
+from kadi_localnet.models.service import Model, Models, Reranker
+
+Names = tuple[str, ...]
+"""The names under which a model is served, the primary name first."""
+
+
+@asynccontextmanager
+async def open_models(
+    config: ModelsConfig, *, observer: Observer = NOBODY
+) -> AsyncIterator[Models]:
+    """Load the models of ``config`` and serve them until the context ends.
+
+    The first start with all-MiniLM-L6-v2 builds its graph, which takes some seconds. ``observer``
+    gets requests and runs.
+
+    Raises:
+        ModelSetupError: if a model cannot be found, built or loaded, or two have the same name.
+    """
+    names = list(_names(config))
+    if not names:
+        raise ModelSetupError("no model to serve: configure a local model or an upstream server")
+    check_names(names)
+    loaded = await asyncio.to_thread(_load, config)
+    lanes = Lanes(bulk_threads=config.threads or _usable_cores())
+    served, rerankers = _local(config, loaded, lanes, observer)
+    lanes.start()
+    try:
+        # Redirects are not followed, since they could send the key to another host.
+        async with httpx.AsyncClient(timeout=config.timeout, follow_redirects=False) as client:
+            for upstream in config.upstreams:
+                for name in upstream.models:
+                    served[name] = RemoteModel(name, upstream, client)
+            for upstream in config.rerank_upstreams:
+                for name in upstream.models:
+                    rerankers[name] = RemoteReranker(name, upstream, client)
+            yield Models(config, served, rerankers, observer)
+    finally:
+        await lanes.close()
+
+
+def _names(config: ModelsConfig) -> Iterator[str]:
+    if config.minilm:
+        yield from (minilm.NAME, *minilm.ALIASES)
+    for directory in config.directories:
+        yield from directory.names
+    for upstream in (*config.upstreams, *config.rerank_upstreams):
+        yield from upstream.models
+
+
+def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
+    loaded: list[tuple[Names, Encoder | CrossEncoder]] = []
+    if config.minilm:
+        cache = config.cache_dir or default_cache_dir()
+        files = minilm.ensure_files(minilm.weights_directory(), cache, config.precision)
+        loaded.append(((minilm.NAME, *minilm.ALIASES), Encoder.load(files)))
+    for directory in config.directories:
+        if is_reranker(directory):
+            reranker = CrossEncoder.load(find_reranker_files(directory))
+            loaded.append((directory.names, reranker))
+        else:
+            loaded.append((directory.names, Encoder.load(find_files(directory))))
+    return loaded
+
+
+def _local(
+    config: ModelsConfig,
+    loaded: list[tuple[Names, Encoder | CrossEncoder]],
+    lanes: Lanes,
+    observer: Observer,
+) -> tuple[dict[str, Model], dict[str, Reranker]]:
+    served: dict[str, Model] = {}
+    rerankers: dict[str, Reranker] = {}
+    options: dict[str, Any] = {
+        "batch_tokens": config.batch_tokens,
+        "max_queued_texts": config.max_queued_texts,
+        "observer": observer,
+    }
+    for names, encoder in loaded:
+        if isinstance(encoder, CrossEncoder):
+            reranker = LocalReranker(names[0], encoder, lanes, **options)
+            rerankers |= dict.fromkeys(names, reranker)
+        else:
+            served |= dict.fromkeys(names, LocalModel(names[0], encoder, lanes, **options))
+    return served, rerankers
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

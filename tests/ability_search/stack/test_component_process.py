@@ -1,0 +1,178 @@
+"""A child is any program that keeps the protocol: here a few lines of Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ability_search.stack.component_process import Child, PartFailed
+
+SECONDS = 20.0
+READY = """
+import json, os, sys
+print(json.dumps({"ready": {"pid": os.getpid(), "port": int(sys.argv[-1])}}), flush=True)
+"""
+HANGS_AT_FIRST = (
+    READY
+    + """
+import asyncio, pathlib, threading
+trace = pathlib.Path(sys.argv[1])
+first = not trace.exists()
+trace.touch()
+async def beat():
+    for _ in range(4):
+        print(flush=True)
+        await asyncio.sleep(0.1)
+    while first:
+        threading.Event().wait()
+    while True:
+        print(flush=True)
+        await asyncio.sleep(0.1)
+asyncio.run(beat())
+"""
+)
+UNTIL_ASKED = READY + "sys.stdin.read()\nopen(sys.argv[1], 'a').write('stopped')\n"
+STUBBORN = (
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    + READY
+    + "\nwhile True: signal.pause()\n"
+)
+
+
+@asynccontextmanager
+async def child(
+    tmp_path: Path, program: str, **options: Any
+) -> AsyncIterator[tuple[Child, asyncio.Queue[str]]]:
+    """Runs ``program`` where the real one would run the command line."""
+    package = tmp_path / "ability_search"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(program)
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    def arguments(before: Mapping[str, object]) -> list[str]:
+        return [str(tmp_path / "trace"), str(before.get("port", 0) or 1)]
+
+    started = Child(
+        "part",
+        arguments,
+        lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
+        tell=told.put_nowait,
+        changed=lambda: told.put_nowait("changed"),
+        **options,
+    )
+    try:
+        yield started, told
+    finally:
+        await started.stop()
+
+
+async def until(told: asyncio.Queue[str], wanted: Callable[[str], bool]) -> str:
+    async with asyncio.timeout(SECONDS):
+        while not wanted(line := await told.get()):
+            pass
+    return line
+
+
+async def test_the_end_of_its_input_stops_it(tmp_path: Path) -> None:
+    async with child(tmp_path, UNTIL_ASKED) as (part, told):
+        assert await part.start() == {"pid": part.pid, "port": 1}
+    assert (tmp_path / "trace").read_text() == "stopped"
+    assert told.empty()
+
+
+async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None:
+    async with child(tmp_path, UNTIL_ASKED) as (part, told):
+        first = (await part.start())["pid"]
+        os.kill(first, signal.SIGKILL)
+        ended = await until(told, lambda line: "ended" in line)
+        assert "part was ended by SIGKILL; restarting in" in ended
+        assert await until(told, lambda line: line == "changed")
+        assert await until(told, lambda line: f"is back as process {part.pid}" in line)
+        assert part.pid != first
+
+
+async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
+    async with child(tmp_path, HANGS_AT_FIRST, silence=1.5) as (part, told):
+        first = (await part.start())["pid"]
+        await until(told, lambda line: line == "part hangs: no sign of life for 1.5 s; killing it")
+        assert "was ended by SIGKILL" in await until(told, lambda line: "ended by" in line)
+        await until(told, lambda line: "is back" in line)
+        second = part.pid
+        assert second != first
+        # The second one beats: it lives on for longer than it may be silent.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3.0):
+                await until(told, lambda line: "hangs" in line)
+        assert part.pid == second
+
+
+async def test_a_failure_that_it_reports_is_raised(tmp_path: Path) -> None:
+    program = """print('{"error": "no port", "hint": "Take another."}'); raise SystemExit(1)"""
+    async with child(tmp_path, program) as (part, _):
+        with pytest.raises(PartFailed, match="part: no port") as caught:
+            await part.start()
+        assert caught.value.hint == "Take another."
+
+
+@pytest.mark.parametrize("program", ["raise SystemExit(3)", "print('hello'); raise SystemExit(3)"])
+async def test_one_that_ends_without_a_word_is_an_error(tmp_path: Path, program: str) -> None:
+    async with child(tmp_path, program) as (part, _):
+        with pytest.raises(PartFailed, match="ended with exit code 3 before it was ready"):
+            await part.start()
+
+
+async def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
+    program = "import signal; signal.pause()"
+    async with child(tmp_path, program, ready_timeout=0.5) as (part, _):
+        with pytest.raises(PartFailed, match=r"was not ready in 0\.5 s"):
+            await part.start()
+
+
+async def test_one_that_does_not_listen_is_killed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("ability_search.stack.component_process._KILL_SECONDS", 0.5)
+    async with child(tmp_path, STUBBORN) as (part, _):
+        pid = (await part.start())["pid"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_it_is_tried_again_until_it_starts(tmp_path: Path) -> None:
+    fails_twice = f"""
+import json, os, pathlib, sys
+trace = pathlib.Path(sys.argv[1])
+start = len(trace.read_text()) if trace.exists() else 0
+trace.write_text("x" * (start + 1))
+if start in (1, 2):
+    print(json.dumps({{"error": "not yet"}}))
+    raise SystemExit(1)
+{READY}
+sys.stdin.read()
+"""
+    async with child(tmp_path, fails_twice) as (part, told):
+        os.kill((await part.start())["pid"], signal.SIGKILL)
+        for _ in range(2):
+            assert await until(told, lambda line: line == "part: not yet")
+            assert await until(told, lambda line: "part ended with exit code 1" in line)
+        assert await until(told, lambda line: "is back" in line)
+
+
+async def test_what_it_prints_later_never_blocks_it(tmp_path: Path) -> None:
+    program = READY + "\nfor _ in range(20_000): print('x' * 100)\n"
+    program += "open(sys.argv[1], 'w').write('through'); sys.stdin.read()\n"
+    async with child(tmp_path, program) as (part, _):
+        await part.start()
+    assert (tmp_path / "trace").read_text() == "through"

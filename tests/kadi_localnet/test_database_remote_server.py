@@ -1,0 +1,226 @@
+"""What only the HTTP backend has: servers that refuse, vanish or answer nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from kadi_client.messages import decode
+from kadi_localnet.database.backend import ATTEMPTS, DatabaseError, Statement
+from kadi_localnet.database.remote_server import HttpDatabases
+
+Answer = tuple[int, dict[str, object], dict[str, str]]
+ONE_ROW: Answer = (200, {"result": [{"a": 1}], "truncated": False}, {})
+CONFLICT: Answer = (
+    503,
+    {
+        "error": "retry",
+        "detail": "page 3",
+        "exception": "com.arcadedb.exception.ConcurrentModificationException",
+    },
+    {},
+)
+
+
+@dataclass
+class Server:
+    """Speaks just enough HTTP; ``answer(path)`` decides, ``None`` hangs up."""
+
+    answer: Callable[[str], Answer | None]
+    url: str = ""
+    paths: list[str] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    connections: int = 0
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        self.tasks.append(asyncio.create_task(self.handle(reader, writer)))
+
+    async def close(self) -> None:
+        for writer in self.writers:
+            writer.close()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*self.tasks)
+            await asyncio.gather(
+                *(writer.wait_closed() for writer in self.writers), return_exceptions=True
+            )
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while head := await self._head(reader):
+                path = head.split(" ")[1]
+                self.paths.append(path)
+                self.headers.append(head)
+                answer = self.answer(path)
+                if answer is None:
+                    return
+                status, body, headers = answer
+                content = json.dumps(body).encode() if body else b""
+                lines = [f"HTTP/1.1 {status} X", f"content-length: {len(content)}"]
+                lines += [f"{key}: {value}" for key, value in headers.items()]
+                writer.write("\r\n".join([*lines, "", ""]).encode() + content)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    @staticmethod
+    async def _head(reader: asyncio.StreamReader) -> str:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return ""
+        length = 0
+        for line in head.lower().splitlines():
+            if line.startswith("content-length:"):
+                length = int(line.partition(":")[2])
+        await reader.readexactly(length)
+        return head
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[str], Answer | None], kind: type[Server] = Server
+) -> AsyncIterator[Server]:
+    server = kind(answer)
+    listening = await asyncio.start_server(server.accept, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        listening.close()
+        await server.close()
+
+
+@asynccontextmanager
+async def client(*urls: str) -> AsyncIterator[HttpDatabases]:
+    backend = HttpDatabases(urls, user="root", password="secret-password")
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def nobody() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+SELECT = Statement("SELECT 1 AS a")
+
+
+async def test_the_next_server_takes_over_and_is_kept() -> None:
+    async with serving(lambda _path: ONE_ROW) as server, client(nobody(), server.url) as backend:
+        for _ in range(3):
+            rows = await backend.read("d", SELECT, timeout=5)
+            assert decode(rows.json) == [{"a": 1}]
+        await backend.write("d", [SELECT], timeout=5)
+        assert backend._preferred == 1
+        assert server.connections == 1
+        assert all("authorization: basic" in head.lower() for head in server.headers)
+
+
+async def test_no_server_at_all_is_named_without_credentials() -> None:
+    url = nobody().replace("http://", "http://me:hidden@")
+    async with client(url) as backend:
+        with pytest.raises(DatabaseError, match="no database server answers") as caught:
+            await backend.read("d", SELECT, timeout=5)
+    assert "127.0.0.1" in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_empty_list_of_servers_is_refused() -> None:
+    with pytest.raises(ValueError, match="urls: name at least one"):
+        HttpDatabases([], user="root", password="x")
+
+
+async def test_a_read_survives_a_broken_connection_but_a_write_is_not_sent_twice() -> None:
+    async with (
+        serving(lambda _path: None) as breaking,
+        serving(lambda _path: ONE_ROW) as sound,
+        client(breaking.url, sound.url) as backend,
+    ):
+        with pytest.raises(DatabaseError, match="whether it took effect is unknown"):
+            await backend.write("d", [SELECT], timeout=5)
+        assert sound.paths == []
+        assert (await backend.read("d", SELECT, timeout=5)).count == 1
+        assert sound.paths == ["/api/v1/query/d"]
+
+
+async def test_a_lost_conflict_is_retried_until_it_is_won() -> None:
+    answers = iter([CONFLICT, CONFLICT, ONE_ROW])
+    async with serving(lambda _path: next(answers)) as server, client(server.url) as backend:
+        [rows] = await backend.write("d", [SELECT], timeout=5)
+        assert rows.count == 1
+        assert len(server.paths) == 3
+        counts = backend.counts
+        assert (counts.reads, counts.writes, counts.conflicts) == (0, 1, 2)
+
+
+async def test_a_conflict_that_is_never_won_says_so() -> None:
+    async with serving(lambda _path: CONFLICT) as server, client(server.url) as backend:
+        with pytest.raises(DatabaseError, match=r"every time, nothing was written.*page 3"):
+            await backend.write("d", [SELECT], timeout=20)
+        assert len(server.paths) == ATTEMPTS
+
+
+async def test_a_failed_commit_is_reported_and_rolled_back() -> None:
+    def answer(path: str) -> Answer:
+        if "/begin/" in path:
+            return 204, {}, {"arcadedb-session-id": "AS-1"}
+        if "/commit/" in path:
+            return 500, {"error": "Cannot commit", "detail": "disk full", "exception": "a.b.C"}, {}
+        return ONE_ROW
+
+    async with serving(answer) as server, client(server.url) as backend:
+        with pytest.raises(DatabaseError, match="disk full"):
+            await backend.write("d", [SELECT, SELECT], timeout=5)
+    steps = [path.split("/")[3] for path in server.paths]
+    assert steps == ["begin", "command", "command", "commit", "rollback"]
+    assert all("AS-1" in head for head in server.headers[1:])
+
+
+async def test_a_silent_server_ends_at_the_deadline() -> None:
+    held = asyncio.Event()
+
+    @dataclass
+    class Silent(Server):
+        async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            held.set()
+            await reader.read()
+            writer.close()
+
+    async with (
+        asyncio.timeout(10),
+        serving(lambda _path: ONE_ROW, Silent) as server,
+        client(server.url) as backend,
+    ):
+        with pytest.raises(DatabaseError, match=r"no answer within 0\.2 s$"):
+            await backend.read("d", SELECT, timeout=0.2)
+        assert held.is_set()
+        with pytest.raises(DatabaseError, match="whether it took effect is unknown"):
+            await backend.write("d", [SELECT], timeout=0.2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((403, {"error": "Security error", "detail": "User/Password not valid"}, {}), "password"),
+        ((200, {"result": "ok"}, {}), "cannot be read"),
+        ((502, {"unexpected": True}, {}), "502"),
+    ],
+)
+async def test_other_answers_become_clear_errors(answer: Answer, expected: str) -> None:
+    async with serving(lambda _path: answer) as server, client(server.url) as backend:
+        with pytest.raises(DatabaseError, match=expected) as caught:
+            await backend.read("d", SELECT, timeout=5)
+    assert "secret-password" not in str(caught.value)
