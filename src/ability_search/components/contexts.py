@@ -26,6 +26,7 @@ from ability_search.components.extras import (
 )
 from ability_search.components.served_models import models_config
 from ability_search.config.schema import Settings
+from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
@@ -259,7 +260,8 @@ async def open_gateway(
     )
     caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
     streams = Streams(live)
-    handlers = Handlers(caller, own, recorded, models=settings.embedding.transport == "broker")
+    with_models = settings.embedding.transport == "broker"
+    handlers = Handlers(caller, own, recorded, ComponentStates(live), models=with_models)
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
