@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.trace import SpanKind
 from tests.ability_search.collector import collecting
 
-from ability_search.cli.tracing import traced
+from ability_search.components.component_run import traced
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
@@ -125,7 +125,13 @@ async def test_the_trace_includes_a_model_behind_http(tmp_path: Path) -> None:
     ]
 
 
-async def _nobody(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0.0) -> Any:
+async def _nobody(
+    tool: str,
+    tool_input: Mapping[str, Any],
+    *,
+    timeout: float = 0.0,
+    target_agent: str | None = None,
+) -> Any:
     raise AssertionError
 
 

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from tests.ability_search.model_servers import KEY, Answer, raising, telling
 
 from ability_search.errors import ChatUnavailable
+from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.transports import over_broker
-from ability_search.store.arcadedb.client import Invoke
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -32,7 +32,12 @@ class Manager:
         self.timeouts: list[float] = []
 
     async def __call__(
-        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> Any:
         assert tool == "chat-completion"
         self.requests.append(tool_input)

@@ -326,7 +326,11 @@ async def test_the_settings_choose_the_transport(caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.DEBUG)
 
     async def invoke(
-        tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> dict[str, Any]:
         assert (tool, timeout) == ("rerank", 1.5)
         return by_length(tool_input)
@@ -350,7 +354,11 @@ async def test_the_settings_choose_the_transport(caplog: pytest.LogCaptureFixtur
 
 async def test_an_api_needs_an_address() -> None:
     async def invoke(
-        tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> dict[str, Any]:
         raise AssertionError("the broker is not asked")
 
