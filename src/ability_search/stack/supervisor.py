@@ -14,11 +14,11 @@ from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.network import plain_connection
-from ability_search.stack.component_process import Child, Tell, child_environ
+from ability_search.stack.component_process import ComponentProcess, Tell, child_environ
 from ability_search.stack.data_directory import (
     CLIENT,
     JOINED_WORKER,
-    RunningPart,
+    RunningComponent,
     RunningStack,
     identity_file,
     remove_running,
@@ -105,7 +105,7 @@ class Stack:
         self._plan = plan
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._tell = tell
-        self._children: list[Child] = []
+        self._children: list[ComponentProcess] = []
         self._url = plan.url
         self._model = plan.model
         self._worker_environ: dict[str, str] = {}
@@ -121,7 +121,7 @@ class Stack:
             started=self._started,
             model=self._model,
             parts=tuple(
-                RunningPart(
+                RunningComponent(
                     child.name,
                     child.pid,
                     str(child.details.get("address", "")),
@@ -136,7 +136,7 @@ class Stack:
         """Start every component and wait until the broker lists their tools.
 
         Raises:
-            PartFailed: if a component does not start.
+            ComponentFailed: if a component does not start.
             ConfigurationError: if the chosen model is not served.
         """
         if self._plan.port is not None:
@@ -179,7 +179,7 @@ class Stack:
         for child in reversed(self._children):
             child.kill()
 
-    def _child(self, name: str, *, port: int | None = None) -> Child:
+    def _child(self, name: str, *, port: int | None = None) -> ComponentProcess:
         """Return a new component; one with a ``port`` keeps it when it is restarted."""
         plan, kind = self._plan, name.partition("-")[0]
         environ = {
@@ -203,7 +203,7 @@ class Stack:
             own = str(before.get("metricsPort", first_metrics_port))
             return child_environ(name, {**environ, "SEARCH_METRICS_PORT": own})
 
-        child = Child(
+        child = ComponentProcess(
             name,
             arguments,
             environ_of,
