@@ -18,18 +18,16 @@ def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None
     assert not vanished(tmp_path / "a.md")
     (tmp_path / "a.md").unlink()
     assert vanished(tmp_path / "a.md")
-    loaded = load(chosen, max_bytes=100)
-    assert loaded.files == []
-    assert [(item.path, item.reason) for item in loaded.skipped] == [
-        ("a.md", "No such file or directory")
-    ]
+    files, skipped = load(chosen, max_bytes=100)
+    assert files == []
+    assert [(item.path, item.reason) for item in skipped] == [("a.md", "No such file or directory")]
 
 
 def read(root: Path, *, format: str | None = None) -> list[Document]:
-    loaded = load(select(root, root), max_bytes=100_000, format=format)
-    assert loaded.skipped == []
+    files, unread = load(select(root, root), max_bytes=100_000, format=format)
+    assert unread == []
     with Extractor(Bounds(text=1000, unpacked=100_000), timeout=60) as extractor:
-        found = [*readings(loaded.files, extractor, most_bytes=1000)]
+        found = [*readings(files, extractor, most_bytes=1000)]
     assert [skipped for reading in found for skipped in reading.skipped] == []
     return [document for reading in found for document in reading.documents]
 
@@ -56,7 +54,7 @@ def test_path_and_extension_replace_metadata_of_the_file(tmp_path: Path) -> None
 def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>One</h1>")
     chosen = select(tmp_path, tmp_path)
-    (html,) = load(chosen, max_bytes=100).files
+    (html,), _ = load(chosen, max_bytes=100)
     (found,) = prints(chosen, max_bytes=100).files
     assert found.hash == html.hash == found.document().file_hash == read(tmp_path)[0].file_hash
     assert found.document().unread
@@ -69,7 +67,7 @@ def test_the_hash_depends_on_bytes_and_format(tmp_path: Path) -> None:
 def test_readings_are_bounded_by_the_size_of_the_text(tmp_path: Path) -> None:
     for n, size in enumerate((400, 400, 900, 10, 10, 1001)):
         (tmp_path / f"{n}.md").write_text("x" * size)
-    files = load(select(tmp_path, tmp_path), max_bytes=2000).files
+    files, _ = load(select(tmp_path, tmp_path), max_bytes=2000)
     with Extractor(Bounds(text=1000, unpacked=1000), timeout=60) as extractor:
         found = [*readings(files, extractor, most_bytes=850)]
     assert [[each.source for each in reading.documents] for reading in found] == [
