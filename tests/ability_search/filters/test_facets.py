@@ -67,6 +67,8 @@ def test_two_values_share_a_facet_only_if_they_are_equal(
 
 
 deep: Any = 1
+for _ in range(20):
+    deep = {"a": deep}
 
 
 @pytest.mark.parametrize(
