@@ -18,6 +18,7 @@ PURE = {
     "documents",
     "errors",
     "filters",
+    "index.charts",
     "index.kinds",
     "ranking",
     "store.records",
@@ -63,6 +64,7 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "batching", "ops", "wire"},
+    {"index.charts"},
     {"retry"},
     {"filters", "understanding"},
     {"text", "ranking"},
@@ -75,10 +77,12 @@ LAYERS = (
     {"tools"},
     {"network"},
     {"worker"},
-    {"stack", "evaluation"},
-    {"client"},
+    {"stack", "ops.figures"},
+    {"client", "sync"},
+    {"evaluation"},
     {"edges"},
     {"http", "mcp"},
+    {"components"},
     {"cli"},
     {"__main__"},
 )
@@ -159,8 +163,8 @@ def test_the_local_parts_know_nothing_of_each_other() -> None:
         assert not offences([m for m in within("kadi_localnet") if part(m) == own], *others)
 
 
-def test_only_the_command_line_runs_local_parts() -> None:
-    modules = [module for module in within("ability_search") if part(module) != "cli"]
+def test_only_the_components_run_local_parts() -> None:
+    modules = [module for module in within("ability_search") if part(module) != "components"]
     assert not offences(modules, "kadi_localnet")
 
 
@@ -179,7 +183,7 @@ def test_one_module_creates_connections() -> None:
 def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
     extra = offences(list(TREES), "opentelemetry.sdk", "opentelemetry.exporter")
     assert extra.keys() == {"ability_search.ops.traces"}
-    assert offences(list(TREES), *extra).keys() == {"ability_search.cli.tracing"}
+    assert offences(list(TREES), *extra).keys() == {"ability_search.components.component_run"}
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:

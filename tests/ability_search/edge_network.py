@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ability_search.cli.edges import open_gateway
+from ability_search.components.contexts import open_gateway
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.edges.network_state import NEEDED

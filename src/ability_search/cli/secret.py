@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from ability_search.cli import output
-from ability_search.cli.app import app, command, new_group
-from ability_search.cli.failures import NOT_FOUND
+from ability_search.cli.app import NOT_FOUND, app, command, new_group
 from ability_search.config.agent_card import VAULT
 from ability_search.config.loader import locate_secrets
 from ability_search.config.sources import misspelt

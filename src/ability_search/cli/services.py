@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ability_search.cli.app import app, command
-from ability_search.cli.metering import metered
-from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
-from ability_search.cli.serving import prepare, run_until_stopped, serve
-from ability_search.cli.tracing import traced
+from ability_search.cli.app import app, command, explain
+from ability_search.cli.options import SupervisedOption, WaitOption, port_option
+from ability_search.components.component_metrics import metered
+from ability_search.components.component_run import (
+    Complete,
+    Opener,
+    announce,
+    prepare,
+    run_component,
+    traced,
+)
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import Meter
+from ability_search.ops.metrics.metric_table import Part
+from ability_search.stack.lifecycle import run_until_stopped
 from kadi_client import serve_stdio
 
 if TYPE_CHECKING:
-    from ability_search.cli.parts import Part
+    from ability_search.components.contexts import Component
+
+if sys.platform == "win32":
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
+
+log = logging.getLogger(__name__)
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -48,25 +66,29 @@ def worker(
         # A client sends SIGTERM as soon as its `shutdown` is answered.
         asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait), ending=True))
         return
-    from ability_search.cli.worker import complete, open_search
+    from ability_search.components.contexts import open_search
+    from ability_search.components.deployment import complete_settings
 
     serve(
         "worker",
         lambda settings, meter: open_search(settings, wait=wait, meter=meter),
         supervised=supervised,
-        complete=lambda settings: complete(settings, wait=wait),
+        complete=lambda settings: complete_settings(settings, wait=wait),
     )
 
 
 async def _serve_stdio(settings: Settings, wait: float) -> None:
-    from ability_search.cli.worker import complete, open_search_tools
-    from ability_search.worker import LOGGED
+    from ability_search.components.deployment import complete_settings
+    from ability_search.worker import LOGGED, open_tools
 
-    settings = await complete(settings, wait=wait)
+    settings = await complete_settings(settings, wait=wait)
     with traced(settings, "worker"):
         async with (
             metered(settings, "worker") as metering,
-            open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
+            open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter) as (
+                _,
+                tools,
+            ),
         ):
             await serve_stdio(
                 tools,
@@ -97,9 +119,9 @@ def broker(
     Example:
         ability-search broker --port 8080
     """
-    from ability_search.cli.parts import open_broker
+    from ability_search.components.contexts import open_broker
 
-    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
+    def open_component(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Component]:
         local = settings.local_broker
         return open_broker(
             settings,
@@ -108,7 +130,7 @@ def broker(
             meter=meter,
         )
 
-    serve("broker", open_part, supervised=supervised)
+    serve("broker", open_component, supervised=supervised)
 
 
 @command(app, "database")
@@ -122,7 +144,7 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
         ability-search database
         SEARCH_ARCADEDB_BACKEND=http SEARCH_ARCADEDB_URLS=http://db:2480 ability-search database
     """
-    from ability_search.cli.parts import open_database
+    from ability_search.components.contexts import open_database
 
     serve(
         "database",
@@ -152,9 +174,9 @@ def gateway(
     Example:
         ability-search gateway --port 8070
     """
-    from ability_search.cli.edges import open_gateway
+    from ability_search.components.contexts import open_gateway
 
-    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
+    def open_component(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Component]:
         own = settings.gateway
         return open_gateway(
             settings,
@@ -164,4 +186,29 @@ def gateway(
             meter=meter,
         )
 
-    serve("gateway", open_part, supervised=supervised)
+    serve("gateway", open_component, supervised=supervised)
+
+
+def serve(
+    name: Part, open_component: Opener, *, supervised: bool, complete: Complete | None = None
+) -> None:
+    """Run a component until a signal or, if supervised, until standard input ends.
+
+    Raises:
+        SearchError, KadiError: if it does not start; a supervised component reports that and exits.
+    """
+    try:
+        settings = prepare(name, join=name != "broker")
+        work = run_component(
+            name, settings, open_component, supervised=supervised, complete=complete
+        )
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run_until_stopped(work, supervised))
+    except Exception as exc:
+        if not supervised:
+            raise
+        report = explain(exc)
+        announce({"error": report.text, "hint": report.hint})
+        if report.unexpected:
+            log.error("%s", report.text, exc_info=exc)
+        raise typer.Exit(1) from exc

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 from opentelemetry.trace import SpanKind
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ability_search.config.schema import Gateway
 from ability_search.edges.tool_calls import report_of
-from ability_search.errors import Busy, SearchError
+from ability_search.errors import Busy, DeadlineExceeded, SearchError, TooLarge
 from ability_search.http.console import is_console
-from ability_search.http.problems import GATEWAY, RateLimited, problem
+from ability_search.http.problems import CLIENT_CLOSED_REQUEST, GATEWAY, RateLimited, problem
 from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import (
@@ -29,6 +33,14 @@ from kadi_client.tracing import fail, span
 
 _ADDRESSES = 4096
 """Maximum number of buckets; the least recently used is dropped, and later starts full."""
+BODY_SECONDS = 30.0
+"""Maximum time for a whole body to arrive."""
+YOUNG_SECONDS = 1.0
+"""Age below which an arriving body is not displaced."""
+_PROBES = ("/health", "/ready")
+"""Paths that take no place: they answer also while the gateway is full."""
+_STREAMS = ("/events", "/mcp")
+"""Paths whose responses to GET are streams of unlimited duration."""
 _LONGEST_PATH = 256
 _FAILED = 500
 
@@ -52,6 +64,82 @@ class Places:
 
     def __exit__(self, *_: object) -> None:
         self.taken -= 1
+
+
+class BodyReader:
+    """Reads whole bodies before requests take a place, so that unfinished ones do not hold any.
+
+    If too many bodies are arriving, a new one displaces the slowest of those that have been
+    arriving for a second.
+
+    Args:
+        limit: Maximum size of a body in bytes.
+        size: Maximum number of bodies that arrive at the same time.
+    """
+
+    def __init__(self, limit: int, size: int) -> None:
+        self._limit = limit
+        self._size = size
+        self._arriving: set[_Arrival] = set()
+
+    async def read(self, receive: Receive) -> Receive:
+        """Read a body; return a function that delivers it in one message, then what follows.
+
+        Raises:
+            TooLarge: if it is longer than the limit; the rest is not read.
+            DeadlineExceeded: if it does not arrive in time, or is displaced.
+            Busy: if too many bodies are arriving and none can be displaced.
+            ClientDisconnect: if the client disconnects meanwhile.
+        """
+        now = asyncio.get_running_loop().time()
+        self._displace(now)
+        try:
+            async with asyncio.timeout(BODY_SECONDS) as deadline:
+                arrival = _Arrival(now, deadline)
+                self._arriving.add(arrival)
+                try:
+                    await self._receive(receive, arrival.body)
+                finally:
+                    self._arriving.discard(arrival)
+        except TimeoutError as exc:
+            raise DeadlineExceeded(f"the body did not arrive within {BODY_SECONDS:g} s") from exc
+        messages = [{"type": "http.request", "body": bytes(arrival.body), "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        return replay
+
+    async def _receive(self, receive: Receive, body: bytearray) -> None:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            if len(body) > self._limit:
+                raise TooLarge(
+                    f"the body has more than {self._limit} bytes",
+                    hint="Send less at a time, or increase the setting gateway_request_bytes.",
+                )
+            more = message.get("more_body", False)
+
+    def _displace(self, now: float) -> None:
+        if len(self._arriving) < self._size:
+            return
+        old = [each for each in self._arriving if now - each.began >= YOUNG_SECONDS]
+        if not old:
+            raise Busy(f"{len(self._arriving)} request bodies are arriving", retry_after=1.0)
+        slowest = min(old, key=lambda each: len(each.body) / (now - each.began))
+        self._arriving.discard(slowest)
+        slowest.deadline.reschedule(now)
+
+
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    began: float
+    deadline: asyncio.Timeout
+    body: bytearray = field(default_factory=bytearray)
 
 
 class Guard:
@@ -83,6 +171,7 @@ class Guard:
         self._policy = BrowserPolicy(host, hosts=settings.hosts, origins=settings.origins)
         token = settings.token
         self._token = token.get_secret_value().encode() if token else None
+        self._bodies = BodyReader(settings.request_bytes, settings.concurrency)
         self._requests = Places(settings.concurrency, "requests in progress")
         self._streams = Places(settings.streams, "event streams open")
         meter.watch(GATEWAY_IN_FLIGHT, lambda: {(): self._requests.taken})
@@ -101,10 +190,20 @@ class Guard:
 
         try:
             self._check(scope)
-            with self._streams if _is_stream(scope) else self._requests:
+            if scope["method"] == "POST":
+                receive = await self._bodies.read(receive)
+            with self._place(scope):
                 await self._app(scope, receive, counted)
+        except ClientDisconnect:
+            await Response(status_code=CLIENT_CLOSED_REQUEST)(scope, receive, counted)
         except SearchError as exc:
             await problem(report_of(exc, GATEWAY))(scope, receive, counted)
+
+    def _place(self, scope: Scope) -> AbstractContextManager[None]:
+        if scope["path"] in _PROBES:
+            return nullcontext()
+        is_stream = scope["method"] in ("GET", "HEAD") and scope["path"] in _STREAMS
+        return self._streams if is_stream else self._requests
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -117,11 +216,6 @@ class Guard:
             raise RateLimited("too many requests from this address", retry_after=wait)
         if self._token is not None and not is_public:
             check_bearer(headers, self._token)
-
-
-def _is_stream(scope: Scope) -> bool:
-    """Return whether the response is a stream of unlimited duration."""
-    return scope["method"] in ("GET", "HEAD") and scope["path"] in ("/events", "/mcp")
 
 
 @dataclass(slots=True)

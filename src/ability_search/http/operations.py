@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ability_search.config.schema import Gateway
-from ability_search.edges.network_state import read_states
+from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, Observe, Unavailable
 from ability_search.errors import InvalidInput
 from ability_search.http import event_stream
@@ -98,6 +98,7 @@ class Handlers:
     caller: Caller
     settings: Gateway
     meter: PrometheusMeter
+    states: ComponentStates
     models: bool = True
 
     async def ingest(self, request: Request) -> Response:
@@ -122,8 +123,7 @@ class Handlers:
     async def health(self, _request: Request) -> Response:
         """GET /health."""
         try:
-            connection = await self.caller.live.connection()
-            states = await read_states(connection, timeout=_BROKER_SECONDS)
+            states = await self.states.read()
         except (Unavailable, KadiError):
             parts = {"broker": ComponentHealth(state="down")}
         else:
@@ -144,9 +144,8 @@ class Handlers:
 
     async def ready(self, _request: Request) -> Response:
         """GET /ready."""
-        connection = await self.caller.live.connection()
         try:
-            worker = (await read_states(connection, timeout=_BROKER_SECONDS))["worker"]
+            worker = (await self.states.read())["worker"]
         except KadiError as exc:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
         if not worker.is_up:
@@ -173,7 +172,7 @@ class Handlers:
 
     async def fields(self, request: Request) -> Fields:
         """Return the members of the body."""
-        return fields_of(await read_json(request, self.settings.request_bytes))
+        return fields_of(await read_json(request))
 
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""

@@ -20,7 +20,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from ability_search.client.following import following
+from ability_search.client.tool_client import progress_of
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from kadi_client import KadiError, ToolError
@@ -81,7 +81,7 @@ class Tools:
 
         connection = await self._caller.live.connection()
         try:
-            async with following(connection, job, tell):
+            async with progress_of(connection, job, tell):
                 yield
         except ToolError:
             raise

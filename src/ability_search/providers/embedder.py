@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tenacity import RetryCallState
 
 from ability_search.batching import batches
 from ability_search.documents import Vector
@@ -28,8 +27,6 @@ _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
 }
-
-_backoff = growing(0.5, longest=10)
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -154,7 +151,7 @@ class RemoteEmbedder(ModelClient):
             run,
             when=_passing,
             attempts=self._attempts,
-            pause=_wait,
+            pause=growing(0.5, longest=10),
             within=max(0.0, deadline - time.monotonic()),
             meter=self._meter,
             target="embedder",
@@ -221,9 +218,3 @@ def _passing(exc: BaseException) -> bool:
     return (
         isinstance(exc, EmbeddingUnavailable) and exc.retryable and not isinstance(exc, BreakerOpen)
     )
-
-
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    named = getattr(error, "retry_after", None)
-    return float(named) if named is not None else _backoff(state)

@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import LOOP_HELD_SECONDS
@@ -85,6 +86,31 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+async def run_until_stopped(
+    work: Coroutine[Any, Any, None], supervised: bool = False, *, ending: bool = False
+) -> None:
+    """Run a coroutine; cancel it at a signal or, if supervised, when standard input ends.
+
+    With ``ending`` the process exits after the coroutine, and later signals are ignored.
+    """
+    task = asyncio.create_task(work)
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        asked = True
+        task.cancel()
+
+    with stop_signals(stop, ending=ending):
+        if supervised:
+            stop_with_parent(stop)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not asked:
+                raise
 
 
 @asynccontextmanager

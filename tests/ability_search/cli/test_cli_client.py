@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.cli.client import given, joining
-from ability_search.client.target import Target, find_target
+from ability_search.cli.options import given
+from ability_search.client.tool_client import Target, find_target, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.errors import InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
@@ -74,14 +74,17 @@ def test_a_worker_that_joins_uses_the_model_of_the_stack_unless_told_otherwise(
     tmp_path: Path, stack: RunningStack
 ) -> None:
     environ = {"SEARCH_DATA_DIR": str(tmp_path / "data")}
-    joined = joining(load_settings(environ, tmp_path), environ)
+    joined = joined_environ(load_settings(environ, tmp_path), environ)
     assert joined["BROKER_URL"] == stack.url
     assert joined["BROKER_NETWORKS"] == "a,b"
     assert joined["SEARCH_EMBEDDING_MODEL"] == "m"
     environ["SEARCH_EMBEDDING_MODEL"] = "mine"
-    assert joining(load_settings(environ, tmp_path), environ)["SEARCH_EMBEDDING_MODEL"] == "mine"
+    assert (
+        joined_environ(load_settings(environ, tmp_path), environ)["SEARCH_EMBEDDING_MODEL"]
+        == "mine"
+    )
     environ["BROKER_URL"] = "ws://b.example/kadi"
-    assert joining(load_settings(environ, tmp_path), environ) == environ
+    assert joined_environ(load_settings(environ, tmp_path), environ) == environ
 
 
 def test_options_that_were_not_given_are_left_out() -> None:

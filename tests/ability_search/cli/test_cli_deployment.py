@@ -15,8 +15,7 @@ import pytest
 from tests.ability_search.processes import foreign_environ, log_until, process, rest
 from tests.kadi_client.deployer import PATIENCE, approving, deployer
 
-from ability_search.cli.deployment import add_deployed_secrets
-from ability_search.cli.worker import complete
+from ability_search.components.deployment import add_deployed_secrets, complete_settings
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
@@ -76,7 +75,7 @@ def here(environ: Mapping[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch)
 async def refusal(settings: Settings) -> ConfigurationError:
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ConfigurationError) as caught:
-            await complete(settings, wait=PATIENCE)
+            await complete_settings(settings, wait=PATIENCE)
     assert VALUE not in f"{caught.value} {caught.value!r} {caught.value.hint}"
     return caught.value
 
@@ -89,7 +88,7 @@ async def test_approved_secrets_become_settings(
 ) -> None:
     deployed = {**SECRETS, "SEARCH_CHUNK_SIZE": "128", "OTHER": VALUE}
     async with deployer(broker.url, approving(deployed)) as known:
-        completed = await complete(settings, wait=PATIENCE)
+        completed = await complete_settings(settings, wait=PATIENCE)
     assert completed.embedding.api_key is not None
     assert completed.embedding.api_key.get_secret_value() == VALUE
     assert completed.embedding.api_url is not None
@@ -119,7 +118,7 @@ async def test_the_environment_wins_over_the_deployer(
 ) -> None:
     settings = here({**environ, "SEARCH_API_KEY": "own"}, tmp_path, monkeypatch)
     async with deployer(broker.url, approving(SECRETS)):
-        completed = await complete(settings, wait=PATIENCE)
+        completed = await complete_settings(settings, wait=PATIENCE)
     assert completed.embedding.api_key is not None
     assert completed.embedding.api_key.get_secret_value() == "own"
     assert str(completed.embedding.api_url) == ADDRESS
@@ -136,7 +135,7 @@ async def test_without_a_deployment_nothing_is_asked(
     environ = {**environ, unset: "", "KADI_OPTIONAL_SECRETS": ""}
     settings = here(environ, tmp_path, monkeypatch)
     async with deployer(broker.url, approving(SECRETS)) as known:
-        assert await complete(settings, wait=PATIENCE) is settings
+        assert await complete_settings(settings, wait=PATIENCE) is settings
         assert known.requests == []
     assert broker.stats()["events_published"] == 0
 
@@ -154,7 +153,7 @@ async def test_the_rendezvous_broker_is_asked_with_its_own_networks(
         (tmp_path / "config.toml").write_text(config, encoding="utf-8")
         environ["KADI_RENDEZVOUS_BROKER"] = rendezvous.url
         settings = here(environ, tmp_path, monkeypatch)
-        completed = await complete(settings, wait=PATIENCE)
+        completed = await complete_settings(settings, wait=PATIENCE)
         assert str(completed.embedding.api_url) == ADDRESS
         assert str(completed.broker.url) == broker.url
         assert len(known.requests) == 1

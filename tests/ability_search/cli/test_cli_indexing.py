@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.cli.selecting import Tree, collection_name, read_trees, sweepable, trees
 from ability_search.config.schema import Limits
+from ability_search.errors import InvalidInput
 from ability_search.files.isolated_reader import Extractor
+from ability_search.sync.trees import Tree, collection_name, read_trees, sweepable, trees
 from ability_search.text.loaders import Bounds
 from ability_search.tools.results import FailedDocument, IndexResult
 
@@ -140,7 +140,7 @@ def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(
 
 def test_sweeping_the_root_itself_is_refused(run: Run) -> None:
     write("a.md")
-    with pytest.raises(typer.BadParameter, match="below the root"):
+    with pytest.raises(InvalidInput, match="below the root"):
         sweepable(trees([Path()], None))
 
 
@@ -183,7 +183,7 @@ def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
     write(str(outside / "a.md"))
     (tree,) = trees([outside], None)
     assert read([tree], Limits()) == [["outside/a.md"]]
-    with pytest.raises(typer.BadParameter, match="is outside"):
+    with pytest.raises(InvalidInput, match="is outside"):
         trees([outside], Path("."))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.cli.served import models_config, require_installed, served_names
+from ability_search.components.served_models import models_config, require_installed, served_names
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError

@@ -8,14 +8,14 @@ import sys
 PART = """
 import asyncio, gc, os, signal
 from contextlib import asynccontextmanager
-from ability_search.cli.parts import Part
-from ability_search.cli.serving import serve
+from ability_search.cli.services import serve
+from ability_search.components.contexts import Component
 
 @asynccontextmanager
 async def open_part(settings, meter):
     asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
     try:
-        yield Part({"address": "here"})
+        yield Component({"address": "here"})
     finally:
         print(gc.get_freeze_count())
 

@@ -12,9 +12,9 @@ from tests.ability_search.evaluation.sets import CORPUS, write_set
 from ability_search.batching import batches
 from ability_search.collection import is_collection_name
 from ability_search.errors import SearchError
-from ability_search.evaluation.corpus_index import (
-    collection_name,
+from ability_search.evaluation.evaluator import (
     content_bytes,
+    corpus_collection,
     index_missing,
     stored_sources,
 )
@@ -61,15 +61,15 @@ class Index:
 def test_the_name_follows_the_texts_and_how_they_are_indexed(
     tmp_path: Path, dataset: Dataset
 ) -> None:
-    name = collection_name("set", dataset, {"model": "m", "size": 500})
-    assert name == collection_name("set", dataset, {"size": 500, "model": "m"})
-    assert name != collection_name("set", dataset, {"model": "m", "size": 100})
+    name = corpus_collection("set", dataset, {"model": "m", "size": 500})
+    assert name == corpus_collection("set", dataset, {"size": 500, "model": "m"})
+    assert name != corpus_collection("set", dataset, {"model": "m", "size": 100})
     other = read_dataset(write_set(tmp_path, [*CORPUS, {"_id": "x", "text": "t"}]))
-    assert name != collection_name("set", other, {"model": "m", "size": 500})
+    assert name != corpus_collection("set", other, {"model": "m", "size": 500})
 
 
 def test_the_name_is_one_for_a_collection_however_long_the_directory_s(dataset: Dataset) -> None:
-    assert is_collection_name(collection_name("a" * 64, dataset, {}))
+    assert is_collection_name(corpus_collection("a" * 64, dataset, {}))
 
 
 async def test_all_pages_of_what_is_stored_are_read() -> None:

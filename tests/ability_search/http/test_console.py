@@ -14,7 +14,7 @@ from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, set
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.http.browser import BLANK, Browser, chromium
 
-from ability_search.cli.edges import open_gateway
+from ability_search.components.contexts import open_gateway
 
 TAB, ESCAPE, ENTER = "\ue004", "\ue00c", "\ue007"
 LEFT, RIGHT = "\ue012", "\ue014"

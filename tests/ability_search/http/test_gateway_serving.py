@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,8 @@ from tests.ability_search.edge_network import (
     soon,
 )
 
-from ability_search.cli import edges
 from ability_search.cli import mcp as assistants
-from ability_search.cli.edges import open_gateway
-from ability_search.cli.served import GATEWAY_MODULES, MCP_MODULES
+from ability_search.components.contexts import open_gateway
 from ability_search.errors import ConfigurationError
 from kadi_client import Connection, NotConnected, Raw
 
@@ -279,21 +278,17 @@ async def test_on_stopping_streams_end_and_calls_in_progress_are_answered(
 async def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_it(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacking(wanted: tuple[str, ...]) -> Any:
-        return lambda names: list(names) if names == wanted else []
-
     settings = settings_for(stage.url, tmp_path)
-    monkeypatch.setattr(edges, "missing_modules", lacking(MCP_MODULES))
+    monkeypatch.setitem(sys.modules, "mcp", None)
     async with opened(settings) as url, client(url) as http:
         answer = await http.post("/mcp", json={})
         assert code(answer) == (501, "not_installed")
         assert "pip install 'ability-search[mcp]'" in answer.json()["hint"]
-    monkeypatch.setattr(edges, "missing_modules", lacking(GATEWAY_MODULES))
+    monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(ConfigurationError, match="the extra 'gateway' is not installed") as refused:
         async with opened(settings):
             pass
     assert "pip install 'ability-search[gateway]'" in refused.value.hint
-    monkeypatch.setattr(assistants, "missing_modules", lambda names: list(names))
     with pytest.raises(ConfigurationError, match="the extra 'mcp' is not installed: mcp missing"):
         assistants.mcp()
 
