@@ -18,6 +18,7 @@ PURE = {
     "documents",
     "errors",
     "filters",
+    "index.charts",
     "index.kinds",
     "ranking",
     "store.records",
@@ -63,6 +64,8 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "batching", "ops", "wire"},
+    {"index.charts"},
+    {"retry"},
     {"filters", "understanding"},
     {"text", "ranking"},
     {"ports", "config", "index.kinds", "collection"},

@@ -26,6 +26,7 @@ from ability_search.components.extras import (
 )
 from ability_search.components.served_models import models_config
 from ability_search.config.schema import Settings
+from ability_search.edges.network_state import ComponentStates
 from ability_search.edges.tool_calls import Caller, LiveConnection
 from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
@@ -268,9 +269,9 @@ async def open_gateway(
         KadiError: if the broker cannot be reached.
     """
     require_extra("gateway")
-    from ability_search.http.app import Routes, application
+    from ability_search.http.app import application
     from ability_search.http.event_stream import Streams
-    from ability_search.http.gateway_metrics import Metrics
+    from ability_search.http.operations import Handlers, call_observer
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
@@ -282,10 +283,10 @@ async def open_gateway(
     recorded = (
         meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
     )
-    metrics = Metrics(recorded)
-    caller = Caller(live, timeout=own.timeout, observe=metrics.called)
+    caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
     streams = Streams(live)
-    routes = Routes(caller, own, metrics, models=settings.embedding.transport == "broker")
+    with_models = settings.embedding.transport == "broker"
+    handlers = Handlers(caller, own, recorded, ComponentStates(live), models=with_models)
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None
@@ -297,7 +298,7 @@ async def open_gateway(
             from ability_search.mcp.mcp_server import McpEndpoint
 
             mcp = McpEndpoint(caller, max_bytes=own.request_bytes)
-        app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
+        app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")
         )

@@ -25,6 +25,7 @@ from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
 from ability_search.network import client_connection
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.legacy import LegacySql
 from ability_search.sync.trees import Tree
 from ability_search.sync.upload import Outcome, read_documents
 from ability_search.tools.handlers import Services
@@ -130,8 +131,10 @@ async def open_migration(
     )
     async with open_embedder(settings, connection.invoke) as embedder:
         migration = Migration(
-            BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout),
-            services.store,
+            LegacySql(
+                BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)
+            ),
+            services.arcade,
             in_place=database == into,
             registry=services.registry,
             importing=importing,

@@ -1,13 +1,16 @@
-"""The state of the network: which components and which tools have providers."""
+"""The state of the network: which components have all of their tools."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ability_search.edges.tool_calls import LiveConnection
 from ability_search.tools.table import TOOLS
-from kadi_client import Connection
+
+_BROKER_SECONDS = 5.0
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
@@ -43,36 +46,32 @@ def component_states(tools: Collection[Mapping[str, Any]]) -> dict[str, Componen
     return states
 
 
-async def read_states(connection: Connection, *, timeout: float) -> dict[str, ComponentState]:
-    """Return the current state of each component.
+class ComponentStates:
+    """Reads the states of the components; concurrent callers share one request to the broker."""
 
-    Raises:
-        KadiError: if the broker does not answer.
-    """
-    return component_states(await connection.list_tools(include_providers=True, timeout=timeout))
+    def __init__(self, live: LiveConnection) -> None:
+        self._live = live
+        self._reading: asyncio.Task[dict[str, ComponentState]] | None = None
 
+    async def read(self) -> dict[str, ComponentState]:
+        """Return the current state of each component.
 
-_PROVIDER = {"agentId": "agentId", "displayName": "name"}
-"""Field of a provider in the broker's listing -> its name in the answer."""
+        Raises:
+            Unavailable: if the broker cannot be reached.
+            KadiError: if it does not answer.
+        """
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = asyncio.create_task(self._read())
+            reading.add_done_callback(self._end)
+        return await asyncio.shield(reading)
 
+    async def _read(self) -> dict[str, ComponentState]:
+        connection = await self._live.connection()
+        tools = await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
+        return component_states(tools)
 
-def listed_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tools in order of their names, each with its description and providers.
-
-    ``providers`` is empty if the broker does not list them.
-    """
-    named = ((str(tool.get("name") or ""), tool) for tool in tools)
-    return [
-        {
-            "name": name,
-            "description": str(tool.get("description") or ""),
-            "providers": [_provider(each) for each in tool.get("providers") or ()],
-        }
-        for name, tool in sorted(named, key=lambda pair: pair[0])
-    ]
-
-
-def _provider(provider: Any) -> dict[str, str]:
-    if not isinstance(provider, dict):
-        return {}
-    return {name: str(provider[key]) for key, name in _PROVIDER.items() if provider.get(key)}
+    def _end(self, reading: asyncio.Task[dict[str, ComponentState]]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # retrieved: the callers may be gone

@@ -10,7 +10,7 @@ from ability_search.errors import InvalidInput, NotFound
 from ability_search.indexing import Report
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import OldCollection, State, Survey
-from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.store.arcadedb.legacy import ASIDE_TYPE, LEGACY_TYPE
 
 _SAME_MODEL = 0.9
 """Cosine below which two embeddings of the same text come from different models."""

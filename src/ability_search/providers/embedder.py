@@ -10,23 +10,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_before_delay,
-    wait_random_exponential,
-)
 
 from ability_search.batching import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
+from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
 from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection
 from ability_search.providers.transports import HttpService, Transport
+from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge
 from kadi_client.tracing import Value, span
 
@@ -34,8 +27,6 @@ _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
 }
-
-_backoff = wait_random_exponential(multiplier=0.5, max=10)
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -151,17 +142,20 @@ class RemoteEmbedder(ModelClient):
 
     async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         """Make one request with its retries; there is no retry after the deadline."""
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self._attempts)
-            | stop_before_delay(max(0.0, deadline - time.monotonic())),
-            wait=_wait,
-            retry=retry_if_exception(_passing),
-            before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
-            reraise=True,
-        ):
-            with attempt, span("embed", attributes=_notes(model, texts)):
+
+        async def run() -> Vector:
+            with span("embed", attributes=_notes(model, texts)):
                 return await self._try(model, texts, deadline)
-        raise AssertionError("unreachable: the last attempt raises")
+
+        return await retry(
+            run,
+            when=_passing,
+            attempts=self._attempts,
+            pause=growing(0.5, longest=10),
+            within=max(0.0, deadline - time.monotonic()),
+            meter=self._meter,
+            target="embedder",
+        )
 
     async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         left = deadline - time.monotonic()
@@ -224,9 +218,3 @@ def _passing(exc: BaseException) -> bool:
     return (
         isinstance(exc, EmbeddingUnavailable) and exc.retryable and not isinstance(exc, BreakerOpen)
     )
-
-
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    named = getattr(error, "retry_after", None)
-    return float(named) if named is not None else _backoff(state)

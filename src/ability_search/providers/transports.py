@@ -13,6 +13,7 @@ import httpx
 from pydantic import SecretStr
 
 from ability_search.errors import SearchError
+from ability_search.ports import Invoke
 from ability_search.providers.provider_errors import (
     Objection,
     error_text,
@@ -20,7 +21,6 @@ from ability_search.providers.provider_errors import (
     refusal_of_status,
     refusal_of_text,
 )
-from ability_search.store.arcadedb.client import Invoke
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 _VERSION = re.compile(r"/v\d+$")

@@ -8,19 +8,21 @@ import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
-from ability_search.tools.results import (
+from ability_search.index.charts import (
     CollectionGrowth,
-    CollectionInfoResult,
     CollectionMap,
-    CollectionsResult,
-    CollectionSummary,
-    DeleteResult,
     GrowthPeriod,
-    JobError,
-    JobStatus,
     MapPoint,
     TokenBin,
     TokenHistogram,
+)
+from ability_search.tools.results import (
+    CollectionInfoResult,
+    CollectionsResult,
+    CollectionSummary,
+    DeleteResult,
+    JobError,
+    JobStatus,
 )
 
 SUMMARY = CollectionSummary(

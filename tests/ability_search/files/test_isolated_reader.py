@@ -68,9 +68,7 @@ def test_a_file_that_takes_too_long_does_not_affect_the_next() -> None:
         assert extractor.extract("a.pdf", pdf("x"), "pdf").text == "x\n\f\n"
 
 
-def test_a_crash_does_not_affect_the_next_file(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_does_not_affect_the_next_file(extractor: Extractor) -> None:
     extractor._running().kill()
     with pytest.raises(Unreadable, match="crashed"):
         extractor.extract("a.pdf", pdf("x"), "pdf")

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
-from ability_search.edges.network_state import listed_tools
 from ability_search.errors import InvalidInput
-from ability_search.http.openapi import document
+from ability_search.http.middleware import _ADDRESSES, RateLimit
+from ability_search.http.operations import network_tools, openapi_document
 from ability_search.http.problems import STATUSES, problem
-from ability_search.http.rate_limit import _ADDRESSES, RateLimit
 from ability_search.http.request_bodies import fields_of
 from ability_search.http.shortcuts import ingested
 from ability_search.tools.table import TOOLS
@@ -92,7 +91,8 @@ def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
         {"name": "two", "providers": [told, "odd", {}]},
         {"name": "one", "description": None},
     ]
-    assert listed_tools(listed) == [
+    shown = network_tools(listed).model_dump(by_alias=True, exclude_none=True)
+    assert shown["tools"] == [
         {"name": "one", "description": "", "providers": []},
         {
             "name": "two",
@@ -109,7 +109,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def test_the_document_has_every_tool_with_its_schemas_and_an_example_that_fits() -> None:
-    described = json.loads(json.dumps(document(secured=True)))
+    described = json.loads(json.dumps(openapi_document(secured=True)))
     assert described["openapi"].startswith("3.1")
     assert {f"/tools/{row.name}" for row in TOOLS} <= described["paths"].keys()
     bodies = 0

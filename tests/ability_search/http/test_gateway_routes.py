@@ -10,11 +10,11 @@ import pytest
 from tests.ability_search.edge_network import client, opened
 from tests.ability_search.flows.conftest import Network, down
 
-from ability_search.http.openapi import document
+from ability_search.http.operations import openapi_document
 
 pytestmark = pytest.mark.engine
 
-DOCUMENT = json.loads(json.dumps(document(secured=False)))
+DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
 
 

@@ -81,14 +81,14 @@ async def until(told: asyncio.Queue[str], wanted: Callable[[str], bool]) -> str:
     return line
 
 
-async def test_the_end_of_its_input_stops_it(tmp_path: Path) -> None:
+async def test_closing_its_input_stops_a_component(tmp_path: Path) -> None:
     async with child(tmp_path, UNTIL_ASKED) as (part, told):
         assert await part.start() == {"pid": part.pid, "port": 1}
     assert (tmp_path / "trace").read_text() == "stopped"
     assert told.empty()
 
 
-async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None:
+async def test_a_killed_component_is_restarted_and_reported(tmp_path: Path) -> None:
     async with child(tmp_path, UNTIL_ASKED) as (part, told):
         first = (await part.start())["pid"]
         os.kill(first, signal.SIGKILL)
@@ -99,7 +99,7 @@ async def test_a_killed_one_is_started_again_and_told_of(tmp_path: Path) -> None
         assert part.pid != first
 
 
-async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
+async def test_a_component_with_a_blocked_event_loop_is_killed_and_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
@@ -117,7 +117,7 @@ async def test_one_that_holds_its_event_loop_is_ended_and_started_again(
         assert part.pid == second
 
 
-async def test_a_failure_that_it_reports_is_raised(tmp_path: Path) -> None:
+async def test_a_reported_failure_is_raised(tmp_path: Path) -> None:
     program = """print('{"error": "no port", "hint": "Take another."}'); raise SystemExit(1)"""
     async with child(tmp_path, program) as (part, _):
         with pytest.raises(PartFailed, match="part: no port") as caught:
@@ -126,20 +126,20 @@ async def test_a_failure_that_it_reports_is_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(3)", "print('hello'); raise SystemExit(3)"])
-async def test_one_that_ends_without_a_word_is_an_error(tmp_path: Path, program: str) -> None:
+async def test_exiting_before_the_report_is_an_error(tmp_path: Path, program: str) -> None:
     async with child(tmp_path, program) as (part, _):
         with pytest.raises(PartFailed, match="ended with exit code 3 before it was ready"):
             await part.start()
 
 
-async def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
+async def test_a_component_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
     program = "import signal; signal.pause()"
     async with child(tmp_path, program, ready_timeout=0.5) as (part, _):
         with pytest.raises(PartFailed, match=r"was not ready in 0\.5 s"):
             await part.start()
 
 
-async def test_one_that_does_not_listen_is_killed_in_the_end(
+async def test_a_component_that_ignores_termination_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ability_search.stack.component_process.STOP_SECONDS", 0.1)
@@ -150,7 +150,7 @@ async def test_one_that_does_not_listen_is_killed_in_the_end(
         os.kill(pid, 0)
 
 
-async def test_it_is_tried_again_until_it_starts(tmp_path: Path) -> None:
+async def test_restarts_are_retried_until_one_succeeds(tmp_path: Path) -> None:
     fails_twice = f"""
 import json, os, pathlib, sys
 trace = pathlib.Path(sys.argv[1])
@@ -170,7 +170,7 @@ sys.stdin.read()
         assert await until(told, lambda line: "is back" in line)
 
 
-async def test_what_it_prints_later_never_blocks_it(tmp_path: Path) -> None:
+async def test_later_output_never_blocks_a_component(tmp_path: Path) -> None:
     program = READY + "\nfor _ in range(20_000): print('x' * 100)\n"
     program += "open(sys.argv[1], 'w').write('through'); sys.stdin.read()\n"
     async with child(tmp_path, program) as (part, _):

@@ -30,7 +30,9 @@ class Measurements(asyncio.Queue[float]):
         self.put_nowait(value)
 
 
-async def test_how_long_the_loop_is_held_is_measured(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_time_for_which_the_event_loop_is_blocked_is_measured(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     measurements = Measurements()
     caplog.set_level(logging.WARNING)
     async with asyncio.timeout(SECONDS), heartbeat(measurements):
@@ -45,7 +47,9 @@ async def test_how_long_the_loop_is_held_is_measured(caplog: pytest.LogCaptureFi
     assert "the event loop was held for 1." in caplog.text
 
 
-async def test_beats_come_from_the_loop_and_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeats_come_from_the_event_loop_and_end_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ability_search.stack.lifecycle.BEAT_SECONDS", 0.2)
     beats: asyncio.Queue[float] = asyncio.Queue()
     async with asyncio.timeout(SECONDS):
@@ -55,7 +59,7 @@ async def test_beats_come_from_the_loop_and_end_with_it(monkeypatch: pytest.Monk
     assert not any(task.get_name() == "heartbeat" for task in asyncio.all_tasks())
 
 
-async def test_a_supervised_part_beats_once_it_is_ready(tmp_path: Path) -> None:
+async def test_a_supervised_component_beats_once_it_is_ready(tmp_path: Path) -> None:
     async with process({"HOME": str(tmp_path)}, "broker", "--supervised", "--port", "0") as part:
         assert part.stdout is not None
         assert "ready" in json.loads(await part.stdout.readline())

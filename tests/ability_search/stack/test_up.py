@@ -194,7 +194,7 @@ async def the_parts_count_what_was_done(machine: Machine) -> None:
     assert "broker 127.0.0.1:" in shown.out
 
 
-async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Machine) -> None:
+async def test_a_stack_survives_killed_components_and_keeps_its_data(machine: Machine) -> None:
     async with machine.up() as up:
         indexed = (await machine.run("index", "notes", "--json")).json
         assert (indexed["collection"], indexed["added"]) == ("notes", 3)
@@ -229,7 +229,7 @@ async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Ma
         assert read_running(machine.data) is None
 
 
-async def test_data_outlives_the_stack_and_no_part_outlives_its_killed_parent(
+async def test_data_survives_the_stack_and_no_component_survives_a_killed_parent(
     machine: Machine,
 ) -> None:
     async with machine.up() as up:
@@ -259,7 +259,7 @@ def environ_of(pid: int) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="environments are no files")
-async def test_secrets_of_other_components_are_out_of_everybodys_reach(machine: Machine) -> None:
+async def test_no_component_can_read_the_secrets_of_another(machine: Machine) -> None:
     users = {
         "SEARCH_API_KEY": {"worker"},
         "SEARCH_GATEWAY_TOKEN": {"gateway"},

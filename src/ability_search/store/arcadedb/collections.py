@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -10,8 +11,9 @@ from ability_search.collection import Collection
 from ability_search.errors import GenerationGone, StatementRefused
 from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.arcadedb.schema import create_generation, drop_generation
-from ability_search.store.records import Read
+from ability_search.store.records import Read, TermStatisticsEntry
 
 T = TypeVar("T")
 
@@ -129,6 +131,21 @@ class CollectionSql(Database):
     async def drop_generation(self, generation: str) -> None:
         """Drop a generation and everything in it."""
         await self.write(drop_generation(generation))
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order."""
+        found = await self.generation_read(generation, term_statistics(generation, after=after))
+        return list(map(statistics_entry, found))
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        encoded = base64.b64encode(merged).decode("ascii")
+        answer = await self.write(
+            fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
+        )
+        return bool(answer["deleted"] == count)
 
 
 def from_record(record: Mapping[str, Any]) -> Collection:

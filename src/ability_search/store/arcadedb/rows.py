@@ -5,10 +5,17 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
-from ability_search.store.records import ChunkRecord, Link, Passage, SourceRecord
+from ability_search.store.records import (
+    ChunkRecord,
+    Link,
+    Passage,
+    SourceRecord,
+    TermStatisticsEntry,
+)
 
 Row = Mapping[str, Any]
 
@@ -146,6 +153,18 @@ def passage(row: Row) -> Passage:
         section=row.get("section"),
         start_line=row.get("startLine"),
         end_line=row.get("endLine"),
+    )
+
+
+def statistics_entry(row: Row) -> TermStatisticsEntry:
+    """Convert a row of the log of term statistics."""
+    added = row.get("added")
+    return TermStatisticsEntry(
+        revision=row["seq"],
+        base=bool(row.get("base")),
+        added=base64.b64decode(added) if added else None,
+        removed=row.get("removed") or (),
+        removed_lengths=row.get("removedLengths") or (),
     )
 
 

@@ -4,8 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.understanding.periods import Period, date_of, one_day
-from ability_search.understanding.written_dates import written_periods
+from ability_search.understanding.periods import Period, date_of, months, one_day
+from ability_search.understanding.written_dates import (
+    PERIODS_LIMIT,
+    chunk_periods,
+    written_periods,
+)
 
 
 def read(text: str) -> list[tuple[str, str, str]]:
@@ -69,7 +73,7 @@ def days(period: Period) -> tuple[str, str]:
         ("June 18, 1815", "1815-06-18", "1815-06-18"),
     ],
 )
-def test_a_date_within_a_sentence(text: str, first: str, last: str) -> None:
+def test_a_date_within_a_sentence_is_found(text: str, first: str, last: str) -> None:
     assert read(f"It was decided ({text}) so.".replace("((", "(").replace("))", ")")) == [
         (text, first, last)
     ]
@@ -85,7 +89,7 @@ def test_a_date_within_a_sentence(text: str, first: str, last: str) -> None:
         ("between May 2024 and June 2024", "May 2024 and June 2024"),
     ],
 )
-def test_only_the_date_is_taken(text: str, written: str) -> None:
+def test_words_around_a_date_are_not_part_of_it(text: str, written: str) -> None:
     assert [each[0] for each in read(text)] == [written]
 
 
@@ -110,21 +114,21 @@ def test_only_the_date_is_taken(text: str, written: str) -> None:
         "",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_numbers_that_are_not_dates_are_ignored(text: str) -> None:
     assert read(text) == []
 
 
-def test_dates_are_found_up_to_a_limit() -> None:
+def test_the_limit_keeps_the_first_dates() -> None:
     text = " and ".join(f"2026-03-{day:02d}," for day in range(1, 29))
     assert len(written_periods(text)) == 28
     assert written_periods(text, limit=5) == written_periods(text)[:5]
 
 
 @given(st.dates(date(1000, 1, 1), date(2999, 12, 31)), st.text(max_size=20), st.text(max_size=20))
-def test_every_day_is_read_back_wherever_it_stands(day: date, before: str, behind: str) -> None:
+def test_every_day_is_found_in_any_text(day: date, before: str, behind: str) -> None:
     expected = one_day(day.year, day.month, day.day)
-    months = "January February March April May June July August September October November December"
-    name = months.split()[day.month - 1]
+    names = "January February March April May June July August September October November December"
+    name = names.split()[day.month - 1]
     for form in (day.isoformat(), f"{day.day} {name} {day.year}", f"{name} {day.day}, {day.year}"):
         text = f"{before}\n; {form}; {behind}"
         at = len(before) + 3
@@ -145,3 +149,33 @@ def test_any_text_gives_closed_periods_in_order(text: str) -> None:
         assert each.period.first is not None
         assert each.period.last is not None
         at = each.end
+
+
+def test_chunk_periods_come_from_source_titles_metadata_and_content() -> None:
+    found = chunk_periods(
+        "journal/2026/03/12.md",
+        "Standup",
+        "May 2025 > 2025-05-02",
+        "Moved to 2026-03-12 and not to March 2026.",
+        metadata={"on": " 2026-01-01 ", "n": 3, "all": ["Q1 2024", 7], "text": "due 2030-01-01"},
+    )
+    assert found == [
+        one_day(2026, 3, 12),
+        months(2025, 5),
+        one_day(2025, 5, 2),
+        one_day(2026, 1, 1),
+        months(2024, 1, 3),
+        months(2026, 3),
+    ]
+
+
+def test_a_chunk_without_dates_has_no_periods() -> None:
+    assert chunk_periods() == []
+    assert chunk_periods("a.md", "version 1.20.3") == []
+
+
+def test_chunk_periods_are_limited_to_the_first_ones() -> None:
+    text = ", ".join(f"{1000 + n}-01-01" for n in range(200))
+    found = chunk_periods("2026-03-12", text)
+    assert len(found) == PERIODS_LIMIT
+    assert found[:2] == [one_day(2026, 3, 12), one_day(1000, 1, 1)]

@@ -19,7 +19,7 @@ from ability_search.components.component_run import traced
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
-from ability_search.ops import traces as telemetry
+from ability_search.ops import traces
 from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
 from ability_search.worker import open_embedder
@@ -45,7 +45,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_a_span_says_what_and_for_whom_but_never_why() -> None:
+def test_a_span_has_attributes_and_call_id_but_no_error_text() -> None:
     with (
         collecting() as collector,
         exporting(f"{collector.url}/v1/traces", "worker"),
@@ -68,7 +68,7 @@ def test_a_span_says_what_and_for_whom_but_never_why() -> None:
     assert found.service == "ability-search-worker"
 
 
-def test_the_standard_variables_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_standard_variables_apply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -97,7 +97,7 @@ class _Model:
         raise AssertionError
 
 
-async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
+async def test_the_trace_includes_a_model_behind_http(tmp_path: Path) -> None:
     model = _Model()
     app = application(model, token=None, max_bytes=10_000, timeout=30)
     with collecting() as collector, exporting(collector.url, "all"):
@@ -125,11 +125,17 @@ async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
     ]
 
 
-async def _nobody(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0.0) -> Any:
+async def _nobody(
+    tool: str,
+    tool_input: Mapping[str, Any],
+    *,
+    timeout: float = 0.0,
+    target_agent: str | None = None,
+) -> Any:
     raise AssertionError
 
 
-def test_a_collector_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_collector_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with collecting() as collector, exporting(collector.url, "worker"):
         collector.status = 400
@@ -147,13 +153,13 @@ def test_a_collector_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixtu
         until(lambda: collector.spans)
     assert [span.name for span in collector.spans] == ["kept"]
     assert [(each.name, each.levelname) for each in caplog.records] == [
-        (telemetry.__name__, "WARNING"),
-        (telemetry.__name__, "INFO"),
+        (traces.__name__, "WARNING"),
+        (traces.__name__, "INFO"),
     ]
 
 
-def test_nobody_waits_for_a_collector_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "_FLUSH_SECONDS", 0.1)
+def test_a_stuck_collector_does_not_delay_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_FLUSH_SECONDS", 0.1)
     with collecting() as collector:
         collector.hold = threading.Event()
         with exporting(collector.url, "worker"):
@@ -166,10 +172,10 @@ def test_nobody_waits_for_a_collector_that_is_stuck(monkeypatch: pytest.MonkeyPa
         assert not flushing.is_alive()
 
 
-def test_without_the_extra_there_are_no_traces(
+def test_traces_need_the_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delitem(sys.modules, telemetry.__name__)
+    monkeypatch.delitem(sys.modules, traces.__name__)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with traced(settings(tmp_path), "worker"):
         assert not caplog.text
@@ -184,7 +190,7 @@ def test_without_the_extra_there_are_no_traces(
         assert "extra 'otel' is not installed" in caplog.text
 
 
-def test_a_variable_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_variable_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
     with pytest.raises(ConfigurationError, match="queue"), exporting("http://c", "worker"):
         raise AssertionError

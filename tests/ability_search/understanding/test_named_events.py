@@ -27,7 +27,7 @@ from ability_search.understanding.periods import Period
         ),
     ],
 )
-def test_events(query: str, relation: str, clause: str, phrase: str) -> None:
+def test_an_event_is_found(query: str, relation: str, clause: str, phrase: str) -> None:
     event = find_event(query)
     assert event is not None
     assert (event.relation, event.phrase) == (relation, phrase)
@@ -48,11 +48,11 @@ def test_events(query: str, relation: str, clause: str, phrase: str) -> None:
         'changes with "before the outage" in their title',
     ],
 )
-def test_what_names_no_event(query: str) -> None:
+def test_queries_without_an_event(query: str) -> None:
     assert find_event(query) is None
 
 
-def test_the_days_beside_an_event() -> None:
+def test_the_period_before_or_after_an_event() -> None:
     before, after = (
         find_event("what was done before the move"),
         find_event("changes after the move"),
@@ -86,5 +86,5 @@ def test_the_days_beside_an_event() -> None:
         ('"when was" in the logs', False),
     ],
 )
-def test_asking_for_a_date(query: str, asks: bool) -> None:
+def test_questions_for_a_date_are_recognized(query: str, asks: bool) -> None:
     assert asks_for_date(query) is asks

@@ -74,7 +74,7 @@ EXCLUDING = [
 
 
 @pytest.mark.parametrize(("query", "remaining", "phrases"), EXCLUDING)
-def test_what_is_excluded(query: str, remaining: str, phrases: list[str]) -> None:
+def test_exclusions_are_found(query: str, remaining: str, phrases: list[str]) -> None:
     found = find_exclusions(query)
     assert [each.phrase for each in found.excluded] == phrases
     assert found.remaining == remaining
@@ -186,7 +186,7 @@ everything except what the committee of the town council of Oslo decided there
 
 
 @pytest.mark.parametrize("query", [*NOT_EXCLUDING, "", "besides X"])
-def test_what_excludes_nothing(query: str) -> None:
+def test_queries_without_exclusions(query: str) -> None:
     found = find_exclusions(query)
     assert (found.remaining, found.excluded, found.spans) == (query, (), ())
 
@@ -199,7 +199,7 @@ words = st.sampled_from(WORDS.split())
 
 
 @given(st.lists(words, max_size=14).map(" ".join) | st.text())
-def test_any_query_keeps_content_and_offsets_fit(query: str) -> None:
+def test_any_query_keeps_content_and_valid_offsets(query: str) -> None:
     found = find_exclusions(query)
     assert bool(found.excluded) == bool(found.spans)
     assert not found.excluded or has_content(found.remaining)
@@ -210,7 +210,7 @@ def test_any_query_keeps_content_and_offsets_fit(query: str) -> None:
         assert any(start <= each.start <= each.end <= end for start, end in found.spans)
 
 
-def test_a_long_query_is_read_in_little_time() -> None:
+def test_long_repetitive_queries_are_read() -> None:
     for repeated in ("a, ", "besides ", "-x ", '"', "  ", "not a, b and "):
         query = "notes besides " + repeated * (2000 // len(repeated))
         assert find_exclusions(query).remaining

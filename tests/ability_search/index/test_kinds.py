@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from ability_search.documents import ASPECTS, Document
 from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, read_aspect, shown
-from ability_search.index.kinds.extracted_kinds import extracted
+from ability_search.index.kinds.extracted_kinds import LONGEST, extracted
 from ability_search.index.kinds.keyphrases import keywords
-from ability_search.index.kinds.sentences import LONGEST
 from ability_search.text.chunkers.strategies import chunk
 
 GUIDE = """# Guide

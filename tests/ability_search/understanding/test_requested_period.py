@@ -94,10 +94,12 @@ def shown(period: Period) -> str:
         ("week of March 9", "2026-03-09..2026-03-15", ["week of March 9"]),
         ("patches of 2010 Aug 23", "2010-08-23..2010-08-23", ["of 2010 Aug 23"]),
         ("plans for April and May", "2025-04-01..2025-05-31", ["for April and May"]),
+        ("later this March", "2026-03-01..2026-03-31", ["later this March"]),
+        ("so far last May", "2025-05-01..2025-05-31", ["so far last May"]),
         ("2025 roadmap", "2025-01-01..2025-12-31", ["2025"]),
     ],
 )
-def test_periods_of_queries(query: str, period: str, removed: list[str] | None) -> None:
+def test_the_period_of_a_query(query: str, period: str, removed: list[str] | None) -> None:
     found = find_timeframe(query, today=WEDNESDAY)
     assert found is not None
     assert shown(found.period) == period
@@ -113,7 +115,7 @@ def test_last_winter_has_ended(day: date) -> None:
     assert shown(found.period) == expected
 
 
-def test_a_year_that_does_not_exist_is_not_taken_from_a_neighbour() -> None:
+def test_a_neighbouring_year_outside_the_calendar_is_not_used() -> None:
     found = find_timeframe("between March and 9999 years ago", today=WEDNESDAY)
     assert found is not None
     assert found.spans == ((0, 32),)
@@ -159,7 +161,7 @@ def test_queries_without_a_time(query: str) -> None:
 PARTS = """
     since before between and to until last next this week March may 12 2026 Q2 first half of year 3
     days ago in - , older than weeks early Friday the 0 9999 hours february 29 1001-01-01 winter
-    years
+    years earlier later so far
 """
 parts = st.sampled_from(PARTS.split())
 
@@ -168,7 +170,7 @@ parts = st.sampled_from(PARTS.split())
     st.lists(parts, max_size=12).map(" ".join) | st.text(),
     st.dates(),
 )
-def test_any_query_on_any_day(query: str, day: date) -> None:
+def test_any_query_on_any_day_has_ordered_spans(query: str, day: date) -> None:
     today = one_day(day.year, day.month, day.day).first or 0
     found = find_timeframe(query, today=today)
     if found is not None:

@@ -23,7 +23,7 @@ from ability_search.understanding.recency import find_order
         ("the 'oldest' joke in the newest magazine", "newest"),
     ],
 )
-def test_an_end_of_time(query: str, order: str) -> None:
+def test_queries_for_the_newest_or_the_oldest(query: str, order: str) -> None:
     assert find_order(query) == order
 
 
@@ -55,5 +55,5 @@ def test_an_end_of_time(query: str, order: str) -> None:
         "breakfast at last",
     ],
 )
-def test_none_or_both(query: str) -> None:
+def test_queries_for_neither_or_both(query: str) -> None:
     assert find_order(query) is None
