@@ -28,7 +28,7 @@ from ability_search.artifacts.manifest import (
     parsed_manifest,
 )
 from ability_search.documents import Vector
-from ability_search.indexing.preparing import link_rows, restored_document
+from ability_search.index.preparation import link_rows, restored_document
 
 Row = dict[str, Any]
 

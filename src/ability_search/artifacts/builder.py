@@ -14,7 +14,8 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.indexing import Indexing
 from ability_search.ports import Store
 from ability_search.store import arcadedb
 from ability_search.store.registry import Registry

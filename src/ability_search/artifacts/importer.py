@@ -23,12 +23,12 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.generations import Generations
-from ability_search.indexing import Progress, Report
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restored_document
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress, Report
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import LAYOUT, Recipe, link_rows, restored_document
 from ability_search.indexing.storing import Contents, Storage, row_bytes
-from ability_search.indexing.writing import new_collection
+from ability_search.index.writer import new_collection
 from ability_search.ports import Store
 from ability_search.store import arcadedb
 from ability_search.store.registry import Registry

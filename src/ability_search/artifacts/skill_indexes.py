@@ -24,7 +24,7 @@ from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsMan
 from ability_search.collection import Collection
 from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
-from ability_search.indexing.preparing import (
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
     chunk_rows,
@@ -32,7 +32,7 @@ from ability_search.indexing.preparing import (
     prepare,
     source_record,
 )
-from ability_search.indexing.writing import expected_length, new_collection
+from ability_search.index.writer import expected_length, new_collection
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.token_counter import TokenCounter
 

@@ -21,8 +21,8 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.documents import Document
-from ability_search.indexing.preparing import Recipe, chunk_rows, prepare, source_record
-from ability_search.indexing.writing import new_collection
+from ability_search.index.preparation import Recipe, chunk_rows, prepare, source_record
+from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 
