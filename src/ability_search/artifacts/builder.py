@@ -132,6 +132,6 @@ class Building:
             floor = page[-1]["source"]
             gone = [row["source"] for row in page if row["source"] not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, aspects=False)
+                await self._indexing.remove(collection, gone, kinds=False)
                 removed += len(gone)
         return removed

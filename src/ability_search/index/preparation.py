@@ -1,4 +1,4 @@
-"""Documents to the records that are stored of them, and back: chunking, analysis, content hashes."""
+"""Documents to stored records, and back: content hashes, chunking and analysis."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 vector_key=vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
                 weights=_rounded(weights, 5),
-                lengths=(len(prepared.title_terms), len(terms)),
+                lengths=[len(prepared.title_terms), len(terms)],
                 average_length=collection.average_length,
             )
         )
@@ -342,8 +342,7 @@ def links_of(document: Document) -> list[Link]:
         if link["weight"] > 0 and link["target"] != document.source:
             strongest[key] = max(link["weight"], strongest.get(key, 0.0))
     return [
-        Link(document.source, target, kind, weight)
-        for (target, kind), weight in strongest.items()
+        Link(document.source, target, kind, weight) for (target, kind), weight in strongest.items()
     ]
 
 
@@ -351,7 +350,8 @@ def restored_document(
     record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
 ) -> Document:
     """Restore a document from its record and its chunks, in order."""
-    texts = [f"{each.lead}{each.content[each.overlap if place else 0 :]}"
+    texts = [
+        f"{each.lead}{each.content[each.overlap if place else 0 :]}"
         for place, each in enumerate(passages)
     ]
     return Document(

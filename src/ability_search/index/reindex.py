@@ -470,9 +470,7 @@ class Rebuilding:
                 await self._indexing.remove(built, gone, kinds=False)
                 removed += len(gone)
 
-    async def _restored(
-        self, live: Collection, records: Sequence[SourceRecord]
-    ) -> list[Document]:
+    async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
         """Restore the documents of source records, except those replaced in the meantime.
 
         A replacement increases the revision, so the next pass handles such a source again.

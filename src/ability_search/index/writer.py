@@ -78,8 +78,12 @@ class Writer:
         self._recipe = recipe
         self._settings = settings
         self._now = now
-        self._deduplication = None if dedup_threshold is None else Deduplication(
-            dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
+        self._deduplication = (
+            None
+            if dedup_threshold is None
+            else Deduplication(
+                dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
+            )
         )
         self._resumed = collection is not None and collection.name != collection.public_name
 
