@@ -25,7 +25,7 @@ PURE = {
     "store.arcadedb.search",
     "store.arcadedb.write",
     "text",
-    "tools.base",
+    "wire",
     "tools.inputs",
     "tools.option_inputs",
     "tools.query_options",

@@ -16,6 +16,7 @@ from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.indexing.fields import metadata_terms
+from ability_search.text.passages import embedded_text
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
 from ability_search.text.chunkers.joining import joined
@@ -202,17 +203,6 @@ def analyzed(
         vectors=[None] * len(passages),
         missing=len(passages),
     )
-
-
-def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: str = "") -> str:
-    """Return the text that models read for a passage: title, headings, introduction and content.
-
-    The title is omitted if the headings or the content begin with it.
-    """
-    above = [breadcrumb, context]
-    if not (breadcrumb.startswith(title) or content.startswith(title)):
-        above.insert(0, title)
-    return "\n".join([*filter(None, above), content])
 
 
 def vector_key(model: str, text: str) -> str:

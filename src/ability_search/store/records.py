@@ -194,15 +194,15 @@ class ChunkText:
     title: str
     content: str
     metadata: Mapping[str, Any]
-    kind: str
+    kind: str | None
     chunk_index: int
     total_chunks: int
     breadcrumb: str | None
     page: int | None
     start_line: int | None
     end_line: int | None
-    created_at: int
-    tokens: int
+    created_at: int | None
+    tokens: int | None
     cosines: Sequence[float | None] = ()
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
@@ -213,6 +213,8 @@ class ChunkText:
 class Passage:
     """A chunk's part of the text of its document."""
 
+    rid: str
+    """Record id; it changes when the chunk is replaced."""
     chunk_id: str
     source: str
     content: str
