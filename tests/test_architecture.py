@@ -64,11 +64,11 @@ CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
     {"documents", "errors", "batching", "ops"},
+    {"retry"},
     {"filters", "understanding"},
     {"text", "ranking"},
-    {"ports", "config", "index.kinds", "collection", "store.arcadedb", "providers"},
-    {"jobs.model"},
-    {"store"},
+    {"ports", "config", "index.kinds", "collection"},
+    {"store", "providers"},
     {"files"},
     {"generations", "jobs"},
     {"indexing", "querying"},
@@ -165,10 +165,10 @@ def test_only_the_command_line_runs_local_parts() -> None:
     assert not offences(modules, "kadi_localnet")
 
 
-def test_one_module_knows_opentelemetry_and_nobody_waits_for_it() -> None:
-    modules = [module for module in TREES if module != "ability_search.ops.traces"]
-    assert not offences(modules, "opentelemetry")
-    assert offences(modules, "ability_search.ops.traces").keys() == {"ability_search.cli.tracing"}
+def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
+    extra = offences(list(TREES), "opentelemetry.sdk", "opentelemetry.exporter")
+    assert extra.keys() == {"ability_search.ops.traces"}
+    assert offences(list(TREES), *extra).keys() == {"ability_search.cli.tracing"}
 
 
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
 
 from ability_search.errors import InvalidInput
-from ability_search.store import arcadedb
 from ability_search.text.bm25 import K1, B
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
 
@@ -85,44 +84,16 @@ class Collection:
         return self.tokens / self.chunks if self.chunks else 0.0
 
 
-_WIRE = {
-    "average_length": "averageLength",
-    "bm25_k1": "bm25K1",
-    "bm25_b": "bm25B",
-    "chunk_strategy": "chunkStrategy",
-    "chunk_size": "chunkSize",
-    "chunk_overlap": "chunkOverlap",
-    "kinds_by": "kindsBy",
-    "tokens_min": "tokensMin",
-    "tokens_max": "tokensMax",
-    "aspect_graph": "aspectGraph",
-    "created_at": "createdAt",
-    "updated_at": "updatedAt",
-}
-FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
-"""Fields of a :class:`Collection` -> names in its record."""
-
-
-def from_record(record: Mapping[str, Any]) -> Collection:
-    """Read a database record; fields missing from an older record get their defaults."""
-    known = {name: record[wire] for name, wire in FIELDS.items() if record.get(wire) is not None}
-    return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
-
-
-def to_record(collection: Collection) -> dict[str, Any]:
-    """Return the database record of a collection."""
-    return {wire: getattr(collection, name) for name, wire in FIELDS.items()} | {
-        "similarity": "cosine",
-        "normalized": True,
-    }
-
-
 def new_type(name: str, *, now: int) -> str:
-    """Return a chunk type name that no generation has had; ``now`` in epoch milliseconds.
+    """Return a name for a generation of a collection, which no generation has had.
 
-    The name encodes its creation time, see :func:`type_created_at`.
+    It is an identifier: 32 characters of the collection's name for readers, then a hash that
+    distinguishes names such as ``a.b`` and ``a_b``, and a token that encodes the time ``now``, in
+    epoch milliseconds; see :func:`type_created_at`.
     """
-    return arcadedb.type_name(name, f"{now:011x}{secrets.token_hex(3)}")
+    slug = re.sub(r"[^A-Za-z0-9]", "_", name)[:32]
+    digest = blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"Chunk_{slug}_{digest}_{now:011x}{secrets.token_hex(3)}"
 
 
 def type_created_at(chunk_type: str) -> int | None:
@@ -131,13 +102,18 @@ def type_created_at(chunk_type: str) -> int | None:
     return int(found[1], 16) if found else None
 
 
+def is_collection_name(name: str) -> bool:
+    """Return True for 1 to 64 of ``A-Z a-z 0-9 . _ -``, of which the first is alphanumeric."""
+    return _NAME.fullmatch(name) is not None
+
+
 def checked_name(name: str, *, field: str = "collection") -> str:
     """Return ``name`` if it is a valid collection name.
 
     Raises:
         InvalidInput: if it is not.
     """
-    if not arcadedb.is_collection_name(name):
+    if not is_collection_name(name):
         raise InvalidInput(
             field,
             "not a collection name",

@@ -154,12 +154,19 @@ class StatementRefused(DatabaseUnavailable):
     """The database refused a statement.
 
     ``reason`` classifies its message: ``missing_database``, ``missing_type``, ``duplicate``,
-    ``conflict``, ``busy``, ``timeout`` or ``other``. The message itself is only logged and never
-    sent to callers, because it may quote statements.
+    ``conflict``, ``busy``, ``timeout``, ``disk_full`` or ``other``. The message itself is only
+    logged and never sent to callers, because it may quote statements.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
-        super().__init__("the database refused the operation")
+        if reason == "disk_full":
+            super().__init__(
+                "the disk of the database is full",
+                hint="Free disk space on the machine of the database, or delete data; then call"
+                " again.",
+            )
+        else:
+            super().__init__("the database refused the operation")
         self.reason = reason
         self.detail = detail
         """The message of the database."""

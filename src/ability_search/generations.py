@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from ability_search.collection import Collection, to_record, type_created_at
-from ability_search.errors import SearchError, StatementRefused
-from ability_search.store import arcadedb
+from ability_search.collection import Collection, type_created_at
+from ability_search.errors import SearchError
+from ability_search.store.port import CollectionStore, JobStore
 from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
-_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
+
+class GenerationStore(CollectionStore, JobStore, Protocol):
+    """The parts of the store that generations need."""
 
 
 class Generations:
@@ -26,11 +27,13 @@ class Generations:
     can perform it when it is due.
 
     Args:
+        store: The store.
         registry: Registry of the collections.
         grace: Seconds that a replaced generation is kept for running queries.
     """
 
-    def __init__(self, registry: Registry, *, grace: float) -> None:
+    def __init__(self, store: GenerationStore, registry: Registry, *, grace: float) -> None:
+        self._store = store
         self._registry = registry
         self._grace = grace
         self._dropping: set[asyncio.Task[None]] = set()
@@ -57,19 +60,9 @@ class Generations:
             revision=max(old.revision, built.revision) + 1,
             created_at=old.created_at,
         )
-        answer = await self._registry.write(
-            arcadedb.switch_generation(
-                old.name,
-                old_type=old.type,
-                old_revision=old.revision,
-                built=built.name,
-                built_revision=built.revision,
-                record=to_record(new),
-                grace=round(self._grace * 1000),
-                result=result or {},
-            )
-        )
-        if not answer["switched"]:
+        if not await self._store.switch_generation(
+            old, built, new, grace=round(self._grace * 1000), result=result or {}
+        ):
             return None
         self._drop_later()
         return new
@@ -88,22 +81,12 @@ class Generations:
             built, name=built.public_name, revision=built.revision + 1, created_at=created_at
         )
         self._registry.forget(built.name)
-        try:
-            answer = await self._registry.write(
-                arcadedb.publish_generation(built.name, record=to_record(new))
-            )
-        except StatementRefused as exc:
-            if exc.reason != "duplicate":
-                raise
-            return None
-        if not answer["published"]:
-            raise StatementRefused("other", f"{built.name} is gone")
-        return new
+        return new if await self._store.publish_generation(built, new) else None
 
     async def drop_due(self) -> None:
         """Drop the generations that are due."""
-        for row in await self._registry.read(arcadedb.due_generations()):
-            await self.drop(row["type"])
+        for generation in await self._store.due_generations():
+            await self.drop(generation)
 
     async def sweep(self, *, before: int) -> None:
         """Remove unfinished generations that have no job and did not change since ``before``.
@@ -112,20 +95,17 @@ class Generations:
         """
         records = await self._registry.records()
         # Read last: a job that is taken over meanwhile renames its record to one not listed here.
-        rows = await self._registry.read(arcadedb.records_being_built())
-        wanted = {row["record"] for row in rows}
+        wanted = await self._store.records_under_construction()
         for record in records:
             if record.name in wanted or record.name == record.public_name:
                 continue
             if record.updated_at < before:
                 await self._registry.drop(record)
         used = {record.type for record in records}
-        rows = await self._registry.read(arcadedb.stored_types())
-        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
-        for name in names:
-            created = type_created_at(name)
-            if name not in used and created is not None and created < before:
-                await self.drop(name)
+        for generation in await self._store.generations():
+            created = type_created_at(generation)
+            if generation not in used and created is not None and created < before:
+                await self.drop(generation)
 
     async def close(self) -> None:
         """Cancel pending drops; other workers perform them."""
@@ -133,10 +113,10 @@ class Generations:
             task.cancel()
         await asyncio.gather(*self._dropping, return_exceptions=True)
 
-    async def drop(self, chunk_type: str) -> None:
-        """Drop the types of a generation."""
-        log.info("dropping unused generation %s", chunk_type)
-        await self._registry.write(arcadedb.drop_generation(chunk_type))
+    async def drop(self, generation: str) -> None:
+        """Drop a generation."""
+        log.info("dropping unused generation %s", generation)
+        await self._store.drop_generation(generation)
 
     def drop_soon(self) -> None:
         """Drop the generations that are due, in a background task."""

@@ -9,7 +9,7 @@ from ability_search.config.loading import Settings
 from ability_search.config.schema import Broker
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
-from kadi_client.serving import Observe, OnBusy
+from kadi_client.provider import Observe, OnBusy
 
 _DATABASE_TOOLS = frozenset(
     {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}

@@ -36,6 +36,7 @@ from ability_search.providers.transports import Transport, over_broker, over_htt
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore, Invoke
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
@@ -43,7 +44,7 @@ from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
 from kadi_client import Brokers, Connection, KadiError, Tool
 from kadi_client.context import headers
-from kadi_client.serving import Observe, noted
+from kadi_client.provider import Observe, noted
 
 log = logging.getLogger(__name__)
 
@@ -159,10 +160,13 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    registry = Registry(store)
-    statistics_cache = StatisticsCache(store)
-    generations = Generations(registry, grace=settings.database.grace_period)
-    jobs = Jobs(registry, lease=settings.jobs.lease)
+    arcade = ArcadeStore(
+        store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
+    registry = Registry(arcade)
+    statistics_cache = StatisticsCache(arcade)
+    generations = Generations(arcade, registry, grace=settings.database.grace_period)
+    jobs = Jobs(arcade, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
         store,
@@ -205,6 +209,7 @@ def build_services(
     )
     return Services(
         store=store,
+        arcade=arcade,
         registry=registry,
         indexing=indexing,
         files=FileIndexing(store, registry, indexing, settings=settings, base=base),

@@ -13,7 +13,7 @@ from kadi_client.errors import AuthenticationError, KadiError, NotConnected, Rem
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
-from kadi_client.serving import Observe, OnBusy, Provider, noted
+from kadi_client.provider import Observe, OnBusy, Provider, noted
 from kadi_client.subscriptions import Subscription
 from kadi_client.tools import Tool
 
@@ -114,8 +114,8 @@ class Brokers(Invoker):
         connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
         max_concurrent: Handlers that run at a time, whichever broker the calls come from.
         max_queued: Calls that may wait for a handler; more are refused.
-        observe: See :data:`kadi_client.serving.Observe`.
-        on_busy: See :class:`kadi_client.serving.Provider`.
+        observe: See :data:`kadi_client.provider.Observe`.
+        on_busy: See :class:`kadi_client.provider.Provider`.
         options: Further options of each :class:`Connection`.
 
     Raises:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from opentelemetry.trace import SpanKind
+
 from kadi_client.context import current
 from kadi_client.errors import (
     METHOD_NOT_FOUND,
@@ -19,16 +21,16 @@ from kadi_client.errors import (
 )
 from kadi_client.identity import Identity
 from kadi_client.invoker import Invoker
-from kadi_client.link import Link
 from kadi_client.messages import Raw, decode
 from kadi_client.params import Invocation
-from kadi_client.serving import Observe, Provider, noted
+from kadi_client.provider import Observe, Provider, noted
+from kadi_client.reconnection import Uplink
 from kadi_client.session import MAX_MESSAGE_BYTES, Session
 from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
 from kadi_client.subscriptions import Subscription, deliver, pattern_params
 from kadi_client.tools import Tool
 from kadi_client.tracing import RPC, span
-from kadi_client.uplink import Uplink
+from kadi_client.transport import Link
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ class Connection(Invoker):
         provider_patience: Tools, and the seconds that their calls wait for a restarting provider:
             one that has answered on this connection before and is not connected now.
         propagate: Send the call id and the trace with calls, see :mod:`kadi_client.context`.
-        observe: See :data:`kadi_client.serving.Observe`.
+        observe: See :data:`kadi_client.provider.Observe`.
 
     Raises:
         ValueError: if an argument is invalid; the message names it.
@@ -211,7 +213,7 @@ class Connection(Invoker):
                 context=current() if self._propagate else None,
             )
 
-        with span(tool, "client", RPC):
+        with span(tool, SpanKind.CLIENT, RPC):
             answer = await self._ask_provider(tool, timeout, send)
         self._answered.add(tool)
         return answer

@@ -15,13 +15,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from kadi_client import tracing
 from kadi_client.errors import ProtocolError
 from kadi_client.messages import Raw, decode
 from kadi_client.tools import ROUTING_KEY
+from kadi_client.tracing import TRACEPARENT, traceparent
 
 CALL_ID = "callId"
-TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 REQUEST_ID = "X-Request-Id"
 _HEADERS = {CALL_ID: REQUEST_ID, TRACEPARENT: TRACEPARENT, TRACESTATE: TRACESTATE}
@@ -112,7 +111,7 @@ def current() -> dict[str, str]:
     """Return the current context as members of ``_meta``; empty outside a call."""
     context = _current.get()
     told = {} if context is None else {CALL_ID: context.call}
-    parent = tracing.traceparent() or (context and context.traceparent)
+    parent = traceparent() or (context and context.traceparent)
     if parent:
         told[TRACEPARENT] = parent
     if context and context.tracestate:

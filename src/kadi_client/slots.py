@@ -3,50 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 
 class Full(Exception):
-    """The queue for a slot is full."""
+    """The queue for a slot is full; ``waiting`` calls of this caller are in it."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} calls of this caller are waiting already")
+        self.waiting = waiting
 
 
 class FairSlots:
-    """A fixed number of slots, granted to the waiting callers in turn (round-robin).
+    """A fixed number of slots, granted to the waiting callers that hold the fewest, in turn.
 
-    The calls of one caller are served in order of arrival. At most ``max_waiting`` calls wait;
-    one caller may have at most a quarter of that, but at least one.
+    The calls of one caller are served in order of arrival. Not for several event loops.
+
+    Args:
+        slots: Number of slots.
+        max_waiting: Maximum number of waiting calls.
+        share: Share of the waiting calls that one caller may have, 0 to 1; at least one call.
+        reserve: Let a caller hold at most as many slots as it leaves free: alone it gets half of
+            them, the next caller half of the rest, and so on, so that a newcomer finds a free slot
+            (dynamic thresholds with alpha 1: Choudhury and Hahne, IEEE/ACM Transactions on
+            Networking 6(2), 1998).
     """
 
-    def __init__(self, slots: int, *, max_waiting: int) -> None:
+    def __init__(
+        self, slots: int, *, max_waiting: int, share: float = 0.25, reserve: bool = False
+    ) -> None:
         self._free = slots
         self._max_waiting = max_waiting
-        self._max_waiting_each = min(max_waiting, max(1, max_waiting // 4))
+        self._max_waiting_each = min(max_waiting, max(1, int(share * max_waiting)))
+        self._reserve = reserve
+        self._held: Counter[Hashable] = Counter()
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self.waiting = 0
         """Number of calls waiting for a slot."""
 
+    @property
+    def calls(self) -> int:
+        """Number of calls that hold a slot or wait for one."""
+        return sum(self._held.values()) + self.waiting
+
     @asynccontextmanager
-    async def slot(self, caller: Hashable) -> AsyncIterator[None]:
-        """Wait for a slot and hold it during the block.
+    async def slot(self, caller: Hashable, *, timeout: float | None = None) -> AsyncIterator[None]:
+        """Wait for a slot, up to ``timeout`` seconds, and hold it during the block.
 
         Raises:
             Full: if too many calls are waiting already, in total or of this caller.
+            TimeoutError: if no slot was free in time.
         """
-        await self._acquire(caller)
+        if caller not in self._queues and self._may_start(caller):
+            self._take(caller)
+        else:
+            async with asyncio.timeout(timeout):
+                await self._wait(caller)
         try:
             yield
         finally:
-            self._release()
+            self._release(caller)
 
-    async def _acquire(self, caller: Hashable) -> None:
-        if self._free:
-            self._free -= 1
-            return
+    async def _wait(self, caller: Hashable) -> None:
         queue = self._queues.get(caller, deque())
         if self.waiting >= self._max_waiting or len(queue) >= self._max_waiting_each:
-            raise Full
+            raise Full(len(queue))
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         self._queues[caller] = queue
@@ -55,30 +78,37 @@ class FairSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # the slot was granted, but the caller is gone
-            else:
-                self._leave(caller, turn)
+                self._release(caller)  # the slot was granted, but the caller is gone
+            elif turn in self._queues.get(caller, ()):
+                queue.remove(turn)
+                self._left(caller)
             raise
 
-    def _leave(self, caller: Hashable, turn: asyncio.Future[None]) -> None:
-        queue = self._queues.get(caller)
-        if queue is not None and turn in queue:
-            queue.remove(turn)
-            self.waiting -= 1
-            if not queue:
-                del self._queues[caller]
+    def _may_start(self, caller: Hashable) -> bool:
+        return self._free > (self._held[caller] if self._reserve else 0)
 
-    def _release(self) -> None:
-        """Grant the slot to the next caller in turn, or free it."""
-        while self._queues:
-            caller, queue = next(iter(self._queues.items()))
-            turn = queue.popleft()
-            self.waiting -= 1
-            if queue:
-                self._queues.move_to_end(caller)
-            else:
-                del self._queues[caller]
-            if not turn.cancelled():
-                turn.set_result(None)
-                return
+    def _take(self, caller: Hashable) -> None:
+        self._free -= 1
+        self._held[caller] += 1
+
+    def _release(self, caller: Hashable) -> None:
+        """Free a slot, and grant slots to the next callers."""
         self._free += 1
+        self._held[caller] -= 1
+        if not self._held[caller]:
+            del self._held[caller]
+        while self._queues:
+            following = min(self._queues, key=self._held.__getitem__)
+            if not self._may_start(following):
+                return
+            turn = self._queues[following].popleft()
+            self._queues.move_to_end(following)
+            self._left(following)
+            if not turn.done():
+                self._take(following)
+                turn.set_result(None)
+
+    def _left(self, caller: Hashable) -> None:
+        self.waiting -= 1
+        if not self._queues[caller]:
+            del self._queues[caller]

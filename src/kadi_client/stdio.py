@@ -31,7 +31,7 @@ from kadi_client.messages import (
 )
 from kadi_client.params import DEFAULT_BEAT_SECONDS, CancelParams, describe, read, read_invocation
 from kadi_client.pipes import PipeReader, PipeWriter
-from kadi_client.serving import Observe, Provider, noted
+from kadi_client.provider import Observe, Provider, noted
 from kadi_client.session import MAX_MESSAGE_BYTES
 from kadi_client.tools import Tool
 
@@ -76,7 +76,7 @@ async def serve_stdio(
         max_concurrent: Maximum number of handlers running at a time.
         max_queued: Maximum number of calls waiting for a handler; more are refused.
         grace: Seconds for running handlers to finish at the end.
-        observe: See :data:`kadi_client.serving.Observe`.
+        observe: See :data:`kadi_client.provider.Observe`.
 
     Raises:
         ValueError: if two tools share a name.

@@ -10,7 +10,7 @@ from tests.interop.real_client import ClientError, NodeProcess, RealClient, need
 from tests.interop.relay import Relay
 
 from kadi_client import Call, Connection, RemoteError, Tool
-from kadi_localnet.broker import serve_broker
+from kadi_localnet.broker import Access, serve_broker
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_real_client]
 
@@ -276,7 +276,7 @@ async def test_a_tool_of_ours_with_networks_of_its_own_is_visible_there_only(
 async def test_networks_that_the_broker_does_not_know_are_dropped_with_a_warning(
     node: NodeProcess, real: CreateReal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve_broker(port=0, networks=["global", "lab"]) as broker:
+    async with serve_broker(port=0, access=Access(networks=["global", "lab"])) as broker:
         provider = await real(
             url=broker.url, connected=False, networks=["global", "lab", "vault", "cellar"]
         )

@@ -106,7 +106,7 @@ async def test_a_broker_that_comes_up_late_is_waited_for(broker: FakeBroker) -> 
     refused = asyncio.Event()
     handler = logging.Handler()
     handler.emit = lambda record: refused.set()  # type: ignore[method-assign]
-    logger = logging.getLogger("kadi_client.uplink")
+    logger = logging.getLogger("kadi_client.reconnection")
     logger.addHandler(handler)
     connection = Connection(broker.url, connect_timeout=PATIENCE, max_backoff=0.05)
     try:

@@ -9,7 +9,6 @@ import pytest
 
 from kadi_client.context import (
     CALL_ID,
-    TRACEPARENT,
     TRACESTATE,
     call_id,
     calling,
@@ -19,6 +18,7 @@ from kadi_client.context import (
     incident,
 )
 from kadi_client.messages import Raw, encode
+from kadi_client.tracing import TRACEPARENT
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 BROKEN = [

@@ -44,7 +44,7 @@ async def broker(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Broker]:
     async with serve_broker(port=0) as broker:
         yield broker
     records = caplog.get_records("call")
-    assert any(record.name == "kadi_client.uplink" for record in records)
+    assert any(record.name == "kadi_client.reconnection" for record in records)
     assert [record for record in records if VALUE in logging.Formatter().format(record)] == []
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 
 import pytest
 
@@ -98,3 +98,146 @@ async def test_a_cancelled_call_leaves_its_place_to_others(given: bool) -> None:
     await work.start("d", "d1")
     await work.finish(1)
     assert work.began[-1] == "d1"
+
+
+class Crowd:
+    """Calls that hold a slot until they end, in the order in which they got it."""
+
+    def __init__(self, slots: FairSlots) -> None:
+        self.slots = slots
+        self.running: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self._ends: list[asyncio.Event] = []
+
+    def call(self, caller: str, times: int = 1) -> None:
+        for _ in range(times):
+            end = asyncio.Event()
+            self.tasks.append(asyncio.create_task(self._hold(caller, end)))
+
+    async def _hold(self, caller: str, end: asyncio.Event) -> None:
+        async with self.slots.slot(caller, timeout=PATIENCE):
+            self.running.append(caller)
+            self._ends.append(end)
+            await end.wait()
+
+    async def settle(self) -> str:
+        """Let everything happen that can; return who got a slot so far, in order."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return "".join(self.running)
+
+    async def end(self, place: int) -> str:
+        self._ends[place].set()
+        return await self.settle()
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def crowd() -> AsyncIterator[Callable[..., Crowd]]:
+    crowds: list[Crowd] = []
+
+    def gather(slots: int, places: int = 512) -> Crowd:
+        crowds.append(Crowd(FairSlots(slots, max_waiting=places, share=0.5, reserve=True)))
+        return crowds[-1]
+
+    yield gather
+    for each in crowds:
+        await each.close()
+        assert each.slots.calls == 0
+
+
+async def test_an_caller_holds_no_more_slots_than_it_leaves_free(
+    crowd: Callable[..., Crowd],
+) -> None:
+    at = crowd(12)
+    for caller, running in [("a", 6), ("b", 9), ("c", 11), ("d", 12), ("e", 12)]:
+        at.call(caller, 20)
+        assert len(await at.settle()) == running
+    assert "".join(at.running) == "aaaaaabbbccd"
+
+
+async def test_those_who_wait_get_a_slot_in_turn(crowd: Callable[..., Crowd]) -> None:
+    at = crowd(1)
+    at.call("a", 4)
+    at.call("b", 2)
+    at.call("c")
+    assert await at.settle() == "a"
+    for place in range(6):
+        await at.end(place)
+    assert "".join(at.running) == "aabcaba"
+
+
+async def test_a_newcomer_goes_before_the_queue_of_an_caller_with_many_slots(
+    crowd: Callable[..., Crowd],
+) -> None:
+    at = crowd(4)
+    at.call("a", 10)
+    assert await at.settle() == "aa"
+    at.call("b")
+    assert await at.settle() == "aab"
+
+
+async def test_a_free_slot_goes_to_the_caller_with_the_fewest(
+    crowd: Callable[..., Crowd],
+) -> None:
+    at = crowd(6)
+    at.call("a", 9)
+    assert await at.settle() == "aaa"
+    at.call("b", 9)
+    assert await at.settle() == "aaabb"
+    at.call("c", 9)
+    assert await at.settle() == "aaabbc"
+    assert await at.end(0) == "aaabbc"
+    assert await at.end(3) == "aaabbcb"
+    assert await at.end(6) == "aaabbcbc"
+
+
+async def test_too_long_a_queue_is_refused(crowd: Callable[..., Crowd]) -> None:
+    at = crowd(1, places=4)
+    at.call("a", 3)
+    await at.settle()
+    with pytest.raises(Full, match="2 calls"):
+        async with at.slots.slot("a", timeout=PATIENCE):
+            raise AssertionError("got a slot")
+    at.call("b")
+    await at.settle()
+    assert at.slots.calls == 4
+
+
+async def test_a_wait_ends_in_time_and_leaves_its_place(crowd: Callable[..., Crowd]) -> None:
+    at = crowd(1, places=2)
+    at.call("a")
+    await at.settle()
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with at.slots.slot("b", timeout=0.01):
+                raise AssertionError("got a slot")
+    assert at.slots.calls == 1
+
+
+async def test_a_cancelled_wait_gives_its_place_back(crowd: Callable[..., Crowd]) -> None:
+    at = crowd(1)
+    at.call("a")
+    at.call("b")
+    await at.settle()
+    at.tasks[1].cancel()
+    await at.settle()
+    at.call("c")
+    assert await at.end(0) == "ac"
+
+
+async def test_a_slot_that_comes_together_with_the_cancelling_is_given_back(
+    crowd: Callable[..., Crowd],
+) -> None:
+    at = crowd(1)
+    async with at.slots.slot("a", timeout=PATIENCE):
+        at.call("b")
+        await at.settle()
+    at.tasks[0].cancel()  # before it could run with the slot that it has now
+    assert at.slots.calls == 1
+    assert await at.settle() == ""
+    assert at.slots.calls == 0

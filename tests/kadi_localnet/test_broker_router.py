@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kadi_client.context import LOG_FIELD
 from kadi_client.identity import Identity, agent_id
 from kadi_client.messages import Raw
+from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Hints, take_hints
 from kadi_localnet.broker.router import Router
@@ -25,8 +26,12 @@ WALL = 1_700_000_000.25
 class Desk:
     """A router, its clock, and what each session was sent."""
 
-    def __init__(self, *, only: Sequence[str] = (), **limits: Any) -> None:
-        self.router = Router(Limits(**limits), wall_clock=lambda: WALL, networks=only)
+    def __init__(
+        self, *, only: Sequence[str] = (), access: Access | None = None, **limits: Any
+    ) -> None:
+        self.router = Router(
+            Limits(**limits), wall_clock=lambda: WALL, access=access or Access(networks=only)
+        )
         self.now = 1000.0
         self.serial = 0
 

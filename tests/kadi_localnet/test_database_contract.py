@@ -18,7 +18,7 @@ from kadi_client.messages import decode, encode
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import ATTEMPTS, Backend
 from kadi_localnet.database.embedded import EmbeddedDatabases
-from kadi_localnet.database.http import HttpDatabases
+from kadi_localnet.database.remote_server import HttpDatabases
 from kadi_localnet.database.tools import database_tools
 
 pytestmark = pytest.mark.engine

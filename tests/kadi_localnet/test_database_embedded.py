@@ -19,10 +19,10 @@ import pytest
 from kadi_client.messages import decode
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
+from kadi_localnet.database.calls import translate
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
-from kadi_localnet.database.exceptions import translate
-from kadi_localnet.database.warmup import warm_vector_indexes
+from kadi_localnet.database.vector_indexes import warm_vector_indexes
 
 pytestmark = pytest.mark.engine
 

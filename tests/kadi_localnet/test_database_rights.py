@@ -15,7 +15,7 @@ from arcadedb_embedded import create_server
 from ability_search.store import arcadedb
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import DatabaseError, Statement
-from kadi_localnet.database.http import HttpDatabases
+from kadi_localnet.database.remote_server import HttpDatabases
 
 pytestmark = pytest.mark.engine
 

@@ -22,7 +22,6 @@ from ability_search.errors import ConfigurationError
 from ability_search.network import part_connection
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.tools.table import BY_NAME
-from kadi_client.addresses import is_loopback
 
 if TYPE_CHECKING:
     from ability_search.mcp.mcp_http import McpEndpoint
@@ -31,12 +30,6 @@ _WORKER_SECONDS = 10.0
 """Seconds that a request waits for a restarting worker."""
 _PATIENCE = 1.0
 """Seconds that a request waits for a disconnected broker."""
-
-_TOKEN = "Set SEARCH_GATEWAY_TOKEN, see `ability-search secret --help`."
-_PORT = (
-    "Choose another port with --port (`up`: --gateway-port) or SEARCH_GATEWAY_PORT, 0 for a free"
-    " one, or run `up --no-gateway`."
-)
 
 
 @asynccontextmanager
@@ -58,8 +51,8 @@ async def open_gateway(
     from ability_search.http.app import Routes, application
     from ability_search.http.event_stream import Streams
     from ability_search.http.gateway_metrics import Metrics
+    from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
-    from kadi_client.asgi import CannotServe, serve_app
 
     own = settings.gateway
     line = Line(patience=_PATIENCE)
@@ -79,11 +72,9 @@ async def open_gateway(
         stack.push_async_callback(connection.close)
         mcp = None if missing_modules(MCP_MODULES) else _mcp(caller, settings)
         app = application(routes, streams, host=host, mcp=mcp or _no_mcp)
-        try:
-            url = await stack.enter_async_context(serve_app(app, host, port, token=token))
-        except CannotServe as exc:
-            hint = _PORT if token or is_loopback(host) else _TOKEN
-            raise ConfigurationError(str(exc), hint=hint) from exc
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="gateway")
+        )
         if mcp is not None:
             await stack.enter_async_context(mcp.running())
         stack.callback(streams.close)

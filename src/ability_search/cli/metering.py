@@ -14,12 +14,12 @@ from ability_search.config.loading import Settings
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Brokers, Connection
-from kadi_client.serving import OK
+from kadi_client.provider import OK
+from kadi_client.slots import FairSlots
 
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
     from kadi_localnet.database.backend import Counts
-    from kadi_localnet.database.turns import Turns
     from kadi_localnet.models import Models
 
 _EVENTS = {
@@ -51,12 +51,11 @@ async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[
     if own.port is None:
         yield Metering()
         return
-    from ability_search.ops.metrics.metrics_server import expose
-    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 
     meter = PrometheusMeter(part, __version__)
     token = own.token.get_secret_value() if own.token else None
-    async with expose(meter.text, own.host, own.port, token=token) as url:
+    async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
         yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
 
 
@@ -110,11 +109,11 @@ def watch_database(meter: Meter, counts: Counts) -> None:
     meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
 
 
-def watch_engine(meter: Meter, turns: Turns) -> None:
+def watch_engine(meter: Meter, threads: FairSlots) -> None:
     """Measure the engine of a started ``EmbeddedDatabases`` and the calls that use it."""
     from kadi_localnet.database.jvm import heap_bytes
 
-    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): turns.calls})
+    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
     meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
     meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
 

@@ -51,14 +51,19 @@ async def open_broker(
     Raises:
         ConfigurationError: if the port cannot be bound.
     """
-    from kadi_localnet.broker import Limits, serve_broker
+    from kadi_localnet.broker import Access, Limits, serve_broker
 
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
         try:
             broker = await stack.enter_async_context(
-                serve_broker(host, port, limits=limits, networks=settings.local_broker.networks)
+                serve_broker(
+                    host,
+                    port,
+                    limits=limits,
+                    access=Access(networks=settings.local_broker.networks),
+                )
             )
         except OSError as exc:
             raise ConfigurationError(
@@ -96,8 +101,7 @@ async def open_database(
     """
     try:
         from kadi_localnet.database.backend import DatabaseError
-        from kadi_localnet.database.tools import database_tools
-        from kadi_localnet.database.turns import Turns
+        from kadi_localnet.database.tools import database_tools, shared_threads
 
         backend, address = _backend(settings)
     except ModuleNotFoundError as exc:
@@ -105,13 +109,13 @@ async def open_database(
             f"the embedded database engine is not installed ({exc.name} is missing)",
             hint=f"Run: {INSTALL_LOCAL}",
         ) from exc
-    turns = Turns(backend.concurrency)
+    threads = shared_threads(backend)
     offered = database_tools(
         backend,
         timeout=settings.database.timeout,
         longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
         languages=settings.arcadedb.languages,
-        turns=turns,
+        threads=threads,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(backend.close)
@@ -121,7 +125,7 @@ async def open_database(
                 await start()
             except DatabaseError as exc:
                 raise ConfigurationError(str(exc)) from exc
-            watch_engine(meter, turns)
+            watch_engine(meter, threads)
         watch_database(meter, backend.counts)
         connection = part_connection(
             settings, "database", metered_tools(offered, meter), connect_timeout=wait
@@ -133,7 +137,7 @@ async def open_database(
 def _backend(settings: Settings) -> tuple[Backend, str]:
     arcadedb = settings.arcadedb
     if arcadedb.backend == "http":
-        from kadi_localnet.database.http import HttpDatabases
+        from kadi_localnet.database.remote_server import HttpDatabases
 
         password = arcadedb.password.get_secret_value() if arcadedb.password else ""
         urls = [url.get_secret_value() for url in arcadedb.urls]
@@ -157,6 +161,8 @@ async def open_models(
         KadiError: if the broker cannot be reached.
     """
     configuration = models_config(settings)
+    from ability_search.ops.http_access import guarded
+    from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
     token = settings.models.http_token
@@ -166,9 +172,13 @@ async def open_models(
             served = await stack.enter_async_context(
                 models.open_models(configuration, observer=ModelObserver(meter))
             )
-            url = await stack.enter_async_context(served.serve_http(host, port, token=secret))
         except models.ModelSetupError as exc:
-            raise ConfigurationError(str(exc), hint=_models_hint(str(exc))) from exc
+            hint = "Correct the settings model_*; `ability-search models list` shows the models."
+            raise ConfigurationError(str(exc), hint=hint) from exc
+        app = guarded(served.application(token=secret), host)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=secret, prefix="model_http")
+        )
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
         connection = part_connection(settings, "models", tools, connect_timeout=wait)
@@ -180,14 +190,6 @@ async def open_models(
             "models": about,
         }
         yield Part(details, connection)
-
-
-def _models_hint(problem: str) -> str:
-    if "cannot listen" in problem:
-        return "Choose another port with --port (`up`: --models-port) or SEARCH_MODEL_HTTP_PORT."
-    if "set a token" in problem:
-        return "Set SEARCH_MODEL_HTTP_TOKEN, or SEARCH_MODEL_HTTP_HOST=127.0.0.1."
-    return "Correct the settings model_*; `ability-search models list` shows the models."
 
 
 def _about(model: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ability_search.config.setting_fields import Url
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.metric_table import Metric
 from ability_search.ops.metrics.scrape import NOTHING, Reading, added
-from kadi_client.serving import OK
+from kadi_client.provider import OK
 
 State = Literal["up", "gone", "refused"]
 

@@ -21,7 +21,7 @@ from ability_search.cli.serving import run_until_stopped
 from ability_search.cli.top_view import draw
 from ability_search.cli.up import DataDirOption
 from ability_search.errors import InvalidInput
-from ability_search.ops.metrics.metrics_server import PATH
+from ability_search.ops.metrics.metric_table import PATH
 
 
 @command(app, "top")

@@ -26,6 +26,7 @@ from ability_search.config.setting_fields import (
     WebSocketUrl,
     setting,
 )
+from ability_search.text.chunkers import Strategy
 
 
 class Chunking(Group):
@@ -36,9 +37,7 @@ class Chunking(Group):
     overlap: int = setting(
         50, about="Overlap of consecutive sliding windows.", unit="tokens", ge=0, le=4096
     )
-    strategy: Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"] = (
-        setting("auto", about="Chunking strategy if the call sets none.")
-    )
+    strategy: Strategy = setting("auto", about="Chunking strategy if the call sets none.")
     tokenizer: Path | None = setting(
         None,
         key="tokenizer",

@@ -15,7 +15,7 @@ from ability_search.tools.boundary import failure
 from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw, ToolError
 from kadi_client.context import calling
 from kadi_client.messages import decode
-from kadi_client.serving import CANCELLED, FAILED, OK, noted
+from kadi_client.provider import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
 

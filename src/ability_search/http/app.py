@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -33,7 +34,6 @@ from ability_search.http.request_context import Followed
 from ability_search.http.shortcuts import INGEST, SEARCH, ingested, searched
 from ability_search.tools.table import BY_NAME
 from kadi_client import KadiError
-from kadi_client.asgi import while_connected
 from kadi_client.context import REQUEST_ID
 
 JSON = "application/json"
@@ -47,6 +47,7 @@ _UNROUTED: Mapping[int, tuple[str, str]] = {
     HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "the path does not support this method"),
 }
 
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -165,7 +166,7 @@ class Routes:
         return await read_json(request, self.settings.request_bytes)
 
     async def _call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
-        answer = await while_connected(request, self.caller.call(tool, tool_input))
+        answer = await _while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
@@ -232,3 +233,27 @@ def _number(field: str, text: str) -> int:
 
 def _json(value: Any, *, status: int = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+
+
+async def _while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; disconnecting cancels it. The request body must be read.
+
+    Raises:
+        ClientDisconnect: if the client disconnected.
+    """
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
 import time
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,22 +12,13 @@ from ability_search.edges.tool_calls import report_of
 from ability_search.errors import Busy, SearchError
 from ability_search.http.console import is_console
 from ability_search.http.gateway_metrics import Metrics
-from ability_search.http.problems import (
-    GATEWAY,
-    ForbiddenOrigin,
-    Misdirected,
-    RateLimited,
-    Unauthorized,
-    problem,
-)
+from ability_search.http.problems import GATEWAY, RateLimited, problem
 from ability_search.http.rate_limit import RateLimit
+from ability_search.ops.http_access import BrowserPolicy, check_bearer
 from ability_search.ops.metrics.metric_table import GATEWAY_IN_FLIGHT, GATEWAY_STREAMS
-from kadi_client.addresses import is_loopback
 
 OPEN = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no token; those of the console need none either."""
-
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Places:
@@ -56,10 +45,7 @@ class Places:
 class Guard:
     """Middleware that checks host, origin and token, and enforces rate and concurrency limits.
 
-    The token is required if one is set. The Host header is checked if ``gateway_hosts`` is set, or
-    if the gateway listens only on loopback, as a protection against DNS rebinding. A request with
-    another origin is refused unless ``gateway_origins`` contains it, even where a browser would
-    send it without a preflight request.
+    The token is required if one is set; for host and origin see :class:`BrowserPolicy`.
 
     Args:
         app: The wrapped application.
@@ -73,9 +59,7 @@ class Guard:
         self._settings = settings
         self._metrics = metrics
         self._rate = RateLimit(settings.rate, settings.burst)
-        own = _LOOPBACK if is_loopback(host) else frozenset()
-        self._hosts = own | {name.lower() for name in settings.hosts}
-        self._origins = frozenset(settings.origins)
+        self._policy = BrowserPolicy(host, hosts=settings.hosts, origins=settings.origins)
         token = settings.token
         self._token = token.get_secret_value().encode() if token else None
         self._requests = Places(settings.concurrency, "requests in progress")
@@ -108,31 +92,12 @@ class Guard:
             self._metrics.rate_limited()
             raise RateLimited("too many requests from this address", retry_after=wait)
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if self._hosts and _name_of(host) not in self._hosts:
-            raise Misdirected("this host name is not allowed")
-        origin = headers.get("origin")
-        if origin is not None and not self._is_allowed(origin, host):
-            raise ForbiddenOrigin("this origin is not allowed")
-        path = scope["path"]
-        if self._token is not None and path not in OPEN and not is_console(path):
-            scheme, _, given = headers.get("authorization", "").partition(" ")
-            same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
-            if not same or scheme.lower() != "bearer":
-                raise Unauthorized("the bearer token is missing or wrong")
-
-    def _is_allowed(self, origin: str, host: str) -> bool:
-        return origin in self._origins or origin.lower().endswith(f"://{host.lower()}")
+        is_public = scope["path"] in OPEN or is_console(scope["path"])
+        self._policy.check(headers, is_page=is_public)
+        if self._token is not None and not is_public:
+            check_bearer(headers, self._token)
 
 
 def _is_stream(scope: Scope) -> bool:
     """Return whether the response is a stream of unlimited duration."""
     return scope["method"] in ("GET", "HEAD") and scope["path"] in ("/events", "/mcp")
-
-
-def _name_of(host: str) -> str:
-    """Return the lower-case name of a Host header without the port; empty if there is none."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""

@@ -46,34 +46,6 @@ STATUSES: Mapping[str, int] = {
 """Error code -> HTTP status; unknown codes become 500."""
 
 
-class Unauthorized(SearchError):
-    """The bearer token is missing or wrong."""
-
-    code = "unauthorized"
-    default_hint = "Send the header `Authorization: Bearer TOKEN`."
-
-
-class ForbiddenOrigin(SearchError):
-    """The Origin header is not allowed."""
-
-    code = "forbidden_origin"
-    default_hint = "Add the origin to the setting gateway_origins."
-
-
-class Misdirected(SearchError):
-    """The Host header is not allowed."""
-
-    code = "misdirected"
-    default_hint = "Add the host name to the setting gateway_hosts."
-
-
-class UnsupportedMediaType(SearchError):
-    """The Content-Type of the body is not JSON."""
-
-    code = "unsupported_media_type"
-    default_hint = "Send the header `Content-Type: application/json`."
-
-
 class RateLimited(SearchError):
     """The address has exceeded the rate limit."""
 

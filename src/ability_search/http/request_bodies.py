@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from ability_search.errors import DeadlineExceeded, InvalidInput, TooLarge
-from ability_search.http.problems import UnsupportedMediaType
+from ability_search.ops.http_access import check_json
 from kadi_client import Raw
 from kadi_client.messages import without_halves
 
@@ -28,8 +28,7 @@ async def read_json(request: Request, limit: int) -> bytes:
     """Return the body of a request; ``{}`` if it is empty.
 
     Raises:
-        UnsupportedMediaType: if its Content-Type is not JSON. Browsers send JSON to another origin
-            only after a preflight request, so this check blocks pages of other origins.
+        UnsupportedMediaType: if its Content-Type is not JSON.
         TooLarge: if it is longer than ``limit`` bytes; the rest is not read.
         DeadlineExceeded: if it does not arrive in time.
         ClientDisconnect: if the client disconnects meanwhile.
@@ -46,9 +45,8 @@ async def read_json(request: Request, limit: int) -> bytes:
                     )
     except TimeoutError as exc:
         raise DeadlineExceeded(f"the body did not arrive within {_SECONDS:g} s") from exc
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and (body or kind):
-        raise UnsupportedMediaType("Content-Type must be application/json")
+    if body or request.headers.get("content-type"):
+        check_json(request.headers)
     return bytes(body) or b"{}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from opentelemetry.trace import SpanKind
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kadi_client.context import REQUEST_ID, from_headers, handling
-from kadi_client.tracing import span
+from kadi_client.tracing import fail, span
 
 _LONGEST_PATH = 256
 _FAILED = 500
@@ -44,11 +45,11 @@ class Followed:
                 return
             method, path = scope["method"], scope["path"][:_LONGEST_PATH]
             notes = {"http.request.method": method, "url.path": path}
-            with span(method, "server", notes, parent=context.traceparent) as answered:
+            with span(method, SpanKind.SERVER, notes, parent=context.traceparent) as answered:
                 await self._app(scope, receive, named)
-                answered.note("http.response.status_code", status)
+                answered.set_attribute("http.response.status_code", status)
                 if status >= _FAILED:
-                    answered.fail(str(status))
+                    fail(answered, str(status))
 
 
 def _calls_tools(scope: Scope) -> bool:

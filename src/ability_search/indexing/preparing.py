@@ -16,11 +16,10 @@ from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.indexing.fields import metadata_terms
-from ability_search.text.passages import embedded_text
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
-from ability_search.text.chunkers.joining import joined
-from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.chunkers.strategies import chunk, joined
+from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, TITLE
 from ability_search.text.token_counter import TokenCounter
 from ability_search.understanding.chunk_dates import chunk_periods, to_numbers

@@ -11,15 +11,15 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from ability_search.collection import Collection, to_record
+from ability_search.collection import Collection
 from ability_search.errors import Busy, NotFound, SearchError
 from ability_search.generations import Generations
 from ability_search.indexing.options import IndexOptions
 from ability_search.indexing.rebuilding import Rebuilding
 from ability_search.jobs.events import Publish
 from ability_search.jobs.ledger import Jobs, new_record
-from ability_search.jobs.model import REINDEX, Job
 from ability_search.jobs.running import Run
+from ability_search.store.records import REINDEX, Job
 from ability_search.store.registry import Registry
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
@@ -160,7 +160,7 @@ class Reindexing:
             stage="reindexing",
             total=live.sources,
         )
-        begun = await self._jobs.begin(job, to_record(built))
+        begun = await self._jobs.begin(job, built)
         if begun is None:
             await self._generations.drop(built.type)
             raise Busy(f"another worker is rebuilding {live.name!r}")

@@ -24,6 +24,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import RETRIES
 from ability_search.ports import Store
 from ability_search.store import arcadedb
+from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.registry import Registry
 from ability_search.text.term_statistics import TermStatistics
 
@@ -202,7 +203,7 @@ class Storage:
         if answer["revision"] is None:
             return None
         # The next group needs the record as it is after this transaction.
-        self.collection = self._registry.learn(self.name, answer["collection"])
+        self.collection = self._registry.learn(self.name, from_record(answer["collection"][0]))
         return answer
 
     async def _is_on(self, chunk_type: str) -> bool:

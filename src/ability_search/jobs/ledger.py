@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ability_search.collection import Collection
 from ability_search.errors import SearchError
-from ability_search.jobs.model import Job, from_record, to_record
-from ability_search.store import arcadedb
-from ability_search.store.registry import Registry
+from ability_search.store.port import JobStore
+from ability_search.store.records import Job
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ class Jobs:
     it.
 
     Args:
-        registry: Reads from and writes to the database.
+        store: The store of the jobs.
         lease: Seconds after which another worker may claim a job that is not renewed.
     """
 
-    def __init__(self, registry: Registry, *, lease: float) -> None:
-        self._registry = registry
+    def __init__(self, store: JobStore, *, lease: float) -> None:
+        self._store = store
         self._worker = secrets.token_hex(8)
         self._lease = round(lease * 1000)
         self._noting: set[asyncio.Task[None]] = set()
@@ -55,20 +55,17 @@ class Jobs:
 
     async def of(self, collection: str) -> list[Job]:
         """Return the last job of each kind for a collection."""
-        rows = await self._registry.read(arcadedb.jobs(collection))
-        return [from_record(row) for row in rows]
+        return await self._store.jobs(collection)
 
     async def find(self, collection: str, kind: str) -> Job | None:
         """Return the last job of a kind; ``None`` if there is none."""
-        rows = await self._registry.read(arcadedb.job(collection, kind))
-        return from_record(rows[0]) if rows else None
+        return await self._store.job(collection, kind)
 
     async def orphaned(self, kind: str) -> list[Job]:
         """Return the running jobs of a kind without a worker."""
-        rows = await self._registry.read(arcadedb.orphaned_jobs(kind))
-        return [from_record(row) for row in rows]
+        return await self._store.orphaned_jobs(kind)
 
-    async def begin(self, job: Job, built: Mapping[str, Any] | None = None) -> Job | None:
+    async def begin(self, job: Job, built: Collection | None = None) -> Job | None:
         """Record a new job of this worker in place of the last job of its kind.
 
         Args:
@@ -80,10 +77,7 @@ class Jobs:
             The job; ``None`` if another worker owns the last one.
         """
         job = replace(job, owner=self._worker)
-        answer = await self._registry.write(
-            arcadedb.begin_job(to_record(job), lease=self._lease, built=built)
-        )
-        return job if answer["begun"] else None
+        return job if await self._store.begin_job(job, lease=self._lease, built=built) else None
 
     async def claim(self, job: Job) -> Job | None:
         """Take over a job without a worker; return ``None`` if another worker was faster."""
@@ -98,17 +92,15 @@ class Jobs:
             lost=job.losses,
             lost_at=job.done,
         )
-        answer = await self._registry.write(
-            arcadedb.claim_job(
-                job.key,
-                owner=self._worker,
-                seen=job.record,
-                record=record,
-                lease=self._lease,
-                noted={"lost": claimed.lost, "lostAt": claimed.lost_at},
-            )
+        done = await self._store.claim_job(
+            job,
+            owner=self._worker,
+            record=record,
+            lease=self._lease,
+            lost=claimed.lost,
+            lost_at=claimed.lost_at,
         )
-        return claimed if answer["claimed"] else None
+        return claimed if done else None
 
     async def renew(self, job: Job, progress: Progress) -> bool:
         """Renew the lease of a job; return False if this worker no longer owns it."""
@@ -119,18 +111,18 @@ class Jobs:
         await self._renew(job, progress, _GIVEN_BACK)
 
     async def _renew(self, job: Job, progress: Progress, lease: int) -> bool:
-        told = {"done": progress.done, "total": progress.total, "stage": progress.stage}
-        answer = await self._registry.write(
-            arcadedb.renew_job(job.key, owner=self._worker, lease=lease, progress=told)
+        return await self._store.renew_job(
+            job,
+            owner=self._worker,
+            lease=lease,
+            done=progress.done,
+            total=progress.total,
+            stage=progress.stage,
         )
-        return bool(answer["renewed"])
 
     async def end(self, job: Job, state: str, **fields: Any) -> bool:
         """Record the end of a job; return False if this worker does not own it or it has ended."""
-        answer = await self._registry.write(
-            arcadedb.end_job(job.key, owner=self._worker, state=state, fields=fields)
-        )
-        return bool(answer["ended"])
+        return await self._store.end_job(job, owner=self._worker, state=state, fields=fields)
 
     async def fail(self, job: Job, error: SearchError) -> bool:
         """Record the failure of a job with its error; returns as :meth:`end` does."""
@@ -138,10 +130,7 @@ class Jobs:
 
     async def cancel(self, job: Job) -> bool:
         """Cancel a job, whichever worker owns it; return False if it has already ended."""
-        answer = await self._registry.write(
-            arcadedb.end_job(job.key, owner=None, state="cancelled", fields={})
-        )
-        return bool(answer["ended"])
+        return await self._store.end_job(job, owner=None, state="cancelled", fields={})
 
     async def kept(self, job: Job, progress: Progress) -> None:
         """Renew the lease of a job periodically, until this worker no longer owns it."""

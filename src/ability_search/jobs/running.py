@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from ability_search.errors import Busy, Cancelled, SearchError
 from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS, Publish
 from ability_search.jobs.ledger import Jobs, Progress
-from ability_search.jobs.model import Job
+from ability_search.store.records import Job
 
 log = logging.getLogger(__name__)
 

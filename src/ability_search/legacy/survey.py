@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.collection import is_collection_name
 from ability_search.documents import Vector
 from ability_search.legacy.legacy_chunks import Piece, Unmovable, read_piece
-from ability_search.store.arcadedb import is_collection_name
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 64

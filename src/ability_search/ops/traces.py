@@ -1,4 +1,4 @@
-"""Export of spans to an OpenTelemetry collector; the only module that imports OpenTelemetry.
+"""Export of spans to an OpenTelemetry collector; the only module that needs the extra ``otel``.
 
 Spans are queued, with a bound, and sent in the background. While the collector is not available,
 spans are lost without blocking anything, and the log says so once.
@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ability_search import __version__
 from ability_search.errors import ConfigurationError
 from kadi_client import tracing
-from kadi_client.context import TRACEPARENT, call_id
-from kadi_client.tracing import Kind, Span, Value
+from kadi_client.context import call_id
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +32,6 @@ _COMPLAINING = ("opentelemetry", "urllib3")
 _PATH = "/v1/traces"
 _FLUSH_SECONDS = 3.0
 """Timeout for sending queued spans at the end of a process."""
-_KINDS: Mapping[Kind, SpanKind] = {
-    "internal": SpanKind.INTERNAL,
-    "server": SpanKind.SERVER,
-    "client": SpanKind.CLIENT,
-}
 
 
 @contextmanager
@@ -60,6 +51,7 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
     try:
         exporter = _Reporting(OTLPSpanExporter(endpoint=endpoint and _address(endpoint)))
         provider = TracerProvider(resource=_resource(part), shutdown_on_exit=False)
+        provider.add_span_processor(_CallIds())
         provider.add_span_processor(BatchSpanProcessor(exporter))
     except (ValueError, OSError) as exc:
         raise ConfigurationError(
@@ -68,7 +60,7 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
     for name in _COMPLAINING:
         wanted = logging.NOTSET if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL
         logging.getLogger(name).setLevel(wanted)
-    tracing.use(SpanCollector(provider))
+    tracing.use(provider.get_tracer("ability-search", __version__))
     try:
         yield
     finally:
@@ -79,60 +71,12 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
         flushing.join(0 if exporter.away else _FLUSH_SECONDS)
 
 
-class SpanCollector:
-    """A :class:`kadi_client.tracing.Tracer` that uses OpenTelemetry.
+class _CallIds(SpanProcessor):
+    """Adds the call id to each span."""
 
-    Args:
-        provider: Receives the spans.
-    """
-
-    def __init__(self, provider: trace.TracerProvider) -> None:
-        self._tracer = provider.get_tracer("ability-search", __version__)
-        self._propagator = TraceContextTextMapPropagator()
-
-    @contextmanager
-    def span(
-        self, name: str, kind: Kind, notes: Mapping[str, Value], parent: str | None
-    ) -> Iterator[Span]:
-        """Record a span of the block; see :meth:`kadi_client.tracing.Tracer.span`."""
-        context = None
-        if parent is not None:
-            context = self._propagator.extract({TRACEPARENT: parent}, Context())
-        call = call_id()
-        attributes = dict(notes) if call is None else {CALL_ID: call, **notes}
-        with self._tracer.start_as_current_span(
-            name,
-            context,
-            _KINDS[kind],
-            attributes,
-            # Error messages may quote the query.
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as started:
-            told = _Span(started)
-            try:
-                yield told
-            except BaseException as exc:
-                told.fail(type(exc).__name__)
-                raise
-
-    def traceparent(self) -> str | None:
-        """Return the current trace context; see :meth:`kadi_client.tracing.Tracer.traceparent`."""
-        carrier: dict[str, str] = {}
-        self._propagator.inject(carrier)
-        return carrier.get(TRACEPARENT)
-
-
-class _Span:
-    def __init__(self, span: trace.Span) -> None:
-        self._span = span
-
-    def note(self, name: str, value: Value) -> None:
-        self._span.set_attribute(name, value)
-
-    def fail(self, reason: str) -> None:
-        self._span.set_status(StatusCode.ERROR, reason)
-        self._span.set_attribute("error.type", reason)
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        if call := call_id():
+            span.set_attribute(CALL_ID, call)
 
 
 class _Reporting(SpanExporter):

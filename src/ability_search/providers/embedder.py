@@ -11,23 +11,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_before_delay,
-    wait_random_exponential,
-)
+from tenacity import RetryCallState
 
 from ability_search.batching import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS, RETRIES
+from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
 from ability_search.providers.circuit_breaker import CircuitBreaker
 from ability_search.providers.provider_errors import Objection
 from ability_search.providers.transports import HttpService, Transport, in_time
+from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge
 from kadi_client.tracing import Value, span
 
@@ -39,7 +33,7 @@ _HINTS = {
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
 }
 
-_backoff = wait_random_exponential(multiplier=0.5, max=10)
+_backoff = growing(0.5, longest=10)
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -148,17 +142,20 @@ class RemoteEmbedder:
 
     async def _request(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         """Make one request with its retries; there is no retry after the deadline."""
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self._attempts)
-            | stop_before_delay(max(0.0, deadline - time.monotonic())),
-            wait=_wait,
-            retry=retry_if_exception(_passing),
-            before_sleep=lambda _: self._meter.add(RETRIES, 1, "embedder"),
-            reraise=True,
-        ):
-            with attempt, span("embed", notes=_notes(model, texts)):
+
+        async def run() -> Vector:
+            with span("embed", attributes=_notes(model, texts)):
                 return await self._try(model, texts, deadline)
-        raise AssertionError("unreachable: the last attempt raises")
+
+        return await retry(
+            run,
+            when=_passing,
+            attempts=self._attempts,
+            pause=_wait,
+            within=max(0.0, deadline - time.monotonic()),
+            meter=self._meter,
+            target="embedder",
+        )
 
     async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         left = deadline - time.monotonic()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 import httpx
@@ -19,8 +22,10 @@ from ability_search.providers.provider_errors import (
     refusal_of_text,
 )
 from ability_search.store.arcadedb.client import Invoke
-from kadi_client.apis import retry_after, route_address
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
+
+_VERSION = re.compile(r"/v\d+$")
+_LONGEST_PAUSE = 24 * 3600.0
 
 
 class Transport(Protocol):
@@ -106,7 +111,7 @@ def over_http(
     Args:
         service: The service.
         client: The HTTP client; the caller closes it.
-        url: Base URL of the server, see :func:`kadi_client.apis.route_address`.
+        url: Base URL of the server, see :func:`route_address`.
         api_key: Sent as a bearer token.
     """
     address = route_address(url, service.route)
@@ -135,3 +140,32 @@ def over_http(
             raise service.unavailable(f"{service.api} did not return JSON") from exc
 
     return transport
+
+
+def route_address(url: str, route: str) -> str:
+    """Return the address of a route: ``/v1/<route>`` is appended to the base URL unless present.
+
+    A version at the end of the base URL is kept: ``/v2`` (Cohere) becomes ``/v2/<route>``.
+    """
+    base = url.rstrip("/")
+    if base.endswith(f"/{route}"):
+        return base
+    return f"{base}/{route}" if _VERSION.search(base) else f"{base}/v1/{route}"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given as a number or as a date (RFC 9110).
+
+    At least 0 and at most a day; ``None`` if the header is missing or malformed.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), _LONGEST_PAUSE)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    left = (moment - datetime.now(UTC)).total_seconds()
+    return min(max(0.0, left), _LONGEST_PAUSE)

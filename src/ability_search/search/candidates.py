@@ -12,7 +12,6 @@ from typing import Any, Final
 from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
 from ability_search.filters.tree import Filter
-from ability_search.search.options import Mode
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import Budget, Degraded, Hit, HitContext
@@ -231,7 +230,7 @@ class Candidates:
         return [item.stands_for or item for item in chunks.values()]
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> str:
         """The mode that was used: another one than requested if the answer is degraded."""
         return self.degraded.mode if self.degraded else self.query.asked.mode
 

@@ -185,8 +185,10 @@ async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> 
         started = time.perf_counter()
         with candidates.clock.step(stage.step):
             await stage.run(candidates, ports)
-        if candidates.query.asked.explain and stage.name != stage.step and _left_trace(
-            stage, candidates
+        if (
+            candidates.query.asked.explain
+            and stage.name != stage.step
+            and _left_trace(stage, candidates)
         ):
             candidates.clock.add(stage.name, time.perf_counter() - started)
 

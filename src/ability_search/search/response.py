@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ability_search.search.options import Mode
 from ability_search.wire import Result
 
 

@@ -142,9 +142,7 @@ def pooled(
 
 def candidate_of(row: Row, cosine: float | None, collection: Collection) -> Candidate:
     """Return the candidate of a row, with its cosine to the vector that was searched by."""
-    candidate = Candidate(
-        row.rid, row.chunk_id, cosine, columns=row.columns, collection=collection
-    )
+    candidate = Candidate(row.rid, row.chunk_id, cosine, columns=row.columns, collection=collection)
     if OWN in row.columns:
         candidate.cosine, candidate.moved = row.columns[OWN], cosine
     return candidate

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
-from ability_search.jobs.model import Job
 from ability_search.store.records import (
     ChunkRecord,
     ChunkText,
     Columns,
     GraphAnswer,
     GraphRequest,
+    Job,
     MapPoint,
     Neighbour,
     OverviewAnswer,
@@ -101,6 +101,25 @@ class CollectionStore(Protocol):
         """Drop a generation and everything in it."""
 
 
+class TermStatisticsStore(Protocol):
+    """The log of the term statistics of generations."""
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order.
+
+        There are none if the generation was dropped.
+        """
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
+
+        Returns:
+            False if another worker was faster; nothing is changed then.
+        """
+
+
 class SearchStore(Protocol):
     """Retrieval of candidates and of what surrounds them."""
 
@@ -168,18 +187,6 @@ class SearchStore(Protocol):
         """Return the best chunk of each source that is linked to others, and given chunks.
 
         Links are followed in both directions.
-        """
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
-    ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
-
-        Returns:
-            False if another worker was faster; nothing is changed then.
         """
 
 
@@ -302,20 +309,23 @@ class IndexStore(Protocol):
         """Write new weights. A chunk that became a duplicate, or no longer is one, is left out."""
 
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        """Build the vector graph, and return when it is complete or a statement's time is over."""
+        """Build the vector graph, and return when it is complete."""
 
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
 
     async def source_order(
         self, generation: str, *, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        """Return sources greater than ``after``, in order, with their record ids."""
+    ) -> list[tuple[str, int]]:
+        """Return sources greater than ``after``, in order, with their places.
+
+        Places are ascending in the order of storage, by which indexes decide between equal scores.
+        """
 
     async def source_records_at(
-        self, generation: str, rids: Sequence[str]
-    ) -> dict[str, SourceRecord]:
-        """Return source records by record id.
+        self, generation: str, places: Sequence[int]
+    ) -> dict[int, SourceRecord]:
+        """Return source records by their places; those that are gone are left out.
 
         Raises:
             TooLarge: if they do not fit into one message.
@@ -412,7 +422,9 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
-class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+class Store(
+    CollectionStore, TermStatisticsStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol
+):
     """Everything that a worker stores."""
 
 
@@ -423,5 +435,6 @@ __all__ = [
     "SearchStore",
     "SparseVector",
     "Store",
+    "TermStatisticsStore",
     "UsageStore",
 ]

@@ -213,8 +213,6 @@ class ChunkText:
 class Passage:
     """A chunk's part of the text of its document."""
 
-    rid: str
-    """Record id; it changes when the chunk is replaced."""
     chunk_id: str
     source: str
     content: str
@@ -224,6 +222,8 @@ class Passage:
     section: int | None = None
     start_line: int | None = None
     end_line: int | None = None
+    rid: str | None = None
+    """Record id, if the passage is read by its chunkId."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +339,8 @@ class VectorPlaces:
     own: Sequence[tuple[str, bool]]
     live: Sequence[tuple[str, bool]]
     others: Sequence[tuple[str, bool]]
+    new: bool = False
+    """Whether nothing was ever stored, so that there may be places soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,3 +401,55 @@ class Use:
     chunk_id: str
     uses: int
     last_at: int
+
+
+# Jobs
+
+REINDEX = "reindex"
+"""Kind of the jobs that rebuild a collection; another worker continues an abandoned one."""
+FILES = "index-file"
+"""Kind of the jobs that index files; their results are stored, and no worker continues them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The record of a long operation. Times are epoch milliseconds of the database's clock."""
+
+    id: str
+    kind: str
+    collection: str
+    owner: str | None = None
+    """Id of the worker that owns it, while it runs."""
+    record: str | None = None
+    """Name of the record of the generation being built, while it runs."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the call, sufficient to continue the job."""
+    state: str = "running"
+    """``running``, ``done``, ``failed`` or ``cancelled``."""
+    expired: bool = False
+    """True if the job is running but its lease has expired."""
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    lost: int = 0
+    """Number of workers in a row that were lost without making progress."""
+    lost_at: int = -1
+    """The value of ``done`` when the last of them was lost."""
+    started_at: int = 0
+    updated_at: int = 0
+    error: Mapping[str, Any] | None = None
+    """``code``, ``message`` and ``hint`` if the job failed."""
+    result: Mapping[str, Any] | None = None
+    """The result if the job is done."""
+
+    @property
+    def running(self) -> bool:
+        """True if the job has not ended, even if no worker owns it at the moment."""
+        return self.state == "running"
+
+    @property
+    def losses(self) -> int:
+        """The number ``lost``, including the current owner if it did not release the job."""
+        if self.owner is None:
+            return self.lost
+        return 1 + (self.lost if self.done <= self.lost_at else 0)

@@ -6,7 +6,6 @@ stored one, so that a stale copy is detected and replaced.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,29 +13,27 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
-from ability_search.collection import FIELDS, Collection, checked_name, from_record, to_record
-from ability_search.errors import NotFound, StatementRefused
-from ability_search.ports import Store
-from ability_search.store import arcadedb
-from ability_search.store.arcadedb.layout import check_new
+from ability_search.collection import Collection, checked_name
+from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
+from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import Read
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _MOVES = 5
-_TRIES = 8
-_PAUSE = 0.1
+"""Generations that a query follows a collection to."""
 
 
 class Registry:
-    """The collections of one database, with the records that this worker has read so far."""
+    """The collections of one store, with the records that this worker has read so far."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ArcadeStore) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
-        self._amended = False
-        self._amending = asyncio.Lock()
 
     @property
     def remembered(self) -> int:
@@ -68,27 +65,26 @@ class Registry:
     async def reload(self, name: str) -> Collection | None:
         """Drop a collection from the cache and read its record again."""
         self._known.pop(name, None)
-        return self.learn(name, await self.read(arcadedb.collection(name)))
+        return self.learn(name, await self._store.collection(name))
 
     async def all(self) -> list[Collection]:
-        """Return all collections by name; none if the database does not exist yet."""
+        """Return all collections by name."""
         return [each for each in await self.records() if each.name == each.public_name]
 
     async def records(self) -> list[Collection]:
         """Return all records as :meth:`all` does, plus those of generations under construction."""
-        found = [from_record(row) for row in await self.read(arcadedb.collections())]
+        found = await self._store.collections()
         self._known = {collection.name: collection for collection in found}
         return found
 
-    def learn(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Collection | None:
-        """Cache the record that a statement returned; no row means that the collection is gone.
+    def learn(self, name: str, read: Collection | None) -> Collection | None:
+        """Cache a record that the store returned; ``None`` means that the collection is gone.
 
         Answers may arrive out of order: of one generation the later revision is kept.
         """
-        if not rows:
+        if read is None:
             self._known.pop(name, None)
             return None
-        read = from_record(rows[0])
         known = self._known.get(name)
         if known is None or known.type != read.type or known.revision <= read.revision:
             self._known[name] = known = read
@@ -97,13 +93,13 @@ class Registry:
     async def consult(
         self,
         collection: Collection,
-        ask: Callable[[Collection], Awaitable[tuple[Sequence[Mapping[str, Any]], T]]],
+        ask: Callable[[Collection], Awaitable[Read[T] | tuple[Sequence[Mapping[str, Any]], T]]],
     ) -> tuple[Collection, T] | None:
         """Run a query against a collection's live generation.
 
-        ``ask`` returns the rows of the collection's record together with its answer. If they name
-        another generation than the one queried, or that generation is gone, ``ask`` runs again on
-        the current one.
+        ``ask`` queries the generation of the record that it is given. If the store answers with
+        the record of another generation, or the generation is gone, ``ask`` runs again on the
+        current one.
 
         Returns:
             The collection as it is now and the answer; ``None`` if it no longer exists.
@@ -114,53 +110,34 @@ class Registry:
         name = collection.name
         for _ in range(_MOVES):
             try:
-                rows, answer = await self.amended(partial(ask, collection))
-            except StatementRefused:
+                read = await self._store.amended(partial(ask, collection))
+            except (GenerationGone, StatementRefused):
+                # The errors for types being dropped vary, so the record decides.
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
             else:
-                current = self.learn(name, rows)
+                if isinstance(read, tuple):  # of a caller that still runs statements
+                    read = Read(from_record(read[0][0]) if read[0] else None, read[1])
+                current = self.learn(name, read.collection)
                 if current is not None and current.type == collection.type:
-                    return current, answer
+                    return current, read.value
             if current is None:
                 return None
             collection = current
-        raise StatementRefused("conflict", f"{name} keeps changing its generation")
+        raise DatabaseUnavailable(f"{name} keeps changing its generation", hint="Call again.")
 
     async def create(self, collection: Collection) -> Collection:
-        """Store a new collection and create the types of its generation.
+        """Store a new collection with an empty generation.
 
         Returns:
             The collection as stored: the existing one if another worker created it first.
         """
-        await self.write(
-            arcadedb.create_generation(collection.type, dimensions=collection.dimensions)
-        )
-        try:
-            await self.write(arcadedb.insert_collection(to_record(collection)))
-        except StatementRefused as exc:
-            if exc.reason != "duplicate":
-                raise
-            await self.write(arcadedb.drop_generation(collection.type))
-            found = await self.reload(collection.name)
-            if found is None:
-                raise
-            return found
-        log.info("created collection %s as %s", collection.name, collection.type)
-        self._known[collection.name] = collection
-        return collection
-
-    async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
-        """Create the types for links and aspects if they are needed and do not exist yet."""
-        wanted = []
-        if links and not collection.links:
-            wanted.append(arcadedb.create_links(collection.type))
-        if aspects and not collection.aspects:
-            size = collection.dimensions
-            wanted.append(arcadedb.create_aspects(collection.type, dimensions=size))
-        for types in wanted:
-            await _insisting(partial(self.write, types), "duplicate", "conflict")
+        stored = await self._store.create_collection(collection)
+        if stored is collection:
+            log.info("created collection %s as %s", collection.name, collection.type)
+        self._known[collection.name] = stored
+        return stored
 
     async def drop(self, collection: Collection) -> bool:
         """Delete a collection with all its contents and jobs.
@@ -169,11 +146,8 @@ class Registry:
             False if it was already gone or replaced.
         """
         self._known.pop(collection.name, None)
-        answer = await self.write(arcadedb.delete_collection(collection.name, collection.type))
-        if not answer["deleted"]:
+        if not await self._store.delete_collection(collection):
             return False
-        for chunk_type in answer["types"]:
-            await self.write(arcadedb.drop_generation(chunk_type))
         log.info("dropped collection %s with %d chunks", collection.name, collection.chunks)
         return True
 
@@ -183,72 +157,27 @@ class Registry:
 
     async def update(self, collection: Collection, **fields: Any) -> Collection:
         """Change fields of a collection's record, named as in :class:`Collection`."""
-        await self._store.write(
-            *arcadedb.set_collection_fields(
-                collection.name,
-                collection.type,
-                {FIELDS[name]: value for name, value in fields.items()},
-            )
-        )
+        await self._store.update_collection(collection, fields)
         known = self._known.get(collection.name)
         if known is None or known.type != collection.type:
             known = collection
         self._known[collection.name] = replace(known, **fields)
         return self._known[collection.name]
 
-    async def read(self, statement: arcadedb.Statement) -> list[Any]:
-        """Read rows; none if nothing was stored yet. Raises as :func:`.layout.check_new`."""
-        try:
-            return list(await self._store.read(*statement))
-        except StatementRefused as exc:
-            await check_new(self._store, exc)
-            return []
+    # For callers that still run statements.
 
-    async def write(self, statement: arcadedb.Statement) -> Any:
-        """Write; create the schema first if it is missing, and retry on conflicts.
+    async def read(self, statement: Statement) -> list[Any]:
+        """Read rows."""
+        return await self._store.rows(statement)
 
-        Raises as :meth:`read`.
-        """
-        run = partial(self._store.write, *statement)
-        try:
-            return await _insisting(run, "conflict")
-        except StatementRefused as exc:
-            await check_new(self._store, exc)
-            await self._create_schema()
-            return await _insisting(run, "conflict")
+    async def write(self, statement: Statement) -> Any:
+        """Write."""
+        return await self._store.write(statement)
 
     async def amended(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run statements; if a type is missing, create the schema and run them once more.
+        """Run statements; if a type is missing, create the schema and run them once more."""
+        return await self._store.amended(run)
 
-        This adds the types that a database of an earlier version of this ability lacks.
-
-        Raises:
-            StatementRefused: as from ``run``, on the second attempt at the latest.
-        """
-        try:
-            return await run()
-        except StatementRefused as exc:
-            if exc.reason != "missing_type":
-                raise
-        async with self._amending:
-            if not self._amended:
-                await self._create_schema()
-                self._amended = True
-        return await run()
-
-    async def _create_schema(self) -> None:
-        schema = partial(self._store.write, *arcadedb.schema())
-        # Another worker may be creating it at the same time.
-        await _insisting(schema, "duplicate", "conflict")
-
-
-async def _insisting(run: Callable[[], Awaitable[T]], *passing: str) -> T:
-    """Run a statement; retry if it is refused for one of these reasons."""
-    for _ in range(_TRIES - 1):
-        try:
-            return await run()
-        except StatementRefused as exc:
-            if exc.reason not in passing:
-                raise
-        await asyncio.sleep(_PAUSE)
-    return await run()
+    async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
+        """Create the types for links and kinds if they are needed and do not exist yet."""
+        await self._store._create_types(collection, links=links, kinds=aspects)

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ability_search.collection import is_collection_name
 from ability_search.errors import InvalidInput, SearchError
-from ability_search.store.arcadedb import is_collection_name
 from kadi_client.context import incident
 from kadi_client.tools import validation_text
 

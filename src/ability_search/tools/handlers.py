@@ -21,7 +21,6 @@ from ability_search.indexing.mending import Mending
 from ability_search.indexing.reindexing import Reindexing
 from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
 from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.model import FILES, Job
 from ability_search.jobs.running import Run
 from ability_search.listing import list_sources
 from ability_search.ops.metrics.meter import Meter
@@ -30,6 +29,8 @@ from ability_search.overview.service import look_over
 from ability_search.ports import Store
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -50,6 +51,8 @@ class Services:
     """The services that the tools call."""
 
     store: Store
+    """Runs statements; to be replaced by the next one."""
+    arcade: ArcadeStore
     registry: Registry
     indexing: Indexing
     files: FileIndexing

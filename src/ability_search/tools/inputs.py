@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
 from ability_search.search.options import Collections as Collections
+from ability_search.search.options import Mode as Mode
 from ability_search.search.options import Model
 from ability_search.search.options import QueryInput as QueryInput
-from ability_search.wire import Count, Input, NonBlank, Share
 from ability_search.tools.shared_fields import (
     ChunkStrategy,
     CollectionName,
@@ -19,6 +19,7 @@ from ability_search.tools.shared_fields import (
     MaxTokens,
     Overlap,
 )
+from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]

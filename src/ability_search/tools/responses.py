@@ -8,10 +8,10 @@ from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.filing import FileReport
 from ability_search.indexing import Failure, IndexReport
-from ability_search.jobs.model import Job
 from ability_search.listing import SourcePage
 from ability_search.overview.service import Map, Overview, Sizes
 from ability_search.overview.times import Growth
+from ability_search.store.records import Job
 from ability_search.tools import results
 
 

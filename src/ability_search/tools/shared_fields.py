@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ability_search.text.chunkers import Strategy
 from ability_search.wire import Count
-
-Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
 
 CollectionName = Annotated[
     str,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kadi_client.messages import notification
+from kadi_localnet.broker.access import check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Publication, Subscription, invalid
-from kadi_localnet.broker.registry import check_name
 from kadi_localnet.broker.session import Refused, Session
 from kadi_localnet.broker.topics import Topics
 

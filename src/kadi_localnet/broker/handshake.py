@@ -8,9 +8,9 @@ from typing import Any
 from kadi_client.errors import INVALID_REQUEST, AuthenticationError
 from kadi_client.identity import agent_id, verify
 from kadi_client.messages import Raw, encode
+from kadi_localnet.broker.access import Networks
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Authenticate, Hello
-from kadi_localnet.broker.registry import Networks
 from kadi_localnet.broker.session import CloseCode, Refused, Session
 
 _NONCE_BYTES = 32
@@ -30,7 +30,8 @@ def hello(
             code=INVALID_REQUEST,
         )
     if params.networks is not None:
-        session.networks, _ = networks.admitted(params.networks)
+        session.networks, _ = networks.admitted(params.networks, None)
+        session.asked_networks = tuple(params.networks)
     session.display_name = params.name
     session.nonce = secrets.token_urlsafe(_NONCE_BYTES)
     session.nonce_expires = now + limits.nonce_lifetime
@@ -42,8 +43,12 @@ def hello(
     }
 
 
-def authenticate(session: Session, params: Authenticate, now: float) -> dict[str, Any]:
+def authenticate(
+    session: Session, params: Authenticate, networks: Networks, now: float
+) -> dict[str, Any]:
     """Accept an identity if its private key signed the nonce; the nonce is used up either way.
+
+    The session joins the networks of its hello, as far as this agent may.
 
     Raises:
         Refused: ending the session, if the nonce is unknown or expired, or the signature is
@@ -63,6 +68,7 @@ def authenticate(session: Session, params: Authenticate, now: float) -> dict[str
         session.credentials = Raw(encode(shown))
     except AuthenticationError as exc:
         raise _failed(str(exc)) from exc
+    session.networks, _ = networks.admitted(session.asked_networks, session.agent_id)
     return {"agentId": session.agent_id}
 
 

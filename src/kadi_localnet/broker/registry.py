@@ -7,50 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kadi_client.messages import Raw
+from kadi_localnet.broker.access import Access, Networks, check_name
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.params import Discovery, Register, ToolEntry, invalid, present
 from kadi_localnet.broker.session import Session
 
-DEFAULT_NETWORKS = ("global",)
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
 _SOURCE = "kadi-agent"
-
-
-class Networks:
-    """The networks of a broker: any that agents ask for, or a fixed set.
-
-    Args:
-        limits: Limits on their number per session and on their names.
-        known: The allowed networks; empty allows any.
-    """
-
-    __slots__ = ("_known", "_limits")
-
-    def __init__(self, limits: Limits, known: Collection[str] = ()) -> None:
-        self._limits = limits
-        self._known = frozenset(known)
-
-    def admitted(self, asked: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-        """Return the networks that a session joins, and those that it may not join.
-
-        Both are in the order of ``asked``, without duplicates. If ``asked`` is empty, it counts as
-        the default network.
-
-        Raises:
-            Refused: if there are too many networks, or a name is invalid.
-        """
-        if len(asked) > self._limits.networks:
-            raise invalid(
-                "networks", f"holds {len(asked)}, more than the {self._limits.networks} allowed"
-            )
-        for position, network in enumerate(asked):
-            check_name(f"networks.{position}", network, self._limits)
-        names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
-        if not self._known:
-            return tuple(names), []
-        joined = tuple(name for name in names if name in self._known)
-        return joined, [name for name in names if name not in self._known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +28,12 @@ class Offer:
 class Registry:
     """Tools by name and provider; a tool's description comes from its earliest provider."""
 
-    __slots__ = ("_limits", "_networks", "_providers")
+    __slots__ = ("_access", "_limits", "_networks", "_providers")
 
-    def __init__(self, limits: Limits, networks: Networks) -> None:
+    def __init__(self, limits: Limits, access: Access) -> None:
         self._limits = limits
-        self._networks = networks
+        self._access = access
+        self._networks = Networks(limits, access)
         self._providers: dict[str, dict[Session, Offer]] = {}
 
     def register(self, session: Session, params: Register) -> dict[str, Any]:
@@ -78,12 +43,13 @@ class Registry:
         to some of them.
 
         Raises:
-            Refused: changing nothing, if a tool or network is invalid.
+            Refused: changing nothing, if a tool or network is invalid, or the agent may not offer
+                a tool.
         """
-        tools = self._checked_tools(params.tools or ())
+        tools = self._checked_tools(params.tools or (), session.agent_id)
         dropped: list[str] = []
         if params.networks is not None:
-            session.networks, dropped = self._networks.admitted(params.networks)
+            session.networks, dropped = self._networks.admitted(params.networks, session.agent_id)
         self.remove(session)
         for name, tool in tools.items():
             asked = tool.networks or session.networks
@@ -174,7 +140,9 @@ class Registry:
             ]
         return description
 
-    def _checked_tools(self, tools: Sequence[ToolEntry]) -> dict[str, ToolEntry]:
+    def _checked_tools(
+        self, tools: Sequence[ToolEntry], agent_id: str | None
+    ) -> dict[str, ToolEntry]:
         if len(tools) > self._limits.tools:
             raise invalid(
                 "tools", f"holds {len(tools)}, more than the {self._limits.tools} allowed"
@@ -185,21 +153,13 @@ class Registry:
             check_name(member, tool.name, self._limits)
             if tool.name.startswith(RESERVED_PREFIX):
                 raise invalid(member, f"must not begin with {RESERVED_PREFIX!r}, which is reserved")
+            if not self._access.may_offer(tool.name, agent_id):
+                raise invalid(
+                    member,
+                    f"{tool.name!r} may only be offered by listed agents, and agent {agent_id} is"
+                    " none of them: the operator of the broker can list it",
+                )
             if tool.name in named:
                 raise invalid(member, f"repeats {tool.name!r}: register each tool once")
             named[tool.name] = tool
         return named
-
-
-def check_name(member: str, name: str, limits: Limits) -> None:
-    """Check the length of a name.
-
-    Raises:
-        Refused: naming ``member``, if the name is empty or too long.
-    """
-    if not name:
-        raise invalid(member, "is empty")
-    if len(name) > limits.name_length:
-        raise invalid(
-            member, f"has {len(name)} characters, more than the {limits.name_length} allowed"
-        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from kadi_client.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
 from kadi_client.messages import Frame, decode_frame, error_response, response
 from kadi_localnet.broker import handshake
+from kadi_localnet.broker.access import Access, Networks
 from kadi_localnet.broker.calls import FATES, CallCounts, Calls
 from kadi_localnet.broker.deadlines import Deadlines
 from kadi_localnet.broker.events import Events
@@ -35,7 +36,7 @@ from kadi_localnet.broker.params import (
     Subscription,
     read,
 )
-from kadi_localnet.broker.registry import Networks, Registry
+from kadi_localnet.broker.registry import Registry
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
 
 log = logging.getLogger(__name__)
@@ -50,19 +51,19 @@ class Router:
     """Sessions, tools, calls and events of one broker.
 
     ``now`` is the time in seconds of any monotonic clock, the same for all calls; ``wall_clock``
-    returns Unix time for the timestamps of events; ``networks``, if given, are the only networks
-    that sessions may join. No method raises, whatever a peer sends.
+    returns Unix time for the timestamps of events. No method raises, whatever a peer sends.
     """
 
     def __init__(
-        self, limits: Limits, *, wall_clock: Callable[[], float], networks: Collection[str] = ()
+        self, limits: Limits, *, wall_clock: Callable[[], float], access: Access | None = None
     ) -> None:
+        rules = access or Access()
         self.limits = limits
-        self._networks = Networks(limits, networks)
+        self._networks = Networks(limits, rules)
         self._wall_clock = wall_clock
         self._sessions: set[Session] = set()
         self._changes = Changes()
-        self._registry = Registry(limits, self._networks)
+        self._registry = Registry(limits, rules)
         self._events = Events(limits)
         self._calls = Calls(limits, self._registry, secrets.token_hex(_ID_BYTES))
         self._liveness: Deadlines[Session] = Deadlines()
@@ -89,7 +90,7 @@ class Router:
 
     def connect(self, now: float) -> Session:
         """Open a session for a new connection."""
-        networks, _ = self._networks.admitted(())
+        networks, _ = self._networks.admitted((), None)
         session = Session(secrets.token_hex(_ID_BYTES), self.limits, self._changes, now, networks)
         self._sessions.add(session)
         self._counts["connected"] += 1
@@ -205,7 +206,9 @@ class Router:
         return handshake.hello(session, params, self.limits, self._networks, now)
 
     def _authenticate(self, session: Session, frame: Frame, now: float) -> Any:
-        result = handshake.authenticate(session, read(Authenticate, frame.params), now)
+        result = handshake.authenticate(
+            session, read(Authenticate, frame.params), self._networks, now
+        )
         self._liveness.set(session, self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
         return result

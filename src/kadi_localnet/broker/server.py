@@ -20,6 +20,7 @@ from websockets.typing import Origin
 from kadi_client.addresses import is_loopback
 from kadi_client.messages import encode
 from kadi_client.sockets import WRITE_BUFFER, ServerSocket
+from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.calls import CallCounts
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.router import Router
@@ -69,9 +70,9 @@ class _Peer:
 class Broker:
     """A running broker, created by :func:`serve_broker`."""
 
-    def __init__(self, limits: Limits, networks: Sequence[str] = ()) -> None:
+    def __init__(self, limits: Limits, access: Access | None = None) -> None:
         self._limits = limits
-        self._router = Router(limits, wall_clock=time.time, networks=networks)
+        self._router = Router(limits, wall_clock=time.time, access=access)
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._timer: tuple[float, asyncio.Handle] | None = None
@@ -189,7 +190,7 @@ async def serve_broker(
     *,
     limits: Limits | None = None,
     origins: Sequence[str] = (),
-    networks: Sequence[str] = (),
+    access: Access | None = None,
 ) -> AsyncIterator[Broker]:
     """Run a broker during the ``async with`` block.
 
@@ -203,13 +204,13 @@ async def serve_broker(
         origins: Values of the ``Origin`` header to accept, for pages in a browser. Without them,
             every connection with this header is refused (403), since otherwise any web page that
             the user visits could use the broker.
-        networks: The allowed networks. Without them, an agent may join any network; with them,
-            the result of a registration lists the refused networks as ``droppedNetworks``.
+        access: Who may join which network and offer which tool; by default, everyone may. The
+            result of a registration lists the refused networks as ``droppedNetworks``.
 
     Raises:
         OSError: if the port cannot be bound.
     """
-    broker = Broker(limits or Limits(), networks)
+    broker = Broker(limits or Limits(), access)
     if not is_loopback(host):
         log.warning(
             "listening on %s: any process that reaches this port can call every tool", host or "*"

@@ -56,6 +56,7 @@ class Session:
     __slots__ = (
         "_changes",
         "agent_id",
+        "asked_networks",
         "calling",
         "closing",
         "credentials",
@@ -86,6 +87,7 @@ class Session:
         self.nonce: str | None = None
         self.nonce_expires = now
         self.networks = networks
+        self.asked_networks: tuple[str, ...] = ()
         self.tools: tuple[str, ...] = ()
         self.subscriptions: set[tuple[str, str | None]] = set()
         self.calling: dict[str | int, Call] = {}

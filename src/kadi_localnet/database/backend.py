@@ -36,6 +36,7 @@ LANGUAGES = ("sql", "sqlscript")
 ATTEMPTS = 6
 """How often a statement that lost against a concurrent one is tried altogether."""
 
+_NO_SPACE = "No space left on device"
 _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 0.5
 
@@ -149,6 +150,8 @@ def engine_error(kind: str, detail: str) -> DatabaseError:
             "the statement is not a read: send it through arcade-command, arcade-query changes"
             " nothing"
         )
+    if _NO_SPACE in detail:
+        return DatabaseError("the disk is full: free some space, nothing was written")
     return DatabaseError(f"{kind}: {detail}" if detail else kind)
 
 

@@ -34,18 +34,17 @@ from kadi_localnet.database.backend import (
     Statement,
     retry_delays,
 )
-from kadi_localnet.database.calls import Stopped, Ticket
+from kadi_localnet.database.calls import Stopped, Ticket, messages, translate
 from kadi_localnet.database.conversion import Parameters, ResultWriter
-from kadi_localnet.database.exceptions import messages, translate
-from kadi_localnet.database.repair import open_repaired
+from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.statement_guard import StatementGuard, confine
-from kadi_localnet.database.warmup import warm_vector_indexes
+from kadi_localnet.database.vector_indexes import open_repaired, warm_vector_indexes
 
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORKERS = 12
-"""Threads; one agent alone gets half of them, see :mod:`.turns`."""
+"""Number of threads; one agent alone gets half of them."""
 MAX_WAITING = 256
 _CLOSE_TIMEOUT = 10.0
 
@@ -81,7 +80,7 @@ class EmbeddedDatabases:
 
     ``heap_mb`` is the ceiling of the Java heap in MiB, a quarter of the memory up to 2 GiB unless
     given; the first instance of a process decides. At most ``workers`` calls run at a time and
-    ``max_waiting`` wait.
+    ``max_waiting`` wait. ``disk_reserve`` bytes of the disk are kept free.
     """
 
     def __init__(
@@ -93,10 +92,12 @@ class EmbeddedDatabases:
         max_rows: int = MAX_ROWS,
         max_waiting: int = MAX_WAITING,
         warm_up: bool = True,
+        disk_reserve: int = RESERVE,
     ) -> None:
         self.counts = Counts()
         self.concurrency = workers
         self._directory = directory
+        self._space = DiskSpace(directory, disk_reserve)
         self._heap_mb = heap_mb
         self._max_rows = max_rows
         self._most_calls = workers + max_waiting
@@ -226,6 +227,8 @@ class EmbeddedDatabases:
 
     def _write(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
         engine, database = self._ready(name, statements, ticket)
+        if wait := self._space.check(statements):
+            ticket.pause(wait)
         delays = retry_delays()
         while True:
             try:
@@ -325,6 +328,7 @@ class EmbeddedDatabases:
         with self._opening:
             if _is_database(self._directory / _valid(name)):
                 raise DatabaseError(f"database {name!r} already exists")
+            self._space.check([])
             java = self._opened(engine.factory(str(self._directory / name)).create)
             java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
             self._keep(engine, name, java, warm_up=False)

@@ -73,6 +73,8 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
                         heap_size=f"{heap}m",
                         jvm_args=[
                             "-Xrs",
+                            # An engine without memory fails in any state: better a new process.
+                            "-XX:+ExitOnOutOfMemoryError",
                             f"-Djava.util.logging.config.file={logging_configuration}",
                             "-Darcadedb.installCustomFormatter=false",
                             *_large_pages(),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from kadi_client.context import incident
+from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
 from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
-from kadi_localnet.database.turns import Turns
 
 T = TypeVar("T")
 
@@ -21,6 +22,9 @@ TIMEOUT = 30.0
 
 LONGEST = 120.0
 """Seconds for a call, whatever its caller asks for."""
+
+MAX_WAITING = 512
+"""Calls that may wait for a thread, half of them from one agent."""
 
 _MARGIN = 0.02
 """Seconds kept back so that the answer still finds its caller."""
@@ -88,23 +92,24 @@ def database_tools(
     timeout: float = TIMEOUT,
     longest: float = LONGEST,
     languages: Collection[str] = LANGUAGES,
-    turns: Turns | None = None,
+    threads: FairSlots | None = None,
 ) -> list[Tool]:
     """Return the tools over ``backend``.
 
     Args:
         backend: Where statements run.
         timeout: Seconds for a call whose caller set no limit.
-        longest: Most seconds for any call, the wait for its turn included.
+        longest: Maximum seconds of a call, including the wait for a thread.
         languages: Languages of statements, in lower case.
-        turns: Who shares the backend how; by default its callers share all of it.
+        threads: Threads of the backend, shared by agents; :func:`shared_threads` by default.
+            Calls without an agent count as those of one.
     """
-    shared = turns or Turns(backend.concurrency)
+    shared = threads or shared_threads(backend)
 
     async def run(call: Call, work: Callable[[float], Awaitable[T]]) -> T:
         seconds = min(_seconds(call, timeout), longest)
         end = time.monotonic() + seconds
-        async with shared.turn(call.origin.agent_id, timeout=seconds):
+        async with _thread(shared, call.origin.agent_id, timeout=seconds):
             return await work(max(_SHORTEST, round(end - time.monotonic(), 3)))
 
     def statement(text: str, language: str, params: Params) -> Statement:
@@ -173,6 +178,29 @@ def database_tools(
             "arcade-db-create", "Create a database.", CreateInput, create, on_error=_failure
         ),
     ]
+
+
+def shared_threads(backend: Backend, *, max_waiting: int = MAX_WAITING) -> FairSlots:
+    """Return the threads of a backend; one agent alone may use half of them."""
+    return FairSlots(backend.concurrency, max_waiting=max_waiting, share=0.5, reserve=True)
+
+
+@asynccontextmanager
+async def _thread(threads: FairSlots, agent: str | None, *, timeout: float) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(threads.slot(agent or "", timeout=timeout))
+        except Full as exc:
+            raise DatabaseError(
+                f"the database is busy: {exc.waiting} calls of this agent are waiting already:"
+                " call again in a moment"
+            ) from None
+        except TimeoutError:
+            raise DatabaseError(
+                f"the database is busy: no thread was free for this agent within {timeout:g} s,"
+                " nothing was executed: call again in a moment"
+            ) from None
+        yield
 
 
 def _seconds(call: Call, timeout: float) -> float:

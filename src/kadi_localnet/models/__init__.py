@@ -4,7 +4,7 @@ from kadi_localnet.models.config import ModelDirectory, ModelsConfig, Upstream
 from kadi_localnet.models.directory import is_reranker
 from kadi_localnet.models.errors import ModelsError, ModelSetupError
 from kadi_localnet.models.hub import installed_models, pull_model
-from kadi_localnet.models.opening import open_models
+from kadi_localnet.models.model_loading import open_models
 from kadi_localnet.models.service import Models, ServedModel
 
 __all__ = [

@@ -7,26 +7,24 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
+from opentelemetry.trace import SpanKind
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kadi_client.asgi import CannotServe, serve_app, while_connected
-from kadi_client.context import TRACEPARENT, from_headers, handling, incident
-from kadi_client.serving import FAILED, OK, noted
-from kadi_client.tracing import span
+from kadi_client.context import from_headers, handling, incident
+from kadi_client.provider import FAILED, OK, noted
+from kadi_client.tracing import TRACEPARENT, span
 from kadi_localnet.models.errors import (
     DeadlinePassed,
     InvalidRequest,
     ModelsError,
-    ModelSetupError,
     RequestTooLarge,
     Unauthorized,
 )
@@ -65,11 +63,11 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
 
     async def embeddings(request: Request) -> Response:
         raw = await _read_json(request, max_bytes, timeout)
-        return _json(await while_connected(request, models.create_embedding(raw, timeout=timeout)))
+        return _json(await _while_connected(request, models.create_embedding(raw, timeout=timeout)))
 
     async def reranking(request: Request) -> Response:
         raw = await _read_json(request, max_bytes, timeout)
-        return _json(await while_connected(request, models.rerank(raw, timeout=timeout)))
+        return _json(await _while_connected(request, models.rerank(raw, timeout=timeout)))
 
     async def listing(_: Request) -> Response:
         rows = [
@@ -91,23 +89,6 @@ def application(models: Service, *, token: str | None, max_bytes: int, timeout: 
         ],
         exception_handlers={HTTPException: _routing_error},
     )
-
-
-@asynccontextmanager
-async def serve(app: Starlette, host: str, port: int, *, token: str | None) -> AsyncIterator[str]:
-    """Serve ``app`` until the context ends; yield the base URL.
-
-    See :func:`kadi_client.asgi.serve_app`.
-
-    Raises:
-        ModelSetupError: if the address cannot be bound, or is not loopback and has no ``token``.
-    """
-    try:
-        async with serve_app(app, host, port, token=token) as url:
-            log.info("serving models over http at %s", url)
-            yield url
-    except CannotServe as exc:
-        raise ModelSetupError(f"http: {exc}") from exc
 
 
 def _guarded(endpoint: Endpoint, token: str | None) -> Endpoint:
@@ -137,7 +118,7 @@ def _noted(endpoint: Endpoint) -> Endpoint:
 
     async def call(request: Request) -> Response:
         began, outcome, path = time.perf_counter(), FAILED, request.url.path
-        with span(path, "server", parent=request.headers.get(TRACEPARENT)):
+        with span(path, SpanKind.SERVER, parent=request.headers.get(TRACEPARENT)):
             try:
                 response = await endpoint(request)
                 outcome = OK
@@ -146,6 +127,30 @@ def _noted(endpoint: Endpoint) -> Endpoint:
                 noted(path, outcome, time.perf_counter() - began)
 
     return call
+
+
+async def _while_connected(request: Request, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of ``work``; cancel it if the client disconnects.
+
+    Raises:
+        ClientDisconnect: if the client disconnected.
+    """
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _read_json(request: Request, max_bytes: int, timeout: float) -> Any:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
-from kadi_localnet.models.admission import Admission
 from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.encoder import Encoder
-from kadi_localnet.models.errors import InvalidRequest
-from kadi_localnet.models.lanes import Lanes
-from kadi_localnet.models.observing import NOBODY, Observer
-from kadi_localnet.models.requests import Embedded
-from kadi_localnet.models.reranking import Reranked
+from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
+from kadi_localnet.models.lanes import NOBODY, Lanes, LanesClosed, Observer
+from kadi_localnet.models.requests import Embedded, Reranked
 
 T = TypeVar("T")
 
@@ -194,3 +193,39 @@ def _portions(texts: Sequence[str], *, beside: int = 0) -> Iterator[Sequence[str
             start, size = position, 0
         size += len(text) + beside
     yield texts[start:]
+
+
+class Admission:
+    """The queue length of the model ``name``, limited to ``most`` texts."""
+
+    def __init__(self, name: str, *, most: int) -> None:
+        self._name = name
+        self._most = most
+        self.queued = 0
+        """Number of texts in progress or waiting."""
+
+    @asynccontextmanager
+    async def admit(self, count: int, *, timeout: float) -> AsyncIterator[None]:
+        """Count ``count`` texts as queued during the block, for at most ``timeout`` seconds.
+
+        Raises:
+            Overloaded: if more texts would be queued than allowed. An idle model accepts a
+                request of any size.
+            DeadlinePassed: after ``timeout`` seconds.
+            ModelsError: if the lanes are closed meanwhile.
+        """
+        if self.queued and self.queued + count > self._most:
+            raise Overloaded(
+                f"{self.queued} texts are queued for {self._name}; try again shortly",
+                retry_after=1.0,
+            )
+        self.queued += count
+        try:
+            async with asyncio.timeout(timeout):
+                yield
+        except TimeoutError:
+            raise DeadlinePassed(timeout) from None
+        except LanesClosed as exc:
+            raise ModelsError(str(exc)) from exc
+        finally:
+            self.queued -= count

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from starlette.applications import Starlette
+
 from kadi_client.tools import Call, Tool
 from kadi_localnet.models.config import ModelsConfig
 from kadi_localnet.models.errors import ModelNotServed, ModelsError
-from kadi_localnet.models.http import application, serve
+from kadi_localnet.models.http import application
+from kadi_localnet.models.lanes import Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker
-from kadi_localnet.models.observing import Observer
-from kadi_localnet.models.requests import Embedded, EmbeddingRequest, answer, read_request
-from kadi_localnet.models.reranking import (
+from kadi_localnet.models.requests import (
+    Embedded,
+    EmbeddingRequest,
     Reranked,
     RerankRequest,
+    answer,
+    read_request,
     read_rerank_request,
     rerank_answer,
 )
@@ -175,22 +180,17 @@ class Models:
             )
         return rerank_answer(request, name, reranked)
 
-    def serve_http(
-        self, host: str = "127.0.0.1", port: int = 0, *, token: str | None = None
-    ) -> AbstractAsyncContextManager[str]:
-        """Serve embeddings, reranking, ``/v1/models`` and ``/health``; yield the base URL.
+    def application(self, *, token: str | None = None) -> Starlette:
+        """Return the ASGI application: embeddings, reranking, ``/v1/models`` and ``/health``.
 
-        Raises:
-            ModelSetupError: on entering, if the port cannot be bound, or ``host`` is reachable
-                from other machines and there is no ``token``.
+        If ``token`` is given, all routes but ``/health`` require it.
         """
-        app = application(
+        return application(
             self,
             token=token,
             max_bytes=self._config.max_request_bytes,
             timeout=self._config.timeout,
         )
-        return serve(app, host, port, token=token)
 
     async def _create_embedding(self, tool_input: dict[str, Any], call: Call) -> dict[str, Any]:
         return await self.create_embedding(tool_input, timeout=call.remaining)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.ability_search.evaluation.sets import CORPUS, write_set
 
 from ability_search.batching import batches
+from ability_search.collection import is_collection_name
 from ability_search.errors import SearchError
 from ability_search.evaluation.corpus_index import (
     collection_name,
@@ -18,7 +19,6 @@ from ability_search.evaluation.corpus_index import (
     stored_sources,
 )
 from ability_search.evaluation.judged_sets import Dataset, read_dataset
-from ability_search.store.arcadedb import is_collection_name
 
 
 @pytest.fixture

@@ -100,10 +100,10 @@ async def test_all_that_is_logged_for_a_request_has_its_id(
     assert {line["logger"] for line in of_the_call} >= {
         "ability_search.store.registry",  # the worker's services
         "ability_search.providers.embedder",  # where it calls others
-        "kadi_client.serving",  # whoever is called
+        "kadi_client.provider",  # whoever is called
         "kadi_localnet.broker.calls",
     }
-    told = [line for line in logged(lines, "kadi_client.serving") if line["level"] == "info"]
+    told = [line for line in logged(lines, "kadi_client.provider") if line["level"] == "info"]
     assert [line["message"].partition(" in ")[0] for line in told] == ["search-index: ok"] * 2
     assert QUERY not in lines.getvalue()
 
@@ -116,7 +116,9 @@ async def test_ids_that_cannot_be_used_are_replaced(network: Network, lines: io.
         clear(lines)
         hints = {"callId": id_, "traceparent": id_}
         await network.call("search-collections", _kadi=hints)
-        (line,) = [each for each in logged(lines, "kadi_client.serving") if each["level"] == "info"]
+        (line,) = [
+            each for each in logged(lines, "kadi_client.provider") if each["level"] == "info"
+        ]
         (broker,) = [
             each
             for each in logged(lines, "kadi_localnet.broker.calls")
@@ -136,7 +138,7 @@ async def test_a_broker_may_drop_what_is_said_besides(
         async with open_worker(settings, base=tmp_path):
             answer = await network.call("search-collections", _kadi={"callId": ID})
     assert answer["collections"] == []
-    (line,) = [each for each in logged(lines, "kadi_client.serving") if each["level"] == "info"]
+    (line,) = [each for each in logged(lines, "kadi_client.provider") if each["level"] == "info"]
     assert line["call"] != ID
     (begun,) = [each for each in logged(lines) if f"call {line['call']} of" in each["message"]]
     assert begun["call"] == ID

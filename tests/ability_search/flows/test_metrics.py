@@ -10,8 +10,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document, down
 
 from ability_search.ops.metrics import metric_table
-from ability_search.ops.metrics.metrics_server import expose
-from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
+from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 from ability_search.ops.metrics.scrape import Reading, parse
 
 pytestmark = pytest.mark.engine
@@ -48,7 +47,7 @@ async def scraper(start: Start) -> AsyncIterator[Scraper]:
             SEARCH_EMBEDDING_BREAKER_FAILURES="2",
             SEARCH_EMBEDDING_BREAKER_RESET="600",
         ) as network,
-        expose(meter.text, "127.0.0.1", 0, token=None) as url,
+        serve_metrics(meter.text, "127.0.0.1", 0, token=None) as url,
         httpx.AsyncClient(trust_env=False, timeout=20) as client,
     ):
         documents = [document("a", "cats and dogs"), document("b", "trees and flowers")]

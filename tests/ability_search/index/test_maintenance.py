@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ability_search.collection import to_record
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.generations import Generations
 from ability_search.indexing import maintenance as upkeep
@@ -17,6 +16,8 @@ from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.preparing import Recipe
 from ability_search.indexing.writing import new_collection
 from ability_search.ports import Store
+from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 
@@ -55,12 +56,12 @@ class Held:
 
 
 def maintenance_of(store: Store) -> Maintenance:
-    registry = Registry(store)
+    registry = Registry(ArcadeStore(store))
     return Maintenance(
         store,
         registry,
-        StatisticsCache(store),
-        Generations(registry, grace=0),
+        StatisticsCache(ArcadeStore(store)),
+        Generations(ArcadeStore(store), registry, grace=0),
         scan_below=1000,
         now=lambda: 0,
     )

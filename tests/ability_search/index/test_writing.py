@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tenacity
 
-from ability_search.collection import Collection, to_record
+from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -23,6 +23,8 @@ from ability_search.indexing import storing
 from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, prepare
 from ability_search.indexing.storing import row_bytes
 from ability_search.indexing.writing import Writer, expected_length, new_collection, prepared_bytes
+from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
@@ -93,7 +95,7 @@ def writer_of(store: Scripted, collection: Collection | None = DOCS, **changes: 
         "message_bytes": 10**6,
         "now": lambda: 1,
     }
-    return Writer(store, Registry(store), **(given | changes))
+    return Writer(store, Registry(ArcadeStore(store)), **(given | changes))
 
 
 @pytest.mark.parametrize(

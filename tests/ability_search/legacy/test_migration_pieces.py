@@ -8,7 +8,7 @@ import pytest
 
 from ability_search.legacy.legacy_chunks import Piece, Unmovable, assembled, read_piece
 from ability_search.legacy.survey import new_names
-from ability_search.text.chunkers.joining import joined
+from ability_search.text.chunkers.strategies import joined
 
 ROW = {
     "rid": "#1:0",

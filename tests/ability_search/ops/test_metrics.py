@@ -17,8 +17,12 @@ from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED
 from ability_search.ops.metrics.metric_table import METRICS
-from ability_search.ops.metrics.metrics_server import expose
-from ability_search.ops.metrics.prometheus_meter import MOST_SERIES, OTHER, PrometheusMeter
+from ability_search.ops.metrics.prometheus_meter import (
+    MOST_SERIES,
+    OTHER,
+    PrometheusMeter,
+    serve_metrics,
+)
 from ability_search.ops.metrics.scrape import parse, quantile
 from kadi_client import CallTimeout, NotConnected, Tool, ToolError
 
@@ -130,7 +134,7 @@ async def test_outcomes_of_calls() -> None:
 
 async def test_only_who_has_the_token_sees_the_numbers() -> None:
     async with (
-        expose(lambda: b"a_number 1\n", LOCAL, 0, token="the-token") as url,
+        serve_metrics(lambda: b"a_number 1\n", LOCAL, 0, token="the-token") as url,
         client() as http,
     ):
         refused = await http.get(url)
@@ -147,13 +151,13 @@ async def test_only_who_has_the_token_sees_the_numbers() -> None:
 
 async def test_an_address_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="reachable from other machines") as caught:
-        async with expose(lambda: b"", "0.0.0.0", 0, token=None):
+        async with serve_metrics(lambda: b"", "0.0.0.0", 0, token=None):
             pass
     assert "SEARCH_METRICS_TOKEN" in caught.value.hint
-    async with expose(lambda: b"", LOCAL, 0, token=None) as url:
+    async with serve_metrics(lambda: b"", LOCAL, 0, token=None) as url:
         port = int(url.rpartition(":")[2].partition("/")[0])
         with pytest.raises(ConfigurationError, match="cannot listen on"):
-            async with expose(lambda: b"", LOCAL, port, token=None):
+            async with serve_metrics(lambda: b"", LOCAL, port, token=None):
                 pass
 
 
@@ -202,7 +206,7 @@ def test_rates_are_those_since_the_first_look_whatever_began_anew_meanwhile() ->
 async def test_a_part_that_goes_is_shown_as_gone_and_comes_back(tmp_path: Path) -> None:
     meter = PrometheusMeter("broker", "1")
     meter.watch(metric_table.BROKER_SESSIONS, lambda: {(): 4.0})
-    async with expose(meter.text, LOCAL, 0, token="t") as url:
+    async with serve_metrics(meter.text, LOCAL, 0, token="t") as url:
         port = int(url.rpartition(":")[2].partition("/")[0])
         stranger = Watcher([url], tmp_path, token=None)
         watcher = Watcher([url], tmp_path, token="t")
@@ -216,6 +220,6 @@ async def test_a_part_that_goes_is_shown_as_gone_and_comes_back(tmp_path: Path) 
     async with watcher.client() as http:
         gone = await watcher.look(http)
         assert (gone.parts[0].state, gone.broker["sessions"]) == ("gone", 0)
-        async with expose(meter.text, LOCAL, port, token="t"):
+        async with serve_metrics(meter.text, LOCAL, port, token="t"):
             back = await watcher.look(http)
     assert (back.parts[0].state, back.broker["sessions"], back.from_start) == ("up", 4, False)

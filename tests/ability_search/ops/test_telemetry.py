@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.trace import SpanKind
 from tests.ability_search.collector import collecting
 
 from ability_search.cli.tracing import traced
 from ability_search.config.loading import Settings, load_settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import traces as telemetry
+from ability_search.ops.http_server import serve_http
 from ability_search.ops.traces import CALL_ID, exporting
 from ability_search.worker import open_embedder
-from kadi_client.context import TRACEPARENT, call_id, current, handling
-from kadi_client.tracing import span, traceparent
-from kadi_localnet.models.http import application, serve
+from kadi_client.context import call_id, current, handling
+from kadi_client.tracing import TRACEPARENT, span, traceparent
+from kadi_localnet.models.http import application
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ENDPOINT = "SEARCH_TRACING_ENDPOINT"
@@ -48,8 +50,8 @@ def test_a_span_says_what_and_for_whom_but_never_why() -> None:
         exporting(f"{collector.url}/v1/traces", "worker"),
         handling({"callId": "a"}),
     ):
-        with span("outer", "server", {"n": 1}, parent=PARENT) as outer:
-            outer.note("later", True)
+        with span("outer", SpanKind.SERVER, {"n": 1}, parent=PARENT) as outer:
+            outer.set_attribute("later", True)
             told = current()[TRACEPARENT]
             with pytest.raises(LookupError), span("inner"):
                 raise LookupError("what was searched for")
@@ -98,7 +100,7 @@ async def test_a_model_behind_http_is_part_of_it(tmp_path: Path) -> None:
     model = _Model()
     app = application(model, token=None, max_bytes=10_000, timeout=30)
     with collecting() as collector, exporting(collector.url, "all"):
-        async with serve(app, "127.0.0.1", 0, token=None) as url:
+        async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
             for propagate in ("1", "0"):
                 asked = {
                     "HOME": str(tmp_path),
@@ -167,7 +169,7 @@ def test_without_the_extra_there_are_no_traces(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delitem(sys.modules, telemetry.__name__)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with traced(settings(tmp_path), "worker"):
         assert not caplog.text
     with (

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from ability_search.collection import Collection, to_record
-from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
 from ability_search.querying.candidates import Plan, Search, find_candidates, pooled
+
+from ability_search.collection import Collection
+from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
+from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.text.bm25 import QueryTerms
 
@@ -60,7 +62,7 @@ class Fake:
 
 
 async def find(store: Fake, wanted: Plan) -> Any:
-    return await find_candidates(store, Registry(store), DOCS, wanted)
+    return await find_candidates(store, Registry(ArcadeStore(store)), DOCS, wanted)
 
 
 def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:

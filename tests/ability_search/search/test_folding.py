@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ability_search.querying.folding import folded
 from ability_search.querying.model import Candidate
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def chunk(name: str, score: float = 0.0) -> Candidate:

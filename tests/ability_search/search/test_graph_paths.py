@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ability_search.querying.model import Candidate, Path
 from ability_search.querying.walking import paths
 from ability_search.ranking.graph import HOP, SHARE, lifted, strength
+from hypothesis import given
+from hypothesis import strategies as st
 
 shares = st.floats(0, 1)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
 from ability_search.querying import stages
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Plan, Pool, Search
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import Decay, FieldRule, FullText, Options
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Ranking
 from ability_search.text.bm25 import QueryTerms
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)

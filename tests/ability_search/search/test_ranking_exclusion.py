@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
+from ability_search.ranking.exclusion import aboutness, demoted, kinship
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ability_search.ranking.exclusion import aboutness, demoted, kinship
 
 
 def test_what_is_closer_to_the_excluded_or_has_its_words_sinks() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ability_search.ranking.feedback import (
     feedback_weights,
     learned_terms,
     moved_vector,
     rocchio_cosines,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.term_ids import CONTENT, TITLE, term_id
 from ability_search.text.term_statistics import TermStatistics

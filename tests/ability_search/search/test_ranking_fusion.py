@@ -7,10 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ability_search.errors import InvalidInput
 from ability_search.ranking.fusion import (
     SIGNAL_WEIGHT_LIMIT,
     Arm,
@@ -22,6 +18,10 @@ from ability_search.ranking.fusion import (
     signal_weight,
     unseen_score,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.errors import InvalidInput
 
 Fuse = Callable[..., Fused]
 NONE = math.nan

@@ -2,10 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from ability_search.ranking.phrasing import WORDS_LIMIT, phrasing, raised, spaced, words_of
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ability_search.ranking.phrasing import WORDS_LIMIT, phrasing, raised, spaced, words_of
 
 QUERY = phrasing(["wrap", "and", "sort", "dependencies"], [3.0, 0.5, 2.0, 4.0])
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ability_search.ranking.rules import boosts, equals, holds_text, places
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ability_search.ranking.rules import boosts, equals, holds_text, places
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ability_search.querying.model import Query
 from ability_search.querying.options import Options, QueryExpansion
 from ability_search.querying.rewording import (
@@ -17,6 +14,8 @@ from ability_search.querying.rewording import (
     read_question,
     worded_vector,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(

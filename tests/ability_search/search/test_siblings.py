@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
-from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
 from ability_search.querying import siblings
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Plan, Pool, Search
 from ability_search.querying.feedback import DEPTH
 from ability_search.querying.meaning import understood
 from ability_search.querying.model import Candidate, Query
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Ranking
 
 DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 PLAN = Plan([Search("semantic", [1.0], 10)], depths=(10,), beam=10, scan_below=0, informative=0.0)

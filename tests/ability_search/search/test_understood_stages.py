@@ -6,11 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
 from ability_search.querying import dating, exclusion, ordering, stages, temporal
 from ability_search.querying.adjusting import Context, TimeSignal
 from ability_search.querying.candidates import Plan, Pool, Search, pooled
@@ -18,6 +13,11 @@ from ability_search.querying.meaning import embedded_texts, explained, told, und
 from ability_search.querying.model import Candidate, Query
 from ability_search.querying.options import Options, Temporal
 from ability_search.querying.planning import planned
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Ranking
 from ability_search.store.arcadedb import Predicate
 from ability_search.text.bm25 import QueryTerms
 from ability_search.text.term_statistics import TermStatistics

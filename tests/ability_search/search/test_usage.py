@@ -7,11 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-
-from ability_search.errors import StatementRefused
 from ability_search.querying import usage
 from ability_search.querying.model import Hit
 from ability_search.querying.usage import Usage
+
+from ability_search.errors import StatementRefused
 from ability_search.store.arcadedb import Statement
 
 HITS = [

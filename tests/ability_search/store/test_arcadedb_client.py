@@ -89,6 +89,7 @@ async def test_rows_stay_rows() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("the disk is full: 12 MiB are free in the data directory", "disk_full"),
         (
             "no database named 'd': create it with arcade-db-create,"
             " arcade-db-list names the existing ones",

@@ -11,12 +11,12 @@ import pytest
 from ability_search.collection import (
     Collection,
     checked_name,
-    from_record,
     new_type,
-    to_record,
     type_created_at,
 )
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
+from ability_search.store.arcadedb.collections import from_record, to_record
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 
 DOCS = Collection(
@@ -85,20 +85,22 @@ def test_names_outside_the_alphabet_are_refused(name: str) -> None:
 
 async def test_a_known_collection_is_not_asked_for_again() -> None:
     store = Records(DOCS)
-    registry = Registry(store)
+    registry = Registry(ArcadeStore(store))
     assert await registry.find("docs") == await registry.find("docs") == DOCS
     assert store.reads == 1
 
 
 async def test_a_missing_collection_is_not_found_with_the_nearest_names() -> None:
-    registry = Registry(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
+    registry = Registry(
+        ArcadeStore(Records(DOCS, replace(DOCS, name="dogs"), replace(DOCS, name="xyz")))
+    )
     with pytest.raises(NotFound) as caught:
         await registry.get("docgs")
     assert set(caught.value.nearest) == {"docs", "dogs"}
 
 
 async def test_generations_being_built_are_not_listed() -> None:
-    registry = Registry(Records(DOCS, replace(DOCS, name="docs@1f")))
+    registry = Registry(ArcadeStore(Records(DOCS, replace(DOCS, name="docs@1f"))))
     assert await registry.all() == [DOCS]
 
 
@@ -106,25 +108,25 @@ async def test_generations_being_built_are_not_listed() -> None:
 async def test_without_a_database_there_are_no_collections(reason: str) -> None:
     store = Records()
     store.failure = StatementRefused(reason, "")
-    assert await Registry(store).all() == []
-    assert await Registry(store).find("docs") is None
+    assert await Registry(ArcadeStore(store)).all() == []
+    assert await Registry(ArcadeStore(store)).find("docs") is None
 
 
 async def test_a_database_that_does_not_answer_is_no_empty_list() -> None:
     store = Records()
     store.failure = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
-        await Registry(store).all()
+        await Registry(ArcadeStore(store)).all()
 
 
 async def test_an_answer_that_was_overtaken_does_not_undo_what_is_known() -> None:
-    registry = Registry(Records())
+    registry = Registry(ArcadeStore(Records()))
     newer = replace(DOCS, revision=5)
-    registry.learn("docs", [to_record(newer)])
-    assert registry.learn("docs", [to_record(DOCS)]) == newer
+    registry.learn("docs", newer)
+    assert registry.learn("docs", DOCS) == newer
     moved = replace(DOCS, type="Chunk_docs_2", revision=1)
-    assert registry.learn("docs", [to_record(moved)]) == moved
-    assert registry.learn("docs", []) is None
+    assert registry.learn("docs", moved) == moved
+    assert registry.learn("docs", None) is None
 
 
 async def test_a_question_follows_the_collection_to_its_new_generation() -> None:
@@ -135,7 +137,7 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
         asked.append(current.type)
         return [to_record(moved)], f"answer of {current.type}"
 
-    found = await Registry(Records(moved)).consult(DOCS, ask)
+    found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
     assert found == (moved, "answer of Chunk_docs_2")
     assert asked == ["Chunk_docs_1", "Chunk_docs_2"]
 
@@ -148,7 +150,7 @@ async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_
             raise StatementRefused("other", "no buckets associated")
         return [to_record(moved)], "answer"
 
-    assert await Registry(Records(moved)).consult(DOCS, ask) == (moved, "answer")
-    assert await Registry(Records()).consult(DOCS, ask) is None
+    assert await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask) == (moved, "answer")
+    assert await Registry(ArcadeStore(Records())).consult(DOCS, ask) is None
     with pytest.raises(StatementRefused, match="refused"):
-        await Registry(Records(DOCS)).consult(DOCS, ask)
+        await Registry(ArcadeStore(Records(DOCS))).consult(DOCS, ask)

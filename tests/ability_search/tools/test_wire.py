@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ability_search.querying import Hit, QueryAnswer
 from pydantic import ValidationError
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.querying import Hit, QueryAnswer
 from ability_search.tools import inputs, requests, responses
 
 LIMITS = Limits()

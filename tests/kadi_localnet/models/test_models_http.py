@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from kadi_client.addresses import is_loopback
-from kadi_localnet.models import ModelSetupError
+from ability_search.ops.http_access import guarded
+from ability_search.ops.http_server import serve_http
 from kadi_localnet.models.errors import InvalidRequest, Overloaded
-from kadi_localnet.models.http import application, serve
+from kadi_localnet.models.http import application
 
+HOST = "127.0.0.1"
+JSON = {"content-type": "application/json"}
 TOKEN = "the-token"
 LIMIT = 10
 
@@ -51,7 +53,7 @@ async def opened(
 ) -> AsyncIterator[httpx.AsyncClient]:
     app = application(echo, token=token, max_bytes=max_bytes, timeout=timeout)
     async with (
-        serve(app, "127.0.0.1", 0, token=token) as url,
+        serve_http(guarded(app, HOST), HOST, 0, token=token, prefix="model_http") as url,
         httpx.AsyncClient(base_url=url, timeout=LIMIT) as client,
     ):
         yield client
@@ -85,40 +87,6 @@ async def test_a_token_is_asked_for_everywhere_but_at_health() -> None:
         assert (await client.get("/health")).status_code == 200
 
 
-async def test_other_machines_are_let_in_with_a_token_only() -> None:
-    app = application(Echo(), token=None, max_bytes=10, timeout=1)
-    with pytest.raises(ModelSetupError, match="set a token"):
-        async with serve(app, "0.0.0.0", 0, token=None):
-            pass
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.1.2", False),
-        ("example.org", False),
-        ("", False),
-    ],
-)
-def test_loopback_is_recognised(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
-
-
-async def test_a_taken_port_is_a_clear_error() -> None:
-    app = application(Echo(), token=None, max_bytes=10, timeout=1)
-    async with serve(app, "127.0.0.1", 0, token=None) as url:
-        port = int(url.rsplit(":", 1)[1])
-        with pytest.raises(ModelSetupError, match=f"cannot listen on 127.0.0.1:{port}"):
-            async with serve(app, "127.0.0.1", port, token=None):
-                pass
-
-
 async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(5):
@@ -126,7 +94,7 @@ async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
 
     async with opened(Echo()) as client:
         for content in (b" " * 1001, chunks()):
-            refused = await client.post("/v1/embeddings", content=content)
+            refused = await client.post("/v1/embeddings", content=content, headers=JSON)
             assert refused.status_code == 413
             assert "1000 bytes" in refused.json()["error"]["message"]
 
@@ -134,7 +102,7 @@ async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_not_json_is_said_to_be(content: bytes) -> None:
     async with opened(Echo(), max_bytes=10**6) as client:
-        refused = await client.post("/v1/embeddings", content=content)
+        refused = await client.post("/v1/embeddings", content=content, headers=JSON)
         assert refused.status_code == 400
         assert refused.json()["error"]["message"] == "body: not valid JSON"
 
@@ -189,7 +157,31 @@ async def test_a_body_that_does_not_come_is_waited_for_so_long_only() -> None:
     async with opened(Echo(), timeout=0.2) as client, asyncio.timeout(LIMIT):
         url = client.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port)
-        writer.write(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        writer.write(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{"
+        )
         assert (await reader.readline()).startswith(b"HTTP/1.1 504 ")
         writer.close()
         await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"host": "attacker.example"}, 421, "misdirected"),
+        ({"origin": "https://attacker.example"}, 403, "forbidden_origin"),
+        ({"sec-fetch-site": "cross-site"}, 403, "forbidden_origin"),
+        ({"content-type": "text/plain"}, 415, "unsupported_media_type"),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"),
+    ],
+)
+async def test_a_request_of_another_site_is_refused(
+    headers: dict[str, str], status: int, code: str
+) -> None:
+    echo = Echo()
+    async with opened(echo) as client:
+        refused = await client.post("/v1/embeddings", content=b"{}", headers={**JSON, **headers})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+    assert not echo.begun.is_set()

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kadi_client.calls import PlainCall
 
+from ability_search.ops.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
     Models,
@@ -34,7 +35,7 @@ from kadi_localnet.models.errors import (
 )
 from kadi_localnet.models.lanes import Lanes
 from kadi_localnet.models.local import LocalReranker
-from kadi_localnet.models.reranking import Reranked, RerankRequest, rerank_answer
+from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer
 
 TinyModel = Callable[..., Path]
 LIMIT = 10
@@ -302,7 +303,8 @@ async def test_the_tools_schema_says_what_it_takes(models: Models) -> None:
 async def test_http_and_an_upstream_model_agree_with_the_model_itself(models: Models) -> None:
     request: dict[str, Any] = {"model": "judge", "query": "red green", "documents": TEXTS}
     direct = await call(models, **request)
-    async with models.serve_http() as url:
+    app = models.application()
+    async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
         async with httpx.AsyncClient() as client:
             posted = await client.post(f"{url}/v1/rerank", json=request)
             assert posted.json() == direct

@@ -12,7 +12,7 @@ from tests.kadi_localnet.models.upstreams import KEY, Upstreamed
 
 from kadi_localnet.models import Upstream
 from kadi_localnet.models.errors import UpstreamFailed
-from kadi_localnet.models.remote_reranker import RemoteReranker, read_scores
+from kadi_localnet.models.remote import RemoteReranker, read_scores
 
 
 def by_length(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.kadi_client.calls import PlainCall
 
+from ability_search.ops.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
     Models,
@@ -167,7 +168,8 @@ async def test_the_tools_schema_says_what_it_takes(models: Models) -> None:
 async def test_http_and_an_upstream_model_agree_with_the_model_itself(models: Models) -> None:
     texts = ["red", "green blue"]
     direct = await call(models, model="tiny", input=texts)
-    async with models.serve_http() as url:
+    app = models.application()
+    async with serve_http(app, "127.0.0.1", 0, token=None, prefix="model_http") as url:
         async with httpx.AsyncClient() as client:
             posted = await client.post(
                 f"{url}/v1/embeddings", json={"model": "tiny", "input": texts}

@@ -17,7 +17,7 @@ from ability_search.ops.metrics.metric_table import (
     TOOL_CALLS,
 )
 from kadi_client import Call, CallTimeout, NotConnected, Tool, ToolError
-from kadi_client.serving import CANCELLED, FAILED, OK, outcome_of
+from kadi_client.provider import CANCELLED, FAILED, OK, outcome_of
 
 T = TypeVar("T")
 

@@ -14,6 +14,9 @@ Part = Literal["broker", "database", "models", "worker", "gateway"]
 
 PARTS: tuple[Part, ...] = ("broker", "database", "models", "worker", "gateway")
 
+PATH = "/metrics"
+"""Path at which each component serves its metrics."""
+
 SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from prometheus_client import (
@@ -18,8 +19,18 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from ability_search.ops.http_access import (
+    Receive,
+    Scope,
+    Send,
+    check_bearer,
+    guarded,
+    headers_of,
+    send_text,
+)
+from ability_search.ops.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
-from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, Metric, Part
+from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, PATH, Metric, Part
 
 MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
@@ -91,6 +102,32 @@ class PrometheusMeter:
             return instrument.labels(*[OTHER] * len(metric.labels))
         self._children[metric, labels] = child
         return child
+
+
+@asynccontextmanager
+async def serve_metrics(
+    text: Callable[[], bytes], host: str, port: int, *, token: str | None
+) -> AsyncIterator[str]:
+    """Serve ``GET /metrics`` until the context ends and yield its address.
+
+    ``text`` returns the response; it is called in the event loop. For the other arguments and the
+    errors see :func:`serve_http`.
+    """
+
+    async def answer(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["path"] != PATH:
+            await send_text(send, f"The only path is {PATH}.\n".encode(), MEDIA_TYPE, 404)
+            return
+        if token:
+            check_bearer(headers_of(scope), token.encode())
+        if scope["method"] in ("GET", "HEAD"):
+            await send_text(send, text(), CONTENT_TYPE)
+        else:
+            await send_text(send, b"The method must be GET.\n", MEDIA_TYPE, 405)
+
+    app = guarded(answer, host)
+    async with serve_http(app, host, port, token=token, prefix="metrics") as url:
+        yield f"{url}{PATH}"
 
 
 class _Watched(Collector):

@@ -14,7 +14,7 @@ from ability_search.search.response import HitContext
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.diversity import diversifies, reach_of
 from ability_search.store.records import Passage
-from ability_search.text.chunkers.joining import joined
+from ability_search.text.chunkers.strategies import joined
 
 _SECTION = 10
 """Maximum number of chunks of a section on each side of a hit."""
@@ -156,9 +156,7 @@ def _around(item: Candidate, option: Expand) -> list[str]:
     return [f"{head}:{n}" for n in range(max(0, min(own) - reach), max(own) + reach + 1)]
 
 
-def _context(
-    item: Candidate, passages: Mapping[str, Passage], option: Expand
-) -> HitContext | None:
+def _context(item: Candidate, passages: Mapping[str, Passage], option: Expand) -> HitContext | None:
     """Return the text around a hit; ``None`` if it has no neighbours or no longer exists."""
     own = passages.get(item.chunk_id)
     if own is None or own.rid != item.rid:
@@ -185,6 +183,9 @@ def _fields(query: Query) -> Sequence[str]:
 
 NAME = "expand"
 CONTEXT_EXPANSION = Stage(
-    NAME, lambda candidates: candidates.query.context is not None, merge_adjacent, _fields,
+    NAME,
+    lambda candidates: candidates.query.context is not None,
+    merge_adjacent,
+    _fields,
     step=NAME,
 )

@@ -153,6 +153,4 @@ async def _embeddings(
 
 
 NAME = "diversity"
-DIVERSITY = Stage(
-    NAME, lambda candidates: diversifies(candidates.query), diversify, step=NAME
-)
+DIVERSITY = Stage(NAME, lambda candidates: diversifies(candidates.query), diversify, step=NAME)

@@ -62,9 +62,7 @@ def demoted(
     return np.asarray(np.maximum(0.0, scores - meaning * closer - words * excluded_coverage**2))
 
 
-def phrase_products(
-    query: Query, weigh: Callable[[str], QueryTerms]
-) -> dict[str, QueryTerms]:
+def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
     """Return the terms of excluded phrases and of the event, by the column for a raw score."""
     phrases = dict(query.excluded_columns)
     if query.event is not None:

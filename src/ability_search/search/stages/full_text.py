@@ -63,6 +63,4 @@ def score_full_text(items: Sequence[Candidate], candidates: Candidates) -> None:
         blend(item, NAME, value, option.weight, bm25=score, normalized=value)
 
 
-FULL_TEXT = scorer(
-    NAME, lambda candidates: candidates.query.full_text is not None, score_full_text
-)
+FULL_TEXT = scorer(NAME, lambda candidates: candidates.query.full_text is not None, score_full_text)

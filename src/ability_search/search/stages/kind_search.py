@@ -6,7 +6,7 @@ kind stands for its document: for the chunk of it that is nearest to the query i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 

@@ -86,9 +86,7 @@ def _text(item: Candidate) -> str:
 
 def _applies(candidates: Candidates) -> bool:
     """Return whether both retrievers were searched, with default fusion."""
-    return (
-        bool(candidates.blocks) and candidates.plan.phrases is not None and not candidates.failed
-    )
+    return bool(candidates.blocks) and candidates.plan.phrases is not None and not candidates.failed
 
 
 NAME = "phrasing"

@@ -106,9 +106,7 @@ async def search_again(candidates: Candidates, ports: Ports) -> None:
         candidates.plan = replace(plan, learned={"chunks": {}, "terms": 0})
         return
     try:
-        await retrieve(
-            candidates, expanded(plan, examples, option, candidates.statistics), ports
-        )
+        await retrieve(candidates, expanded(plan, examples, option, candidates.statistics), ports)
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"pseudo-relevance feedback was not applied: {exc}")
         return

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.options import Mode
 from ability_search.search.stage import Ports, Stage
 
 
-def above(items: Sequence[Candidate], floor: float | None, *, mode: Mode) -> list[Candidate]:
+def above(items: Sequence[Candidate], floor: float | None, *, mode: str) -> list[Candidate]:
     """Drop candidates below ``minScore``: by cosine, in keyword mode by normalized BM25.
 
     For a candidate found by a kind, the cosine of the kind counts as well.
@@ -21,9 +20,7 @@ def above(items: Sequence[Candidate], floor: float | None, *, mode: Mode) -> lis
     return [
         item
         for item in items
-        if any(
-            cosine is not None and cosine >= floor for cosine in (item.cosine, item.kind_cosine)
-        )
+        if any(cosine is not None and cosine >= floor for cosine in (item.cosine, item.kind_cosine))
     ]
 
 

@@ -33,6 +33,8 @@ async def limit_sources(candidates: Candidates, _ports: Ports) -> None:
 
 NAME = "maxPerSource"
 SOURCE_LIMIT = Stage(
-    NAME, lambda candidates: candidates.query.asked.max_per_source is not None, limit_sources,
+    NAME,
+    lambda candidates: candidates.query.asked.max_per_source is not None,
+    limit_sources,
     step=NAME,
 )

@@ -1,7 +1,8 @@
 """Every SQL statement of the project, as functions that return text and parameters.
 
 Whatever a user supplied is a bound parameter. Type names are the only identifiers that vary; they
-are built by :func:`type_name` from validated collection names and always stand in backticks.
+are built by :func:`ability_search.collection.new_type` from validated names of collections and
+always stand in backticks.
 
 The layout (types, indexes, why one subtype per generation) is described in ``docs/storage.md``.
 """
@@ -10,6 +11,7 @@ from ability_search.store.arcadedb.collections import (
     collection,
     collections,
     delete_collection,
+    due_generations,
     fold_term_statistics,
     insert_collection,
     publish_generation,
@@ -23,16 +25,13 @@ from ability_search.store.arcadedb.core import (
     Predicate,
     Statement,
     aspect_type,
-    is_collection_name,
     link_type,
     source_type,
-    type_name,
 )
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
 from ability_search.store.arcadedb.jobs import (
     begin_job,
     claim_job,
-    due_generations,
     end_job,
     job,
     jobs,
@@ -151,7 +150,6 @@ __all__ = [
     "fold_term_statistics",
     "hit_rows",
     "insert_collection",
-    "is_collection_name",
     "known_vectors",
     "legacy_buckets",
     "legacy_places",
@@ -195,7 +193,6 @@ __all__ = [
     "stored_types",
     "switch_generation",
     "term_statistics",
-    "type_name",
     "vector_places",
     "walk",
     "uses",

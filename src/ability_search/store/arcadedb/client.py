@@ -8,18 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_before_delay,
-    wait_random_exponential,
-)
-
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ops.metrics.metric_table import RETRIES
 from ability_search.providers.provider_errors import no_answer
+from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
@@ -45,6 +37,7 @@ _REASONS = (
             re.I,
         ),
     ),
+    ("disk_full", re.compile(r"\bdisk is full\b|no space left on device", re.I)),
     ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
     ("timeout", re.compile(r"\bno answer within\b", re.I)),
 )
@@ -70,7 +63,7 @@ class Invoke(Protocol):
 
 
 class BrokerStore:
-    """A :class:`~ability_search.ports.Store` over a broker.
+    """Runs :class:`.Scripts` over a broker.
 
     A write creates the database if it is missing.
 
@@ -92,17 +85,19 @@ class BrokerStore:
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
         deadline = time.monotonic() + self._timeout
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_READ_ATTEMPTS) | stop_before_delay(self._timeout),
-            wait=wait_random_exponential(multiplier=0.1, max=1.0),
-            retry=retry_if_exception(_passing),
-            before_sleep=lambda _: self._meter.add(RETRIES, 1, "database"),
-            reraise=True,
-        ):
-            with attempt:
-                left = max(0.001, deadline - time.monotonic())
-                return await self._run("arcade-query", "query", script, params, left)
-        raise AssertionError("unreachable: the last attempt raises")
+
+        async def run() -> Any:
+            left = max(0.001, deadline - time.monotonic())
+            return await self._run("arcade-query", "query", script, params, left)
+
+        return await retry(
+            run,
+            when=_passing,
+            attempts=_READ_ATTEMPTS,
+            pause=growing(0.1, longest=1.0),
+            within=self._timeout,
+            meter=self._meter,
+        )
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it first."""
@@ -133,7 +128,7 @@ class BrokerStore:
             "language": "sql" if key == "query" and ";" not in script else "sqlscript",
             "params": params,
         }
-        with span(f"database {key}", notes=_NOTES):
+        with span(f"database {key}", attributes=_NOTES):
             answer = await self._call(tool, told, timeout)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])

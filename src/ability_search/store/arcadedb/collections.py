@@ -1,12 +1,163 @@
-"""The records of collections, and what is known of their terms."""
+"""Collections: their records, their generations and their term statistics."""
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ability_search.store.arcadedb.core import Statement
-from ability_search.store.arcadedb.jobs import CLOCK
+from ability_search.collection import Collection
+from ability_search.errors import GenerationGone, StatementRefused
+from ability_search.store.arcadedb.core import CLOCK, Statement
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.rows import statistics_entry
+from ability_search.store.arcadedb.schema import create_generation, drop_generation
+from ability_search.store.records import TermStatisticsEntry
+
+_WIRE = {
+    "average_length": "averageLength",
+    "bm25_k1": "bm25K1",
+    "bm25_b": "bm25B",
+    "chunk_strategy": "chunkStrategy",
+    "chunk_size": "chunkSize",
+    "chunk_overlap": "chunkOverlap",
+    "kinds_by": "kindsBy",
+    "tokens_min": "tokensMin",
+    "tokens_max": "tokensMax",
+    "aspect_graph": "aspectGraph",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+_FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
+"""Fields of a :class:`Collection` -> columns of its record."""
+_BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
+"""Types of a generation besides that of its chunks, which names it."""
+
+
+class CollectionSql(Database):
+    """Records of collections, and their generations; see :class:`.port.CollectionStore`."""
+
+    async def collection(self, name: str) -> Collection | None:
+        """Return the record of that name; ``name@token`` is one under construction."""
+        rows = await self.rows(collection(name))
+        return from_record(rows[0]) if rows else None
+
+    async def collections(self) -> list[Collection]:
+        """Return all records by name, those under construction included."""
+        return [from_record(row) for row in await self.rows(collections())]
+
+    async def create_collection(self, new: Collection) -> Collection:
+        """Store a new record with an empty generation; return the one stored."""
+        await self.create_generation(new)
+        try:
+            await self.write(insert_collection(to_record(new)))
+        except StatementRefused as exc:
+            if exc.reason != "duplicate":
+                raise
+            await self.drop_generation(new.type)
+            found = await self.collection(new.name)
+            if found is None:
+                raise
+            return found
+        return new
+
+    async def create_generation(self, new: Collection) -> None:
+        """Create the types of a generation."""
+        await self.write(create_generation(new.type, dimensions=new.dimensions))
+
+    async def update_collection(self, changed: Collection, fields: Mapping[str, Any]) -> None:
+        """Change fields of a record if it is still on this generation."""
+        columns = {_FIELDS[name]: value for name, value in fields.items()}
+        await self.write(set_collection_fields(changed.name, changed.type, columns))
+
+    async def delete_collection(self, deleted: Collection) -> bool:
+        """Delete a collection with its generation, jobs and usage."""
+        answer = await self.write(delete_collection(deleted.name, deleted.type))
+        if not answer["deleted"]:
+            return False
+        for generation in answer["types"]:
+            await self.drop_generation(generation)
+        return True
+
+    async def switch_generation(
+        self,
+        old: Collection,
+        built: Collection,
+        new: Collection,
+        *,
+        grace: int,
+        result: Mapping[str, Any],
+    ) -> bool:
+        """Switch a collection to the generation built under the record ``built``."""
+        answer = await self.write(
+            switch_generation(
+                old.name,
+                old_type=old.type,
+                old_revision=old.revision,
+                built=built.name,
+                built_revision=built.revision,
+                record=to_record(new),
+                grace=grace,
+                result=result,
+            )
+        )
+        return bool(answer["switched"])
+
+    async def publish_generation(self, built: Collection, new: Collection) -> bool:
+        """Turn a record under construction into a new collection; False if the name is taken."""
+        try:
+            answer = await self.write(publish_generation(built.name, record=to_record(new)))
+        except StatementRefused as exc:
+            if exc.reason != "duplicate":
+                raise
+            return False
+        if not answer["published"]:
+            raise GenerationGone(built.type)
+        return True
+
+    async def due_generations(self) -> list[str]:
+        """Return the replaced generations whose grace is over."""
+        return [row["type"] for row in await self.rows(due_generations())]
+
+    async def generations(self) -> list[str]:
+        """Return all stored generations."""
+        rows = await self.rows(stored_types())
+        names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
+        return [name for name in names if name.startswith("Chunk_")]
+
+    async def drop_generation(self, generation: str) -> None:
+        """Drop a generation and everything in it."""
+        await self.write(drop_generation(generation))
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order."""
+        found = await self.generation_read(generation, term_statistics(generation, after=after))
+        return list(map(statistics_entry, found))
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        encoded = base64.b64encode(merged).decode("ascii")
+        answer = await self.write(
+            fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
+        )
+        return bool(answer["deleted"] == count)
+
+
+def from_record(record: Mapping[str, Any]) -> Collection:
+    """Convert a database record; fields missing from an older record get their defaults."""
+    known = {name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
+    return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
+
+
+def to_record(collection: Collection) -> dict[str, Any]:
+    """Return the database record of a collection."""
+    return {wire: getattr(collection, name) for name, wire in _FIELDS.items()} | {
+        "similarity": "cosine",
+        "normalized": True,
+    }
 
 
 def collection(name: str) -> Statement:
@@ -140,6 +291,11 @@ def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any])
         "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type; COMMIT;",
         {"fields": dict(fields), "name": name, "type": chunk_type},
     )
+
+
+def due_generations() -> Statement:
+    """Generations that no collection is on and that nobody needs any more; rows ``type``."""
+    return Statement("SELECT type FROM Retired WHERE dueAt <= `date.currentTimestamp`()", {})
 
 
 def stored_types() -> Statement:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
+"""Makes ``$clock[0].ms`` the time."""
 
 
 class Statement(NamedTuple):
@@ -16,6 +15,27 @@ class Statement(NamedTuple):
 
     text: str
     params: dict[str, Any]
+
+
+class Scripts(Protocol):
+    """Runs scripts of the database."""
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a read-only script, or a single query.
+
+        Returns:
+            A list of rows, or the map of a script's RETURN or of :func:`rows_together`.
+
+        Raises:
+            DatabaseUnavailable: if the database did not answer in time or refused.
+        """
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        """Run a script that is one transaction, or a single schema command, once.
+
+        Raises:
+            DatabaseUnavailable: as from :meth:`read`; its effect is then unknown.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +57,6 @@ def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
     """
     variables = ", ".join(f"${name} = ({query})" for name, query in queries.items())
     return f"SELECT {', '.join(f'${name} AS {name}' for name in answer)} LET {variables}"
-
-
-def is_collection_name(name: str) -> bool:
-    """Return whether a name is 1 to 64 of ``A-Z a-z 0-9 . _ -``, a letter or digit first."""
-    return _COLLECTION_NAME.fullmatch(name) is not None
-
-
-def type_name(collection: str, token: str) -> str:
-    """The chunk type of one generation of a collection.
-
-    The readable part may be shared by several names (``a.b`` and ``a_b``), the hash is not; the
-    token makes a collection that is deleted and created again start with a type of its own.
-
-    Args:
-        collection: A valid collection name.
-        token: Lower-case letters and digits, unique to the generation.
-    """
-    slug = re.sub(r"[^A-Za-z0-9]", "_", collection)[:32]
-    digest = blake2b(collection.encode(), digest_size=4).hexdigest()
-    return f"Chunk_{slug}_{digest}_{token}"
 
 
 def source_type(chunk_type: str) -> str:

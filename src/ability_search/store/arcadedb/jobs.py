@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ability_search.store.arcadedb.core import Statement
+from ability_search.collection import Collection
+from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.core import CLOCK, Statement
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.records import Job
 
-CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
-"""Makes ``$clock[0].ms`` the time."""
+_COLUMNS = {
+    "id": "jobId",
+    "started_at": "startedAt",
+    "updated_at": "updatedAt",
+    "lost_at": "lostAt",
+}
+_FIELDS = {name: _COLUMNS.get(name, name) for name in Job.__dataclass_fields__}
+"""Fields of a :class:`Job` -> columns of its record."""
 
 _OWN = "collection = :collection AND kind = :kind AND jobId = :jobId AND state = 'running'"
 _DISCARD = """
@@ -23,6 +33,87 @@ _DISCARD = """
         DELETE FROM Collection WHERE name = $job[0].record;
 """
 """Give up what the job ``$job`` was building."""
+
+
+class JobSql(Database):
+    """Long operations, see :class:`.port.JobStore`."""
+
+    async def jobs(self, collection: str) -> list[Job]:
+        """Return the last job of each kind of a collection."""
+        return [_job(row) for row in await self.rows(jobs(collection))]
+
+    async def job(self, collection: str, kind: str) -> Job | None:
+        """Return the last job of a kind."""
+        rows = await self.rows(job(collection, kind))
+        return _job(rows[0]) if rows else None
+
+    async def orphaned_jobs(self, kind: str) -> list[Job]:
+        """Return the running jobs of a kind whose lease has expired."""
+        return [_job(row) for row in await self.rows(orphaned_jobs(kind))]
+
+    async def records_under_construction(self) -> set[str]:
+        """Return the names of the records that running jobs build."""
+        return {row["record"] for row in await self.rows(records_being_built())}
+
+    async def begin_job(self, begun: Job, *, lease: int, built: Collection | None) -> bool:
+        """Record a job in place of the last one of its kind."""
+        record = None if built is None else to_record(built)
+        answer = await self.write(begin_job(_record(begun), lease=lease, built=record))
+        return bool(answer["begun"])
+
+    async def claim_job(
+        self, claimed: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
+    ) -> bool:
+        """Take over a job whose lease has expired; its record is renamed to ``record``."""
+        answer = await self.write(
+            claim_job(
+                _key(claimed),
+                owner=owner,
+                seen=claimed.record or "",
+                record=record,
+                lease=lease,
+                noted={"lost": lost, "lostAt": lost_at},
+            )
+        )
+        return bool(answer["claimed"])
+
+    async def renew_job(
+        self, renewed: Job, *, owner: str, lease: int, done: int, total: int, stage: str
+    ) -> bool:
+        """Renew the lease of an own job and record its progress; a negative lease releases it."""
+        progress = {"done": done, "total": total, "stage": stage}
+        answer = await self.write(
+            renew_job(_key(renewed), owner=owner, lease=lease, progress=progress)
+        )
+        return bool(answer["renewed"])
+
+    async def end_job(
+        self, ended: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
+    ) -> bool:
+        """Record the end of a job, of any owner if ``None``; discard what it was building."""
+        answer = await self.write(end_job(_key(ended), owner=owner, state=state, fields=fields))
+        return bool(answer["ended"])
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    return Job(**{name: row[wire] for name, wire in _FIELDS.items() if row.get(wire) is not None})
+
+
+def _key(job: Job) -> dict[str, str]:
+    return {"collection": job.collection, "kind": job.kind, "jobId": job.id}
+
+
+def _record(job: Job) -> dict[str, Any]:
+    """Return the database record of a new job."""
+    return {
+        **_key(job),
+        "owner": job.owner,
+        "record": job.record,
+        "options": dict(job.options),
+        "stage": job.stage,
+        "done": job.done,
+        "total": job.total,
+    }
 
 
 def jobs(collection: str) -> Statement:
@@ -120,7 +211,7 @@ def claim_job(
     still does, unknowingly, writes to one that does not exist.
 
     Args:
-        job: ``collection``, ``kind`` and ``jobId``.
+        job: Its key: ``collection``, ``kind`` and ``jobId``.
         owner: Who takes it over.
         seen: The record of the generation so far; nothing happens if it is another.
         record: What it is called from now on.
@@ -141,7 +232,7 @@ def claim_job(
         COMMIT;
         RETURN {{'claimed': 1}};
         """,
-        {**_key(job), "owner": owner, "seen": seen, "record": record, "lease": lease, **noted},
+        {**job, "owner": owner, "seen": seen, "record": record, "lease": lease, **noted},
     )
 
 
@@ -151,7 +242,7 @@ def renew_job(
     """Stay with a job for another ``lease`` milliseconds, and tell how far it is.
 
     Args:
-        job: ``collection``, ``kind`` and ``jobId``.
+        job: Its key: ``collection``, ``kind`` and ``jobId``.
         owner: Who works on it; nothing happens if it is somebody else's by now.
         lease: In milliseconds; a negative one gives it back, it has no owner then.
         progress: ``done``, ``total`` and ``stage``.
@@ -169,7 +260,7 @@ def renew_job(
         COMMIT;
         RETURN {{'renewed': $u[0].count}};
         """,
-        {**_key(job), "owner": owner, "lease": lease, **progress},
+        {**job, "owner": owner, "lease": lease, **progress},
     )
 
 
@@ -179,7 +270,7 @@ def end_job(
     """Record how a job ended, and give up what it was building.
 
     Args:
-        job: ``collection``, ``kind`` and ``jobId``.
+        job: Its key: ``collection``, ``kind`` and ``jobId``.
         owner: Who works on it; nothing happens if it is somebody else's. ``None`` ends anybody's.
         state: ``done``, ``failed`` or ``cancelled``.
         fields: What else is to be known of its end.
@@ -201,18 +292,9 @@ def end_job(
         RETURN {{'ended': 1}};
         """,
         {
-            **_key(job),
+            **job,
             "state": state,
             "fields": dict(fields),
             **({} if owner is None else {"owner": owner}),
         },
     )
-
-
-def due_generations() -> Statement:
-    """Generations that no collection is on and that nobody needs any more; rows ``type``."""
-    return Statement("SELECT type FROM Retired WHERE dueAt <= `date.currentTimestamp`()", {})
-
-
-def _key(job: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: job[name] for name in ("collection", "kind", "jobId")}

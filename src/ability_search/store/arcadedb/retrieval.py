@@ -13,6 +13,7 @@ from ability_search.store.arcadedb.core import Predicate, aspect_type
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
+from ability_search.store.arcadedb.rows import link, passage
 from ability_search.store.arcadedb.search import (
     Arm,
     Shown,
@@ -107,21 +108,7 @@ class SearchSql(Database):
         rows = await self.generation_read(
             generation, context_rows(generation, chunk_ids, _predicate(filter))
         )
-        return [
-            Passage(
-                rid=row["rid"],
-                chunk_id=row["chunkId"],
-                source=row["source"],
-                content=row["content"],
-                lead=row.get("lead") or "",
-                overlap=row.get("overlap") or 0,
-                chunk_index=row["chunkIndex"],
-                section=row.get("section"),
-                start_line=row.get("startLine"),
-                end_line=row.get("endLine"),
-            )
-            for row in rows
-        ]
+        return [passage(row) for row in rows]
 
     async def best_chunks(
         self,
@@ -160,7 +147,7 @@ class SearchSql(Database):
         hops = range(1, request.hops + 1) if request.links else ()
         return GraphAnswer(
             rows=[_row(row, row.get(request.by)) for row in answer["found"]],
-            hops=[(_links(answer[f"out{hop}"]), _links(answer[f"in{hop}"])) for hop in hops],
+            hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
         )
 
 
@@ -268,5 +255,5 @@ def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
     )
 
 
-def _links(rows: Sequence[Mapping[str, Any]]) -> list[Link]:
-    return [Link(row["source"], row["target"], row["kind"], row["weight"]) for row in rows]
+def _links(answer: Mapping[str, Any], name: str) -> list[Link]:
+    return [link(row) for row in answer[name]]

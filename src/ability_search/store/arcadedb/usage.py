@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-
 from ability_search.errors import StatementRefused
+from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.records import Use
@@ -24,14 +24,12 @@ class UsageSql(Database):
 
     async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
         """Count chunks as shown once more; retry on conflicts with another worker."""
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.05, max=1),
-            retry=retry_if_exception(_in_conflict),
-            reraise=True,
-        ):
-            with attempt:
-                await self.write(count_uses(agent, shown, now=now))
+        await retry(
+            partial(self.write, count_uses(agent, shown, now=now)),
+            when=_in_conflict,
+            attempts=_ATTEMPTS,
+            pause=growing(0.05, longest=1),
+        )
 
     async def agents(self, collection: str) -> list[str]:
         """Return the agents that were shown chunks of a collection."""

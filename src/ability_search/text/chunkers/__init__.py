@@ -1,5 +1,13 @@
-"""Text to passages: pure functions, one module a strategy.
+"""Text to passages: pure functions.
 
-The chunks of every strategy cover each character that is not blank, in order, and each is a slice
-of the text; only those of ``sliding-window`` overlap. None counts more than ``max_tokens``.
+The passages of every strategy are slices of the text, in order, and together they cover every
+character that is not whitespace. Only those of ``sliding-window`` overlap. No passage has more
+than ``max_tokens`` tokens.
 """
+
+from __future__ import annotations
+
+from typing import Literal
+
+Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
+"""Names of the chunking strategies, for settings, tools and chunking alike."""

@@ -1,7 +1,8 @@
-"""Where a text may be cut: lines, paragraphs, sentences, words, and what a reader sees as one sign.
+"""Boundaries in a text: lines, paragraphs, sentences, words and graphemes.
 
-Spans are pairs of character offsets, without surrounding whitespace unless said otherwise, in
-order, never blank and never overlapping; what lies between two spans is whitespace.
+Spans are pairs of character offsets. Unless stated otherwise they have no surrounding whitespace,
+come in order, are never blank and never overlap; the text between two spans is whitespace. A
+grapheme is a character as a reader sees it, such as an emoji with its skin tone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from itertools import chain
 Span = tuple[int, int]
 
 _NEWLINE = re.compile(r"\r\n?|\n")
-# Patterns that begin with a set of characters skip megabytes without them in milliseconds, in which
-# nothing else can run.
+# A pattern that begins with a set of characters skips megabytes without them in milliseconds. A
+# search holds the interpreter lock.
 _BLANK_LINES = re.compile(
     r"[\r\n\u2029](?:(?<=\u2029)|(?:(?<=\r)\n)?+(?:[^\S\r\n]*+(?:\r\n?+|\n))++)"
 )
@@ -27,7 +28,7 @@ _PIECE = re.compile(r"\w+[^\w\s]*|[^\w\s]+")
 
 _SPACED = r".!?\u2026"
 _UNSPACED = r"\u3002\uff01\uff1f\uff0e\uff61\u061f\u06d4\u0964"
-# The second look-behind lets a run of marks be tried once only, from its beginning.
+# The second look-behind makes the search try a run of marks once, from its beginning.
 _SENTENCE_END = re.compile(
     rf"[{_SPACED}{_UNSPACED}](?:"
     rf"(?<=[{_SPACED}])(?<![{_SPACED}]{{2}})[{_SPACED}]*+[\"'\u2019\u201d\u00bb)\]]*+\s+"
@@ -54,23 +55,23 @@ class Lines:
         self._length = len(text)
 
     def number(self, offset: int) -> int:
-        """Number of the line that holds ``offset``, from 1."""
+        """Return the number of the line that contains ``offset``, from 1."""
         return bisect_right(self.starts, offset)
 
     def offset(self, index: int) -> int:
-        """Where the line of this index (from 0) begins; the length of the text beyond the last."""
+        """Return the start of a line by its index from 0; the length of the text past the last."""
         return self.starts[index] if index < len(self.starts) else self._length
 
 
 def trim(text: str, start: int, end: int) -> Span:
-    """The span without the whitespace around it; empty at its end if there is nothing else."""
+    """Return the span without surrounding whitespace; an empty span at ``end`` if it is blank."""
     body = text[start:end]
     kept = body.lstrip()
     return end - len(kept), end - len(kept) + len(kept.rstrip())
 
 
 def trim_lines(text: str, start: int, end: int) -> Span:
-    """The span without blank lines around it and space at its end; indentation stays."""
+    """Return the span without surrounding blank lines and trailing space, with indentation."""
     first, last = trim(text, start, end)
     indent = first
     while first < last and indent > start and text[indent - 1] in " \t":
@@ -80,7 +81,7 @@ def trim_lines(text: str, start: int, end: int) -> Span:
 
 
 def between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
-    """The spans that ``cuts`` (ascending offsets) make of ``start`` to ``end``, trimmed."""
+    """Yield the trimmed spans between ``start``, ``cuts`` (ascending offsets) and ``end``."""
     for cut in chain(cuts, (end,)):
         span = trim(text, start, cut)
         if span[0] < span[1]:
@@ -89,24 +90,24 @@ def between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Sp
 
 
 def paragraphs(text: str, start: int, end: int) -> Iterator[Span]:
-    """What blank lines (or U+2029) separate."""
+    """Yield the paragraphs, which blank lines or U+2029 separate."""
     return between(
         text, start, end, (match.end() for match in _BLANK_LINES.finditer(text, start, end))
     )
 
 
 def line_groups(text: str, start: int, end: int) -> Iterator[Span]:
-    """What blank lines separate, with the indentation of each first line."""
+    """Yield the groups of lines between blank lines, with the indentation of the first line."""
     return _whole_lines(_BLANK_LINES, text, start, end)
 
 
 def lines(text: str, start: int, end: int) -> Iterator[Span]:
-    """Lines that are not blank, with their indentation."""
+    """Yield the lines that are not blank, with their indentation."""
     return _whole_lines(_NEWLINE, text, start, end)
 
 
 def lines_between(text: str, start: int, end: int, cuts: Iterable[int]) -> Iterator[Span]:
-    """Yield the spans that ``cuts`` make, as :func:`between`, without blank lines around them."""
+    """Yield spans as :func:`between` does, trimmed by :func:`trim_lines`."""
     for cut in chain(cuts, (end,)):
         span = trim_lines(text, start, cut)
         if span[0] < span[1]:
@@ -119,15 +120,15 @@ def _whole_lines(separator: re.Pattern[str], text: str, start: int, end: int) ->
 
 
 def words(text: str, start: int, end: int) -> Iterator[Span]:
-    """What whitespace separates."""
+    """Yield the words, which whitespace separates."""
     return (match.span() for match in _WORD.finditer(text, start, end))
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[Span]:
-    """Sentences by their closing marks.
+    """Yield the sentences, which end with a closing mark.
 
-    A full stop ends none after an abbreviation, an initial or an ordinal of one or two digits,
-    nor before a small letter. Chinese and Japanese marks need no space after them.
+    A full stop does not end a sentence after an abbreviation, an initial or an ordinal of one or
+    two digits, nor before a lower-case letter. Chinese and Japanese marks need no space after them.
     """
     return between(
         text,
@@ -153,10 +154,10 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 
 def cut_before(text: str, start: int, limit: int) -> int:
-    """The best place to cut at or before ``limit``, after ``start``.
+    """Return the best place to cut at or before ``limit``, after ``start``.
 
-    Whitespace if there is any in the second half, else the edge of a word, else between two
-    signs, else (one sign fills the span) ``limit`` itself. ``start < limit <= len(text)``.
+    Whitespace in the second half if there is any, else the edge of a word, else the edge of a
+    grapheme, else (one grapheme fills the span) ``limit``. ``start < limit <= len(text)``.
     """
     if limit == len(text) or text[limit].isspace():
         return limit
@@ -166,14 +167,14 @@ def cut_before(text: str, start: int, limit: int) -> int:
     if word_start > middle and text[word_start - 1].isspace():
         return word_start
     for place in (_last_piece(text, middle, limit), limit):
-        found = sign_before(text, start, place)
+        found = grapheme_before(text, start, place)
         if found > start:
             return found
     return limit
 
 
 def _last_piece(text: str, middle: int, limit: int) -> int:
-    """Where the last piece that reaches ``limit`` begins, if it does so after ``middle``."""
+    """Return the start of the word or punctuation at ``limit`` if it is after ``middle``."""
     begin = limit
     for match in _PIECE.finditer(text, middle, min(limit + 1, len(text))):
         if match.start() > middle and match.start() <= limit:
@@ -182,33 +183,33 @@ def _last_piece(text: str, middle: int, limit: int) -> int:
 
 
 def cut_after(text: str, start: int, end: int) -> int:
-    """Where a word begins at or after ``start`` and before ``end``, else the next sign."""
+    """Return the start of the first word in the span, else of the next grapheme."""
     if start == 0 or text[start - 1].isspace() or text[start].isspace():
         return start
     rest = text[start:end].split(None, 1)
     if len(rest) == 2:
         return end - len(text[start:end][len(rest[0]) :].lstrip())
-    return sign_after(text, 0, start, end)
+    return grapheme_after(text, 0, start, end)
 
 
-def sign_before(text: str, start: int, limit: int) -> int:
-    """The last edge between two signs at or before ``limit``; ``start`` if there is none."""
+def grapheme_before(text: str, start: int, limit: int) -> int:
+    """Return the last edge of a grapheme at or before ``limit``; ``start`` if there is none."""
     place = limit
-    while place > start and not is_sign_edge(text, place, start):
+    while place > start and not is_grapheme_edge(text, place, start):
         place -= 1
     return place
 
 
-def sign_after(text: str, floor: int, start: int, limit: int) -> int:
-    """The first edge between two signs from ``start`` on; ``limit`` if none is before it."""
+def grapheme_after(text: str, floor: int, start: int, limit: int) -> int:
+    """Return the first edge of a grapheme from ``start`` on, at most ``limit``."""
     place = start
-    while place < limit and not is_sign_edge(text, place, floor):
+    while place < limit and not is_grapheme_edge(text, place, floor):
         place += 1
     return place
 
 
 def skip_space(text: str, start: int, end: int) -> int:
-    """Offset of the first character that is not whitespace; ``end`` if there is none."""
+    """Return the offset of the first character that is not whitespace; ``end`` if none."""
     found = _SHOWN.search(text, start, end)
     return found.start() if found else end
 
@@ -218,12 +219,13 @@ _REGIONAL = ("\U0001f1e6", "\U0001f1ff")
 _LONGEST_FLAG_RUN = 256
 
 
-def is_sign_edge(text: str, place: int, floor: int) -> bool:
-    """Whether what a reader sees as one sign ends at ``place``.
+def is_grapheme_edge(text: str, place: int, floor: int) -> bool:
+    """Return whether a grapheme ends at ``place``.
 
-    Keeps together, after Unicode Annex 29: CR LF, a base with its combining marks and variation
-    selectors, emoji sequences (joiners, skin tones, tags), the two halves of a flag, conjoining
-    jamo, and the two halves of a surrogate pair. ``floor`` is where the text is known to be whole.
+    After Unicode Annex 29, these are one grapheme: CR LF, a base with its combining marks and
+    variation selectors, emoji sequences (joiners, skin tones, tags), the two halves of a flag,
+    conjoining jamo, and the two halves of a surrogate pair. ``floor`` is a known edge before
+    ``place``, or ``place`` itself.
     """
     if place <= floor or place >= len(text):
         return True

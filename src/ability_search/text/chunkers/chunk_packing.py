@@ -1,8 +1,8 @@
-"""Fills chunks: spans of a text are put together up to a limit, and cut finer where one exceeds it.
+"""Packing of text units into chunks up to a limit; a unit over the limit is cut finer.
 
-A strategy says what the units of a text are and how each may be cut further. Packing goes through
-them once. A chunk ends at the coarsest boundary in its second half, so that a paragraph is not
-torn to fill the chunk before it, and at the latest one among equals.
+A strategy defines the units of a text and the ways to cut each one further. Packing visits them
+once, in order. A chunk ends at the coarsest boundary in its second half, the latest of equals, so
+that no paragraph is split only to fill the previous chunk.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ability_search.text.chunkers.boundaries import Lines, Span
 from ability_search.text.token_counter import TokenCounter
 
 CHARS_PER_TOKEN = 10
-"""No chunk has more characters than this for each token it may have.
+"""Maximum characters of a chunk per token of its limit.
 
-A word its vocabulary cannot spell is one token to WordPiece, and whitespace is none, however long;
-prose has three to five characters a token.
+WordPiece counts a word outside its vocabulary as one token and whitespace as none, however long.
+Prose has three to five characters per token.
 """
 
-# Boundaries from coarse to fine. Structure deeper than a block counts up from ITEM.
+# Ranks of boundaries, coarse to fine. Structure below a block has ranks from ITEM up.
 BLOCK = 0
 ITEM = 1
 SENTENCE = 100
@@ -36,25 +36,25 @@ LINE = 101
 WORD = 102
 FRAGMENT = 103
 GLUE = 200
-"""Before what belongs to the unit in front of it, such as the text under a heading."""
+"""Before a unit that belongs to the previous one, such as the text below a heading."""
 
 _FRAGMENTS_PER_CHUNK = 8
 _PACKED_UNITS = 1024
-"""Units of finished chunks that are kept before they are forgotten together."""
+"""Units of finished chunks to keep before deleting them together."""
 LONGEST_NAME = 300
-"""Characters of a heading, symbol or key within a breadcrumb; every chunk below repeats it."""
+"""Maximum characters of a heading, symbol or key in a breadcrumb, which every chunk repeats."""
 _LONGEST_BREADCRUMB = 1000
 
 
 class Unstructured(Exception):
-    """The structure of a text cannot be read within bounds; the message says why."""
+    """The structure of a text cannot be read within bounds; the message is the reason."""
 
 
 class Ruler:
-    """Lengths within one text, measured once.
+    """The lengths within one text, measured once, and the limits of its chunks.
 
-    ``fits`` and ``furthest`` go by the tokens of the whole text, which is exact wherever no word is
-    cut; ``count`` counts what is cut out.
+    ``estimate``, ``fits``, ``furthest`` and ``earliest`` use the tokens of the whole text, which is
+    exact unless a word is cut; ``count`` tokenizes the span alone.
     """
 
     def __init__(
@@ -63,42 +63,45 @@ class Ruler:
         counter: TokenCounter,
         max_tokens: int,
         *,
+        overlap: int = 0,
         max_passages: int | None = None,
     ) -> None:
         self.text = text
         self.max_passages = max_passages
-        """How many passages the text may become; ``None`` for any number."""
+        """Maximum number of passages; ``None`` for any number."""
         self.max_tokens = max_tokens
+        self.overlap = overlap
+        """Maximum tokens that a sliding window repeats of the previous one."""
         self.max_chars = max_tokens * CHARS_PER_TOKEN
         self._counter = counter
         self._sums = counter.cumulative(text)
 
     def estimate(self, start: int, end: int) -> int:
-        """Tokens from ``start`` to ``end`` by the sums over the whole text."""
+        """Return the tokens from ``start`` to ``end`` by the sums over the whole text."""
         return int(self._sums[end] - self._sums[start])
 
     def fits(self, start: int, end: int) -> bool:
-        """Whether a chunk may hold this span, as far as the sums tell."""
+        """Return whether the span fits into a chunk, by the sums over the whole text."""
         return end - start <= self.max_chars and self.estimate(start, end) <= self.max_tokens
 
     def furthest(self, start: int, tokens: int) -> int:
-        """The last offset that a span from ``start`` with so many tokens may end at."""
+        """Return the last offset at which a span from ``start`` has at most ``tokens`` tokens."""
         end = int(np.searchsorted(self._sums, self._sums[start] + tokens, side="right")) - 1
         return max(start, min(end, start + tokens * CHARS_PER_TOKEN))
 
     def earliest(self, end: int, tokens: int) -> int:
-        """The first offset that a span up to ``end`` with so many tokens may begin at."""
+        """Return the first offset from which a span to ``end`` has at most ``tokens`` tokens."""
         start = int(np.searchsorted(self._sums, self._sums[end] - tokens, side="left"))
         return min(end, max(start, end - tokens * CHARS_PER_TOKEN))
 
     def count(self, start: int, end: int) -> int:
-        """Tokens of the span when it stands alone."""
+        """Return the tokens of the span as a text of its own."""
         if end - start == len(self.text):
             return self.estimate(start, end)
         return self._counter.count(self.text[start:end])
 
     def overrun(self, start: int, end: int) -> tuple[int, float]:
-        """The count of the span, and the part of it that may be kept (at least 1 if it fits)."""
+        """Return the tokens of the span, and the share of it that fits (1 or more if all of it)."""
         tokens = self.count(start, end)
         room = self.max_chars / max(1, end - start)
         return tokens, min(room, self.max_tokens / tokens if tokens else room)
@@ -106,16 +109,16 @@ class Ruler:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A way to cut a span finer, and how coarse the boundaries are that it makes."""
+    """A way to cut a span finer, and the rank of the boundaries between its parts."""
 
     rank: int
     spans: Callable[[Ruler, int, int], Iterable[Span]]
 
 
 class Unit(NamedTuple):
-    """A span that stays whole if it fits; ``cuts`` are tried in turn if it does not.
+    """A span that stays whole if it fits; otherwise ``cuts`` are tried in order.
 
-    A tuple and no dataclass: a megabyte of words makes 200,000 of them.
+    A named tuple, because a megabyte of words gives 200,000 units.
     """
 
     start: int
@@ -123,12 +126,12 @@ class Unit(NamedTuple):
     rank: int
     cuts: tuple[Cut, ...]
     path: tuple[str, ...] = ()
-    """Names of what it lies in, outermost first."""
+    """Names of the enclosing elements, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A chunk: its span, its tokens, and the path that all of its units share."""
+    """A chunk: its span, its tokens, and the common path of its units."""
 
     start: int
     end: int
@@ -137,15 +140,15 @@ class Packed:
 
 
 def fragments(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-    """Parts of an unbroken run, small enough to fill a chunk well with several of them."""
+    """Yield the parts of an unbroken run, small enough for several to fill a chunk well."""
     size = max(1, ruler.max_tokens // _FRAGMENTS_PER_CHUNK)
     while start < end:
         limit = min(end, max(start + 1, ruler.furthest(start, size)))
         cut = limit if limit == end else boundaries.cut_before(ruler.text, start, limit)
-        if not boundaries.is_sign_edge(ruler.text, cut, start):
-            # One sign is longer than a fragment: it stays whole as far as a chunk can hold it.
+        if not boundaries.is_grapheme_edge(ruler.text, cut, start):
+            # One grapheme is longer than a fragment: keep it whole as far as a chunk can hold it.
             furthest = min(end, max(cut, ruler.furthest(start, ruler.max_tokens)))
-            cut = boundaries.sign_after(ruler.text, start, cut, furthest)
+            cut = boundaries.grapheme_after(ruler.text, start, cut, furthest)
         yield start, cut
         start = cut
 
@@ -165,15 +168,15 @@ VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
 
 
 def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
-    """Put units together into chunks, never across a form feed, which ends a page.
+    """Pack units into chunks, never across a form feed, which ends a page.
 
     Args:
-        ruler: measures the text and knows the limit.
-        units: in order, not overlapping, none blank.
+        ruler: Measures the text and has the limit.
+        units: In order, without overlap, none of them blank.
 
     Yields:
-        Chunks in order. None counts more than the limit, except a single character that alone
-        does (a tokenizer may spell one character with several tokens).
+        Chunks in order. None has more tokens than the limit, except a single character that the
+        tokenizer encodes as several tokens.
     """
     parts = (part for unit in units for part in _flatten(ruler, unit))
     for page in _pages(ruler.text, parts):
@@ -181,7 +184,7 @@ def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
 
 
 def _pages(text: str, units: Iterator[Unit]) -> Iterator[Iterable[Unit]]:
-    """The units between one form feed and the next."""
+    """Yield the units between one form feed and the next."""
     if "\f" not in text:
         yield units
         return
@@ -198,7 +201,7 @@ def _pages(text: str, units: Iterator[Unit]) -> Iterator[Iterable[Unit]]:
 
 
 def _fill(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
-    """Fill chunks; of the units no more are held than one chunk may take, and some."""
+    """Yield chunks; hold hardly more units in memory than one chunk can take."""
     coming = iter(units)
     queue: list[Unit] = []
     ends: list[int] = []
@@ -216,7 +219,7 @@ def _fill(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
         stop = _choose(ruler, queue, ends, at)
         tokens, kept = ruler.overrun(start, ends[stop - 1])
         while kept < 1 and stop > at + 1:
-            # Counted alone, the span is longer than within its text: give back as much as is over.
+            # Alone, the span has more tokens than within its text: remove a share of the units.
             stop = at + max(1, min(stop - at - 1, int((stop - at) * kept)))
             tokens, kept = ruler.overrun(start, ends[stop - 1])
         if kept < 1 and ends[at] - start > 1:
@@ -230,7 +233,7 @@ def _fill(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
 
 
 def _choose(ruler: Ruler, queue: Sequence[Unit], ends: Sequence[int], at: int) -> int:
-    """Index after the last unit of the chunk that begins with unit ``at``."""
+    """Return the index after the last unit of the chunk that begins with unit ``at``."""
     start = queue[at].start
     stop = max(at + 1, bisect_right(ends, ruler.furthest(start, ruler.max_tokens), lo=at))
     if stop == len(queue) or stop == at + 1:
@@ -249,7 +252,7 @@ def _choose(ruler: Ruler, queue: Sequence[Unit], ends: Sequence[int], at: int) -
 
 
 def _flatten(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
-    """The unit, or the parts it must be cut into to fit."""
+    """Yield the unit, or the parts into which it must be cut to fit."""
     if ruler.fits(unit.start, unit.end) or not unit.cuts:
         yield unit
         return
@@ -258,7 +261,7 @@ def _flatten(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
 
 
 def cut_unit(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
-    """The parts that the first of its cuts makes of a unit; the others are left to them."""
+    """Yield the parts of a unit by its first cut; they keep its other cuts."""
     cut, finer = unit.cuts[0], unit.cuts[1:]
     rank = unit.rank
     for start, end in cut.spans(ruler, unit.start, unit.end):
@@ -267,16 +270,16 @@ def cut_unit(ruler: Ruler, unit: Unit) -> Iterator[Unit]:
 
 
 def _refine(ruler: Ruler, unit: Unit) -> list[Unit]:
-    """Two or more parts of a unit that turned out too long; it has at least two characters."""
+    """Cut a unit that is too long, of at least two characters, into two or more parts."""
     while unit.cuts:
         parts = list(cut_unit(ruler, unit))
         if len(parts) > 1:
             return [fitting for part in parts for fitting in _flatten(ruler, part)]
         unit = parts[0]
     middle = (unit.start + unit.end) // 2
-    cut = boundaries.sign_before(ruler.text, unit.start, middle)
+    cut = boundaries.grapheme_before(ruler.text, unit.start, middle)
     if cut == unit.start:
-        cut = boundaries.sign_after(ruler.text, unit.start, middle, unit.end)
+        cut = boundaries.grapheme_after(ruler.text, unit.start, middle, unit.end)
     if cut == unit.end:
         cut = middle
     return [unit._replace(end=cut), unit._replace(start=cut, rank=FRAGMENT)]
@@ -294,12 +297,12 @@ def _common_path(units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 def clipped(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name for a breadcrumb, cut where it is too long for one."""
+    """Return a name for a breadcrumb, cut to ``longest`` characters."""
     return name if len(name) <= longest else name[: longest - 1] + "\u2026"
 
 
 class Passages:
-    """Makes passages of one text from packed chunks, as many as ``ruler`` allows."""
+    """A builder of the passages of one text, up to the maximum number of ``ruler``."""
 
     def __init__(self, ruler: Ruler) -> None:
         self.text = ruler.text
@@ -315,10 +318,10 @@ class Passages:
         context: str = "",
         language: str | None = None,
     ) -> Passage:
-        """Return the passage of a chunk, with its lines.
+        """Return the passage of a chunk, with its line numbers.
 
         Raises:
-            TooLarge: if it is one more than allowed.
+            TooLarge: if the text has more than the maximum number of passages.
         """
         self._made += 1
         if self._most is not None and self._made > self._most:

@@ -1,4 +1,4 @@
-"""JSON by structure: cut between elements and members, with their path as breadcrumb."""
+"""JSON: cut between elements and members, with their path as breadcrumb."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'
 _MARK = re.compile(f'{_STRING}"?+|{_OTHER}', re.DOTALL)
 _CLOSED_STRINGS = re.compile(f'[^"]*+(?:{_STRING}"[^"]*+)*+', re.DOTALL)
-"""Matches up to the first quotation mark of a string that is not closed."""
+"""Matches the text before the first unclosed string."""
 _MARK_OUTSIDE_STRINGS = re.compile(_OTHER)
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*\Z")
 _CLOSING = {"[": "]", "{": "}"}
 _DEEPEST = 64
-"""Containers below this depth are cut as plain text."""
+"""Maximum depth of nesting; deeper containers are cut as plain text."""
 _SMALL = 8
-"""Containers of at most this part of a chunk's tokens, in characters, are not cut into."""
+"""Containers of at most this fraction of the maximum tokens, in characters, are never cut."""
 _READ_TWICE = 1 << 20
-"""Characters; a text up to this length may also have what only :mod:`json` takes, as NaN."""
+"""Characters; a text up to this length may have literals of :mod:`json` such as NaN."""
 _LINE = re.compile(r"[^\n]+")
 
 
 @dataclass(slots=True)
 class _Container:
-    """Offsets at which the elements (from their key) of an array, object or document begin."""
+    """Start offsets of the elements (of their keys) of an array, an object or the document."""
 
     opened_by: str
     opened_at: int
     starts: array[int] = field(default_factory=lambda: array("q"))
     inner: dict[int, _Container] = field(default_factory=dict)
-    """Containers by the index of the element that they are the value of."""
+    """Nested containers by the index of their element."""
 
 
 def chunk_json(ruler: Ruler) -> list[Passage] | None:
-    """Cut JSON, or JSON values one after another (JSON Lines), between elements.
+    """Cut JSON, or several JSON values (JSON Lines), between elements.
 
-    Small elements are put together; one that is too long is cut between its own elements, and a
-    value that is too long between lines, words and signs. Commas and closing brackets go with the
-    element before them, keys and opening brackets with the one behind. The breadcrumb is the path
-    that everything in the passage shares, as ``users[3].address``; the whole document has none.
+    Small elements share a passage; a long element is cut between its own elements, and a long
+    value between lines, words and characters. Commas and closing brackets belong to the element
+    before them, keys and opening brackets to the element after them. The breadcrumb is the common
+    path of the elements in a passage, such as ``users[3].address``; empty for the whole document.
 
     Returns:
         The passages, or ``None`` if the brackets of the text do not match.
@@ -75,18 +75,18 @@ def chunk_json(ruler: Ruler) -> list[Passage] | None:
 
 
 def _scan(text: str, *, small: int) -> _Container | None:
-    """The containers of a text that may have to be cut; ``None`` if brackets do not match.
+    """Return the containers of a text, nested in the document; ``None`` if brackets do not match.
 
     Args:
-        text: JSON values one after another.
-        small: Containers of no more characters are left out.
+        text: One or more JSON values.
+        small: Maximum characters of a container to skip.
     """
     root = _Container("", 0)
     open_ones = [root]
-    """Those that are not too deep."""
+    """Open containers, without those that are too deep."""
     expects = [True]
     closing = bytearray()
-    """What closes the open containers, also of those that are too deep."""
+    """Closing brackets of all open containers, innermost last."""
     for match in _marks(text):
         mark = match[0]
         is_kept = len(closing) < len(open_ones)
@@ -121,7 +121,7 @@ def _enter(open_ones: list[_Container], mark: str, start: int) -> bool:
 
 
 def _leave(open_ones: list[_Container], end: int, small: int) -> None:
-    """Close the innermost container, which ends at ``end``, and forget it if it is small."""
+    """Close the innermost container, which ends at ``end``; drop it if it is small."""
     closed = open_ones.pop()
     if end - closed.opened_at <= small:
         outer = open_ones[-1]
@@ -129,10 +129,9 @@ def _leave(open_ones: list[_Container], end: int, small: int) -> None:
 
 
 def _marks(text: str) -> Iterator[re.Match[str]]:
-    """Return strings, brackets, commas and other literals in order.
+    """Yield strings, brackets, commas and other literals in order.
 
-    Where one string is not closed no later one is: each is a part of it. The rest of the text is
-    then read as if it had no quotation marks.
+    After an unclosed string the rest of the text is read as if it had no quotation marks.
     """
     closed = _CLOSED_STRINGS.match(text)
     end = closed.end() if closed else 0
@@ -142,9 +141,9 @@ def _marks(text: str) -> Iterator[re.Match[str]]:
 def _units(
     ruler: Ruler, container: _Container, span: Span, path: tuple[str, ...], rank: int
 ) -> Iterator[Unit]:
-    """The elements of a container that fills ``span``, cut finer where they do not fit.
+    """Yield the elements of a container that fills ``span``; cut those that do not fit.
 
-    ``rank`` is that of the boundary before the container.
+    ``rank`` is the rank of the boundary before the container.
     """
     begin = span[0]
     for index, stop in enumerate(chain(islice(container.starts, 1, None), (span[1],))):
@@ -163,7 +162,7 @@ def _units(
 
 
 def _step(text: str, container: _Container, index: int) -> str:
-    """The part of a path that names one element of a container."""
+    """Return the part of a path that names one element of a container."""
     if container.opened_by == "{" and index < len(container.starts):
         key = _MARK.match(text, container.starts[index])
         return _key(key[0]) if key else ""
@@ -181,7 +180,7 @@ def _key(literal: str) -> str:
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether the text is a JSON array or object, or several of them one after another."""
+    """Return whether the text is one or more JSON arrays or objects."""
     start, end = boundaries.trim(text, 0, len(text))
     if text[start : start + 1] not in _CLOSING or text[end - 1] not in _CLOSING.values():
         return False
@@ -193,7 +192,7 @@ def looks_like_json(text: str) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        # Unlike json, this makes nothing of what it reads.
+        # Unlike json, msgspec.Raw creates no Python objects.
         msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError):
         return len(text) <= _READ_TWICE and _is_lenient_json(text)

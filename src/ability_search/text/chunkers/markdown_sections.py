@@ -1,326 +1,61 @@
-"""The structure of a Markdown text, and the ``markdown-headers`` strategy.
-
-markdown-it-py reads it (CommonMark with tables). Only blocks are parsed, and the inline content of
-headings for their plain text. A text is parsed in stretches, because the parser makes some hundred
-bytes of tokens of each byte.
-"""
+"""Markdown: the strategies ``markdown-headers`` (by heading) and ``code-blocks`` (by fence)."""
 
 from __future__ import annotations
 
-import functools
-import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, table
-from markdown_it.token import Token
+from dataclasses import dataclass
 
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
-from ability_search.text.chunkers.boundaries import Lines, Span
+from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import (
     BLOCK,
+    BY_PARAGRAPH,
     GLUE,
-    ITEM,
-    LINE,
     PROSE,
     VERBATIM,
-    Cut,
     Passages,
     Ruler,
     Unit,
-    Unstructured,
-    clipped,
     cut_unit,
     pack,
 )
+from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, Block, Fence
 
 SEPARATOR = " > "
-FRONT_MATTER = re.compile(
-    r"(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
-    r"(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
-    r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
-    re.DOTALL,
-)
-MOST_BLOCKS = 200_000
-"""In a text of ten megabytes: fifty characters a block."""
-_STRETCH = 1 << 16
-"""Characters that are parsed at once, about."""
-_LONGEST_BLOCK = 1 << 18
-"""Characters; a longer list, quotation or paragraph is read as several."""
-_TOKENS = 300_000
-_TOKENS_PER_CHARACTER = 0.2
-"""How many tokens a text may make; in prose it is one for thirty characters."""
-_LONGEST_TITLE = 2_000
-"""Characters; of a longer title the beginning is read."""
-_MOST_REFERENCES = 10_000
-"""Link definitions that titles may refer to."""
-_CLOSING_FENCE = re.compile(r"(?<![^\r\n]) {0,3}(`{3,}+|~{3,}+)[ \t]*+(?=[\r\n]|\Z)")
-_BLANK_LINE = re.compile(r"(?<![^\r\n])[ \t]*+(?=[\r\n])")
-_INLINE_MARK = re.compile(r"[\\`*_\[\]<>&!\n]")
-_CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "blockquote_open"})
-_VERBATIM = frozenset({"fence", "code_block", "table_open", "front_matter"})
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """A fenced code block at any depth: its whole lines, the first word of its info string."""
-
-    start: int
-    end: int
-    language: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A top-level block of Markdown; a heading has a ``level`` from 1 and a ``title``."""
-
-    kind: str
-    start: int
-    end: int
-    level: int = 0
-    title: str = ""
-    items: tuple[int, ...] = ()
-    """Where the items of a list or the blocks of a quotation begin."""
-    fences: tuple[Span, ...] = ()
-    """Fences within a list or quotation."""
-
-    def cuts(self) -> tuple[Cut, ...]:
-        """How the block is cut if it alone exceeds a chunk."""
-        if self.kind in _VERBATIM:
-            return VERBATIM
-        if self.kind in _CONTAINERS:
-            return (Cut(ITEM, self._by_item), Cut(LINE, self._by_line), *PROSE)
-        return PROSE
-
-    def _by_item(self, ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-        return _lines_cut(ruler.text, start, end, self.items)
-
-    def _by_line(self, ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-        """Lines, but every fence whole."""
-        for first, last in (*self.fences, (end, end)):
-            if first >= end:
-                first = last = end
-            if first >= start:
-                yield from boundaries.lines(ruler.text, start, first)
-                if first < last:
-                    yield first, last
-                start = last
+_CONTEXT_SENTENCES = 2
+_CONTEXT_PART = 4
+_NO_CONTEXT = frozenset({"fence", "heading_open", "front_matter", "definition", "hr"})
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Blocks under one heading (the first of them), with the titles from the outermost in."""
+    """A heading and the blocks below it, with the titles of its path, outermost first."""
 
     path: tuple[str, ...]
     blocks: tuple[Block, ...]
 
 
-def chunk_markdown(ruler: Ruler, blocks: Sequence[Block]) -> list[Passage]:
-    """Cut a Markdown text, of which ``blocks`` were read, at its headings.
+def chunk_sections(ruler: Ruler, blocks: Sequence[Block]) -> list[Passage]:
+    """Cut a text that consists of ``blocks`` at its headings.
 
-    Each section is chunked by itself, with the breadcrumb of its headings; sections are not merged,
-    however short, because their breadcrumb is what finds them. Only a heading with nothing below it
-    but deeper headings goes with the first of these. What comes before the first heading has no
-    breadcrumb, and front matter is a passage of its own. A long section is cut between blocks, then
-    items, sentences, lines, words and signs; a fence or table that fits into a chunk stays whole.
+    Each section is chunked separately, with its path of headings as breadcrumb. Sections are never
+    merged, however short: a query may match the breadcrumb. Only a heading followed directly by a
+    deeper heading shares the passage of that heading. Text before the first heading has no
+    breadcrumb; front matter is a passage of its own. A long section is cut between blocks, then
+    items, sentences, lines, words and characters; a fence or table that fits into a chunk stays
+    whole.
     """
     passages = Passages(ruler)
     return [
         passages.make(packed, breadcrumb=SEPARATOR.join(section.path))
-        for section in read_sections(blocks)
+        for section in _sections(blocks)
         for packed in pack(ruler, _units(ruler, section.blocks))
     ]
 
 
-def read_blocks(text: str) -> tuple[list[Block], list[Fence]]:
-    """The top-level blocks of a Markdown text, and its fences at any depth.
-
-    The blocks cover everything but blank lines: front matter comes as one of kind
-    ``front_matter``, link definitions as ``definition``. Front matter (YAML or TOML) is recognized
-    at the very beginning, if its first line is a comment or has a key; otherwise a ``---`` there is
-    a thematic break.
-
-    Raises:
-        Unstructured: if there are too many blocks, or parts of them.
-    """
-    matter = FRONT_MATTER.match(text)
-    origin = matter.end() if matter else 0
-    reading = _Reading(text)
-    if matter:
-        reading.blocks.append(Block("front_matter", 0, origin))
-    reading.read(origin)
-    return reading.blocks, reading.fences
-
-
-class _Reading:
-    """Reads the blocks of one text, stretch by stretch.
-
-    What follows tells where a block ends, so a stretch is read up to its last block, with which the
-    next one begins. Stretches grow while one block fills them.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.blocks: list[Block] = []
-        self.fences: list[Fence] = []
-        self._text = text
-        self._lines = Lines(text)
-        self._tokens = 0
-        """How many there were so far."""
-        self._done = 0
-        """Where the last block ends."""
-        self._start = self._first = 0
-        """Where the stretch begins, and the index of the line that does."""
-        self._references: dict[str, Any] = {}
-        self._titles: dict[int, str] = {}
-        """Titles that may refer to a link definition, by the place of their heading."""
-
-    def read(self, start: int) -> None:
-        """Read from ``start``, the beginning or end of a line, to the end of the text.
-
-        Raises:
-            Unstructured: if there are too many blocks, or parts of them.
-        """
-        text = self._text
-        most = _TOKENS + _TOKENS_PER_CHARACTER * len(text)
-        self._done = start
-        size = _STRETCH
-        while start < len(text):
-            end = self._lines.offset(bisect_left(self._lines.starts, start + size))
-            begin, start = start, self._read_stretch(start, end, size=size)
-            size = _STRETCH if start > begin else 2 * size
-            if len(self.blocks) > MOST_BLOCKS:
-                raise Unstructured(f"more than {MOST_BLOCKS} blocks")
-            if self._tokens > most:
-                raise Unstructured("too many tokens of Markdown")
-        self._define(len(text))
-        for place, title in self._titles.items():
-            plain = _plain(title, {"references": self._references})
-            self.blocks[place] = replace(self.blocks[place], title=plain)
-
-    def _read_stretch(self, start: int, end: int, *, size: int) -> int:
-        """Read blocks from ``start`` to ``end`` and return where the next stretch begins.
-
-        It begins at ``start`` if one block fills this one, and may fill one of twice the ``size``.
-        """
-        self._start, self._first = start, self._lines.number(start) - 1
-        found: dict[str, Any] = {}
-        # A form feed, which ends a page, makes no paragraph.
-        tokens = _parser().parse(self._text[start:end].replace("\f", " "), found)
-        self._tokens += len(tokens)
-        if len(self._references) < _MOST_REFERENCES:
-            self._references = found.get("references", {}) | self._references
-        backwards = range(len(tokens) - 1, -1, -1)
-        last = next((at for at in backwards if _is_outermost(tokens[at])), None)
-        if end == len(self._text):
-            self._take(tokens)
-            return end
-        if last is None:
-            begin = self._after_blank_line(start, end)
-        else:
-            begin = self._line(_lines_of(tokens[last])[0])
-        if begin > start:
-            self._take(tokens[:last])
-            return begin
-        if size < _LONGEST_BLOCK:
-            return start
-        self._take(tokens)
-        return end if last is None else self._read_on(tokens[last], end)
-
-    def _take(self, tokens: Sequence[Token]) -> None:
-        """Add the blocks that were read."""
-        for index, token in enumerate(tokens):
-            if token.map is None or token.nesting < 0:
-                continue
-            if token.type == "fence":
-                language = next(iter(token.info.split()), None)
-                self.fences.append(Fence(*self._span(token), language=language))
-            if token.level > 0:
-                continue
-            first, last = self._span(token)
-            self._define(first)
-            self._done = last
-            if token.type == "heading_open":
-                title = self._title(tokens[index + 1].content[:_LONGEST_TITLE])
-                self.blocks.append(Block(token.type, first, last, int(token.tag[1:]), title))
-            elif token.type in _CONTAINERS:
-                inner = list(_inside(tokens, index))
-                items = tuple(self._span(each)[0] for each in inner if each.level == 1)
-                whole = tuple(self._span(each) for each in inner if each.type == "fence")
-                self.blocks.append(Block(token.type, first, last, items=items, fences=whole))
-            else:
-                self.blocks.append(Block(token.type, first, last))
-
-    def _read_on(self, token: Token, end: int) -> int:
-        """Return where the last block of a stretch ends, a fence or table beyond the stretch.
-
-        These two are read to their end by themselves: their parts would look like something else.
-        """
-        first, last = _lines_of(token)
-        place = end
-        if token.type == "fence":
-            place = self._end_of_fence(token.markup, self._line(first + 1))
-        elif token.type == "table_open" and self._line(last) == end:
-            blank = _BLANK_LINE.search(self._text, end)
-            place = blank.start() if blank else len(self._text)
-        if place <= end:
-            return end
-        self._done = boundaries.trim(self._text, end, place)[1]
-        self.blocks[-1] = replace(self.blocks[-1], end=self._done)
-        if token.type == "fence":
-            self.fences[-1] = replace(self.fences[-1], end=self._done)
-        return place
-
-    def _end_of_fence(self, markup: str, start: int) -> int:
-        for match in _CLOSING_FENCE.finditer(self._text, start):
-            if match[1].startswith(markup):
-                return match.end()
-        return len(self._text)
-
-    def _title(self, content: str) -> str:
-        if "[" not in content:
-            return _plain(content, {})
-        self._titles[len(self.blocks)] = content
-        return ""
-
-    def _define(self, end: int) -> None:
-        """Add the link definitions, which the parser takes away, before ``end``."""
-        first, last = boundaries.trim_lines(self._text, self._done, end)
-        if first < last:
-            self.blocks.append(Block("definition", first, last))
-
-    def _after_blank_line(self, start: int, end: int) -> int:
-        """Return where the line after the last blank one begins; ``start`` if none is blank."""
-        number = self._lines.number(end) - 1
-        while (line := self._lines.offset(number)) > start:
-            number -= 1
-            if self._text[self._lines.offset(number) : line].isspace():
-                return line
-        return start
-
-    def _span(self, token: Token) -> Span:
-        first, last = _lines_of(token)
-        return boundaries.trim_lines(self._text, self._line(first), self._line(last))
-
-    def _line(self, index: int) -> int:
-        """Return where a line of the stretch begins."""
-        return self._lines.offset(self._first + index) if index else self._start
-
-
-def _is_outermost(token: Token) -> bool:
-    return token.level == 0 and token.map is not None and token.nesting >= 0
-
-
-def _lines_of(token: Token) -> tuple[int, int]:
-    first, last = token.map or (0, 0)
-    return first, last
-
-
-def read_sections(blocks: Sequence[Block]) -> list[Section]:
-    """Put blocks under their headings, in order; a level may be skipped."""
+def _sections(blocks: Sequence[Block]) -> list[Section]:
+    """Group blocks by heading, in order; levels may be skipped."""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     current: list[Block] = []
@@ -350,7 +85,7 @@ def _units(ruler: Ruler, blocks: Sequence[Block]) -> Iterator[Unit]:
     for block in blocks:
         rank = BLOCK if headings_start is None else GLUE
         unit = Unit(block.start, block.end, rank, block.cuts())
-        if block.level or headings_start is None or block.kind in _VERBATIM:
+        if block.level or headings_start is None or block.kind in VERBATIM_KINDS:
             yield unit
         else:
             yield from _following(ruler, headings_start, unit)
@@ -361,7 +96,7 @@ def _units(ruler: Ruler, blocks: Sequence[Block]) -> Iterator[Unit]:
 
 
 def _following(ruler: Ruler, start: int, unit: Unit) -> list[Unit]:
-    """The unit, its beginning cut so far that it fits behind the heading at ``start``."""
+    """Cut a unit so that its beginning fits into one chunk with the heading at ``start``."""
     leaves_room = ruler.estimate(start, unit.start) <= ruler.max_tokens // 2
     if not leaves_room or not unit.cuts or ruler.fits(start, unit.end):
         return [unit]
@@ -369,65 +104,62 @@ def _following(ruler: Ruler, start: int, unit: Unit) -> list[Unit]:
     return [*_following(ruler, start, first), *rest]
 
 
-def _lines_cut(text: str, start: int, end: int, cuts: Sequence[int]) -> Iterator[Span]:
-    return boundaries.lines_between(text, start, end, (cut for cut in cuts if start < cut < end))
+def chunk_fences(ruler: Ruler, blocks: Sequence[Block], fences: Sequence[Fence]) -> list[Passage]:
+    """Cut a Markdown text into its fences and the prose between them.
+
+    A passage keeps the markers of its fence and has its ``language``. Its ``context`` is the last
+    two sentences of the preceding prose in the same section, whitespace collapsed, at most a
+    quarter of the maximum tokens (not counted in ``tokens``). A fence that exceeds a chunk is cut
+    between lines; every part has the language and the context. Prose is cut into paragraphs.
+    """
+    return list(_by_fence(ruler, _sections(blocks), fences))
 
 
-def _inside(tokens: Sequence[Token], index: int) -> Iterator[Token]:
-    for place in range(index + 1, len(tokens)):
-        token = tokens[place]
-        if token.level == 0:
-            return
-        if token.map is not None and token.nesting >= 0:
-            yield token
+def _by_fence(
+    ruler: Ruler, sections: Sequence[Section], fences: Sequence[Fence]
+) -> Iterator[Passage]:
+    passages = Passages(ruler)
+    coming = iter((*fences, None))
+    fence = next(coming)
+    for section in sections:
+        breadcrumb = SEPARATOR.join(section.path)
+        at, end = section.blocks[0].start, section.blocks[-1].end
+        blocks = iter(section.blocks)
+        block, prose = next(blocks, None), None
+        while fence is not None and fence.start < end:
+            while block is not None and block.start < fence.start:
+                prose = block if block.kind not in _NO_CONTEXT else prose
+                block = next(blocks, None)
+            for packed in pack(ruler, _prose(ruler, at, fence.start)):
+                yield passages.make(packed, breadcrumb=breadcrumb)
+            context = _context(ruler, prose, at, fence.start) if prose else ""
+            for packed in pack(ruler, [Unit(fence.start, fence.end, BLOCK, VERBATIM)]):
+                yield passages.make(
+                    packed, breadcrumb=breadcrumb, context=context, language=fence.language
+                )
+            at = fence.end
+            fence = next(coming)
+        for packed in pack(ruler, _prose(ruler, at, end)):
+            yield passages.make(packed, breadcrumb=breadcrumb)
 
 
-def _plain(title: str, references: dict[str, Any]) -> str:
-    if not _INLINE_MARK.search(title):
-        return clipped(" ".join(title.split()))
-    inline = _inline_parser().parseInline(title, references)
-    return clipped(" ".join("".join(map(_text_of, inline[0].children or ())).split()))
+def _prose(ruler: Ruler, start: int, end: int) -> list[Unit]:
+    first, last = boundaries.trim_lines(ruler.text, start, end)
+    return [Unit(first, last, BLOCK, (BY_PARAGRAPH, *PROSE))] if first < last else []
 
 
-def _text_of(token: Token) -> str:
-    if token.children:
-        return "".join(map(_text_of, token.children))
-    if token.type in ("softbreak", "hardbreak"):
-        return " "
-    return "" if token.type == "html_inline" else token.content
-
-
-@functools.cache
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
-    return parser
-
-
-def _whole_table(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Read a table as one block: nobody asks for its cells, of which some bytes can make many."""
-    if not table(state, first, end, True):
-        return False
-    if silent:
-        return True
-    ends = state.md.block.ruler.getRules("blockquote")
-    outer, state.parentType = state.parentType, "table"
-    line = first + 2
-    while (
-        line < end
-        and not state.isEmpty(line)
-        and state.sCount[line] >= state.blkIndent
-        and not state.is_code_block(line)
-        and not any(rule(state, line, end, True) for rule in ends)
-    ):
-        line += 1
-    state.parentType = outer
-    state.push("table_open", "table", 1).map = [first, line]
-    state.push("table_close", "table", -1)
-    state.line = line
-    return True
-
-
-@functools.cache
-def _inline_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark")
+def _context(ruler: Ruler, prose: Block, done: int, fence_start: int) -> str:
+    """Return the last sentences of ``prose`` between the offsets ``done`` and ``fence_start``."""
+    start = done if prose.start < done < prose.end else prose.start
+    *_, last = (None, *boundaries.paragraphs(ruler.text, start, min(prose.end, fence_start)))
+    if last is None:
+        return ""
+    room = ruler.max_tokens // _CONTEXT_PART
+    sentences: list[Span] = list(boundaries.sentences(ruler.text, *last))[-_CONTEXT_SENTENCES:]
+    while len(sentences) > 1 and ruler.estimate(sentences[0][0], last[1]) > room:
+        del sentences[0]
+    begin = sentences[0][0]
+    earliest = ruler.earliest(last[1], room)
+    if begin < earliest:
+        begin = boundaries.cut_after(ruler.text, earliest, last[1])
+    return " ".join(ruler.text[begin : last[1]].split())

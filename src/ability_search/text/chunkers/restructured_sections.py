@@ -8,26 +8,27 @@ from collections.abc import Iterator
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.chunk_packing import Ruler, Unstructured, clipped
-from ability_search.text.chunkers.markdown_sections import MOST_BLOCKS, Block, chunk_markdown
+from ability_search.text.chunkers.markdown_blocks import MOST_BLOCKS, Block
+from ability_search.text.chunkers.markdown_sections import chunk_sections
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*")
 _SHORTEST = 4
-"""Adornments of so many signs need not be as long as the title."""
+"""An adornment of this length or more may be shorter than the title."""
 
 
 def chunk_rst(ruler: Ruler) -> list[Passage]:
     """Cut a text at its section titles.
 
-    A directive or a literal block stays whole with what introduces it, if it fits.
+    A directive or a literal block stays in one piece with its introduction if it fits.
     """
-    return chunk_markdown(ruler, read_blocks(ruler.text))
+    return chunk_sections(ruler, read_blocks(ruler.text))
 
 
 def read_blocks(text: str) -> list[Block]:
-    """The blocks of a text: titles with their levels, paragraphs, and what is indented below them.
+    """Return the blocks of a text: titles with levels, paragraphs with the indented text below.
 
-    A title is adorned by a line of one sign under it, or over and under it; levels are counted in
-    the order in which adornments appear.
+    A title has an adornment, a line of one repeated character, below it or above and below it.
+    Adornments have levels in the order in which they first appear.
 
     Raises:
         Unstructured: if there are too many blocks.
@@ -57,7 +58,7 @@ def _body(text: str, start: int, end: int) -> list[Block]:
 
 
 def _introduces(text: str, block: Block) -> bool:
-    """Whether what is indented below a block belongs to it: a directive, or ``::`` at its end."""
+    """Return whether indented text below belongs to a block: a directive, or ``::`` at its end."""
     if block.kind == "code_block":
         return True
     if block.level:
@@ -66,7 +67,7 @@ def _introduces(text: str, block: Block) -> bool:
 
 
 def _titles(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, tuple[str, bool]]]:
-    """Titles within lines that no blank line parts: span, words, adornment."""
+    """Yield start, end, text and adornment of each title in lines without a blank line."""
     lines = list(boundaries.lines(text, start, end))
     index = 0
     while index + 1 < len(lines):
@@ -86,7 +87,7 @@ def _titles(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, tu
 
 
 def _adornment(text: str, line: tuple[int, int]) -> str:
-    """The line if it consists of one sign, repeated; else nothing."""
+    """Return the line if it is one repeated character, else an empty string."""
     words = text[slice(*line)]
     return words.rstrip() if _ADORNMENT.fullmatch(words) else ""
 

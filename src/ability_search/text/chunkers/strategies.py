@@ -1,50 +1,62 @@
-"""The one door to chunking: names of strategies, and which one suits a text."""
+"""Chunking: the strategies by name, the choice of one for a text, and joining chunks again."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, get_args
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
-from ability_search.text.chunkers import boundaries
-from ability_search.text.chunkers.chunk_packing import VERBATIM, Ruler, Unstructured
-from ability_search.text.chunkers.code_fences import chunk_fences
-from ability_search.text.chunkers.html_elements import chunk_html
+from ability_search.text.chunkers import Strategy, boundaries
+from ability_search.text.chunkers.boundaries import Span
+from ability_search.text.chunkers.chunk_packing import (
+    BLOCK,
+    BY_PARAGRAPH,
+    PROSE,
+    VERBATIM,
+    Cut,
+    Packed,
+    Passages,
+    Ruler,
+    Unit,
+    Unstructured,
+    pack,
+)
 from ability_search.text.chunkers.json_members import chunk_json, looks_like_json
-from ability_search.text.chunkers.markdown_sections import chunk_markdown, read_blocks
-from ability_search.text.chunkers.paragraphs import chunk_by, chunk_paragraphs
+from ability_search.text.chunkers.markdown_blocks import read_blocks
+from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
 from ability_search.text.chunkers.restructured_sections import chunk_rst
-from ability_search.text.chunkers.sliding_windows import chunk_windows
 from ability_search.text.chunkers.symbols import chunk_code, is_code_language
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 log = logging.getLogger(__name__)
 
-STRATEGIES = ("auto", "code-blocks", "markdown-headers", "paragraph", "sliding-window")
-"""What ``strategy`` may be."""
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 DEFAULT_MAX_TOKENS = 500
 DEFAULT_OVERLAP = 50
 
 _BYTE_ORDER_MARK = "\ufeff"
-_MARKDOWN = frozenset({"markdown", "md", "mdx"})
-_PLAIN = frozenset({"text", "txt", "plain"})
 _JSON = frozenset({"json", "jsonl", "ndjson", "geojson"})
-_HTML = frozenset({"html", "htm", "xhtml"})
-_RST = frozenset({"rst", "rest", "restructuredtext"})
-_ROWS = frozenset({"csv", "tsv"})
 _HEADING_OR_FENCE = re.compile(
     r"\n(?: {0,3}(?:#{1,6}[ \t]|```|~~~)|[^\s][^\r\n]*+(?:\r\n?|\n)={2,}+[ \t]*+$)", re.MULTILINE
 )
 _SEARCHED = 1 << 20
-"""Characters that are searched for Markdown at once, while nothing else can run."""
+"""Characters searched for Markdown in one call; other threads wait meanwhile."""
 _NEWLINE = re.compile(r"[\r\n]+")
 _UNBROKEN = 2_000
-"""A text with so many characters from one sentence end or newline to the next is no prose."""
+"""Characters per sentence end or newline, on average; a text with more is not prose."""
 _MOSTLY_FENCES = 0.6
 _SEVERAL_FENCES = 2
+_BLOCK_TAG = re.compile(
+    r"<(?:address|article|aside|blockquote|body|details|div|dl|dt|fieldset|figure|footer|form"
+    r"|h[1-6]|header|head|hr|li|main|nav|ol|p|pre|script|section|style|table|tbody|tfoot|thead|tr"
+    r"|ul)\b",
+    re.IGNORECASE,
+)
 
 
 def chunk(
@@ -61,45 +73,71 @@ def chunk(
     """Cut a text into passages.
 
     Args:
-        text: any string; a byte order mark at its beginning is left out.
-        strategy: one of :data:`STRATEGIES`. ``auto`` goes by ``format``, else by the content.
-        max_tokens: what a passage may count at most, at least 1. A passage also has at most
-            :data:`.chunk_packing.CHARS_PER_TOKEN` characters for each of them.
-            The only exception is a single character that the tokenizer spells with more tokens.
-        overlap: tokens that ``sliding-window`` repeats at most, less than ``max_tokens``. Left out:
-            :data:`DEFAULT_OVERLAP`, or a quarter of ``max_tokens`` where that is less.
-        count: counts tokens; :class:`EstimatedTokens` if left out.
+        text: Any string; a byte order mark at its beginning is dropped.
+        strategy: One of :data:`STRATEGIES`. ``auto`` chooses by ``format``, without a format by
+            the content.
+        max_tokens: Maximum tokens of a passage, at least 1. A passage also has at most
+            :data:`.chunk_packing.CHARS_PER_TOKEN` characters per token of this limit. A single
+            character that the tokenizer encodes as more tokens is the only exception.
+        overlap: Maximum tokens repeated by ``sliding-window``, less than ``max_tokens``. Default:
+            :data:`DEFAULT_OVERLAP`, or a quarter of ``max_tokens`` if that is less.
+        count: Counts tokens. Default: :class:`EstimatedTokens`.
         format: ``markdown``, ``text``, ``code``, ``json``, ``html``, ``rst``, ``csv``, or the name
-            or file suffix of a programming language; read by ``auto`` only. Others are treated as
-            not known.
-        language: programming language of the text where that is known.
-        max_passages: how many passages there may be; any number if left out.
+            or file suffix of a programming language. Used by ``auto`` only; any other value
+            counts as unknown.
+        language: Programming language of the text, if known.
+        max_passages: Maximum number of passages. Default: unlimited.
 
     Returns:
         Passages in the order of the text; none for a blank text.
 
     Raises:
         InvalidInput: for an unknown strategy, or numbers out of range.
-        TooLarge: for more passages than allowed.
+        TooLarge: for more than ``max_passages`` passages.
     """
-    repeated = _check(strategy, max_tokens, overlap)
+    repeated = _checked_overlap(strategy, max_tokens, overlap)
     mark = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     body = text[mark:]
     if not body or body.isspace():
         return []
-    ruler = Ruler(body, count or EstimatedTokens(), max_tokens, max_passages=max_passages)
+    ruler = Ruler(
+        body,
+        count or EstimatedTokens(),
+        max_tokens,
+        overlap=repeated,
+        max_passages=max_passages,
+    )
     try:
-        passages = _chunk_by(strategy, ruler, repeated, format, language)
+        if strategy == "auto":
+            passages = _chunk_auto(ruler, (format or "").lower().lstrip("."), language)
+        else:
+            passages = _CHUNKERS[strategy](ruler)
     except Unstructured as exc:
         log.warning("a text of %d characters is cut at its paragraphs: %s", len(body), exc)
-        passages = _chunk_plain(ruler, repeated)
+        passages = _chunk_plain(ruler)
     if not mark:
         return passages
     return [replace(each, start=each.start + mark, end=each.end + mark) for each in passages]
 
 
-def _check(strategy: str, max_tokens: int, overlap: int | None) -> int:
-    """The overlap to use, after all three were found to be in range."""
+def joined(chunks: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text from the beginning of the first chunk to the end of the last.
+
+    Args:
+        chunks: Consecutive chunks, each with its ``content``, its ``lead`` (the text between the
+            previous chunk and this one) and its ``overlap`` (number of characters repeated from
+            the previous chunk). No chunks give the empty text.
+    """
+    return "".join(
+        f"{row.get('lead') or ''}{row['content'][row.get('overlap') or 0 :]}"
+        if place
+        else row["content"]
+        for place, row in enumerate(chunks)
+    )
+
+
+def _checked_overlap(strategy: str, max_tokens: int, overlap: int | None) -> int:
+    """Check the arguments of :func:`chunk` and return the overlap to use."""
     if strategy not in STRATEGIES:
         raise InvalidInput("chunkStrategy", f"{strategy!r} is none of {', '.join(STRATEGIES)}")
     if max_tokens < 1:
@@ -113,73 +151,158 @@ def _check(strategy: str, max_tokens: int, overlap: int | None) -> int:
     return overlap
 
 
-def _chunk_by(
-    strategy: str, ruler: Ruler, overlap: int, format: str | None, language: str | None
-) -> list[Passage]:
-    if strategy == "auto":
-        return _chunk_auto(ruler, (format or "").lower().lstrip("."), language, overlap)
-    if strategy == "sliding-window":
-        return chunk_windows(ruler, overlap)
-    if strategy == "paragraph":
-        return chunk_paragraphs(ruler)
-    return _chunk_markdown(ruler, by_fences=strategy == "code-blocks")
-
-
-def _chunk_auto(
-    ruler: Ruler, format_name: str, language: str | None, overlap: int
-) -> list[Passage]:
-    if format_name in _MARKDOWN:
-        return _chunk_markdown(ruler)
-    if format_name in _HTML:
-        return chunk_html(ruler)
-    if format_name in _RST:
-        return chunk_rst(ruler)
-    if format_name in _ROWS:
-        return chunk_by(ruler, VERBATIM)
-    if format_name in _PLAIN:
-        return _chunk_plain(ruler, overlap)
-    if format_name == "code" or is_code_language(format_name):
-        return chunk_code(ruler, language or (None if format_name == "code" else format_name))
-    if format_name in _JSON or (not format_name and looks_like_json(ruler.text)):
+def _chunk_auto(ruler: Ruler, format: str, language: str | None) -> list[Passage]:
+    """Cut a text by the strategy that suits its format, language or content."""
+    if format in _BY_FORMAT:
+        return _BY_FORMAT[format](ruler)
+    if format == "code" or is_code_language(format):
+        return chunk_code(ruler, language or (None if format == "code" else format))
+    if format in _JSON or (not format and looks_like_json(ruler.text)):
         passages = chunk_json(ruler)
-        return _chunk_plain(ruler, overlap) if passages is None else passages
+        return _chunk_plain(ruler) if passages is None else passages
     if language and is_code_language(language):
         return chunk_code(ruler, language)
     if _has_markdown("\n" + ruler.text):
         return _chunk_markdown(ruler)
-    return _chunk_plain(ruler, overlap)
+    return _chunk_plain(ruler)
 
 
 def _has_markdown(text: str) -> bool:
-    """Whether there is a heading or a fence on one of the lines that newlines begin."""
+    """Return whether a line that follows a newline is a heading or opens a fence."""
     start = end = 0
     while end < len(text):
         end = text.find("\n", start + _SEARCHED) + 1 or len(text)
         if _HEADING_OR_FENCE.search(text, start, end):
             return True
-        # The last line may be a heading by the line below it.
+        # The last line may be a heading because of the line below it.
         last = text.rfind("\n", 0, end - 1)
         start = last if last > start else end - 1
     return False
 
 
-def _chunk_markdown(ruler: Ruler, *, by_fences: bool | None = None) -> list[Passage]:
-    """By code blocks or by headings; by code blocks, if not told, if they are most of the text."""
+def _chunk_markdown(ruler: Ruler) -> list[Passage]:
+    """Cut Markdown at its fences if they are most of the text, else at its headings."""
     blocks, fences = read_blocks(ruler.text)
-    if by_fences is None:
-        in_fences = sum(fence.end - fence.start for fence in fences)
-        by_fences = len(fences) >= _SEVERAL_FENCES and in_fences >= _MOSTLY_FENCES * len(
-            ruler.text.strip()
-        )
-    return chunk_fences(ruler, blocks, fences) if by_fences else chunk_markdown(ruler, blocks)
+    in_fences = sum(fence.end - fence.start for fence in fences)
+    if len(fences) >= _SEVERAL_FENCES and in_fences >= _MOSTLY_FENCES * len(ruler.text.strip()):
+        return chunk_fences(ruler, blocks, fences)
+    return chunk_sections(ruler, blocks)
 
 
-def _chunk_plain(ruler: Ruler, overlap: int) -> list[Passage]:
-    """By paragraphs, or by windows if there is next to nothing to cut a long text at."""
+def _chunk_headers(ruler: Ruler) -> list[Passage]:
+    return chunk_sections(ruler, read_blocks(ruler.text)[0])
+
+
+def _chunk_code_blocks(ruler: Ruler) -> list[Passage]:
+    return chunk_fences(ruler, *read_blocks(ruler.text))
+
+
+def _chunk_plain(ruler: Ruler) -> list[Passage]:
+    """Cut a text into paragraphs, or into windows if it is long and hardly has any breaks."""
     text = ruler.text
     if len(text) > _UNBROKEN:
         breaks = sum(1 for _ in _NEWLINE.finditer(text))
         breaks += sum(1 for _ in boundaries.sentences(text, 0, len(text)))
         if len(text) > _UNBROKEN * breaks:
-            return chunk_windows(ruler, overlap)
-    return chunk_paragraphs(ruler)
+            return _chunk_windows(ruler)
+    return _chunk_paragraphs(ruler)
+
+
+def _chunk_paragraphs(ruler: Ruler) -> list[Passage]:
+    """Cut a text at blank lines.
+
+    Paragraphs that fit into one chunk together are merged; a paragraph that is too long is cut
+    into sentences, then lines, words and characters.
+    """
+    return _chunk_by(ruler, (BY_PARAGRAPH, *PROSE))
+
+
+def _chunk_rows(ruler: Ruler) -> list[Passage]:
+    return _chunk_by(ruler, VERBATIM)
+
+
+def _chunk_html(ruler: Ruler) -> list[Passage]:
+    """Cut HTML before the opening tags of block elements. Tags stay in the text."""
+    return _chunk_by(ruler, (Cut(BLOCK, _html_blocks), *PROSE))
+
+
+def _html_blocks(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    tags = _BLOCK_TAG.finditer(ruler.text, start, end)
+    return boundaries.between(ruler.text, start, end, (tag.start() for tag in tags))
+
+
+def _chunk_by(ruler: Ruler, cuts: tuple[Cut, ...]) -> list[Passage]:
+    """Cut a text by the first of ``cuts``, and parts that are too long by the following ones."""
+    passages = Passages(ruler)
+    first, *finer = cuts
+    units = (
+        Unit(start, end, first.rank, tuple(finer))
+        for start, end in first.spans(ruler, 0, len(ruler.text))
+    )
+    return [passages.make(packed) for packed in pack(ruler, units)]
+
+
+def _chunk_windows(ruler: Ruler) -> list[Passage]:
+    """Cut a text into windows of equal length, each repeating the end of the previous one.
+
+    Windows begin and end between words if possible, else at the edges of words and punctuation,
+    else between characters. At most ``ruler.overlap`` tokens are repeated; each window has text
+    that the previous one does not have.
+    """
+    passages = Passages(ruler)
+    return [passages.make(window) for window in _windows(ruler)]
+
+
+def _windows(ruler: Ruler) -> Iterator[Packed]:
+    start, last = boundaries.trim(ruler.text, 0, len(ruler.text))
+    if start == last:
+        return
+    window = _window(ruler, start, last)
+    yield window
+    while (fresh := boundaries.skip_space(ruler.text, window.end, last)) < last:
+        begin = _repeat_from(ruler, window)
+        following = _window(ruler, begin, last) if begin < window.end else None
+        # Do not repeat anything if that leaves no room for new text.
+        if following is None or following.end <= fresh:
+            following = _window(ruler, fresh, last)
+        window = following
+        yield window
+
+
+def _window(ruler: Ruler, start: int, last: int) -> Packed:
+    """Return the longest window that begins at ``start``, without whitespace at its end."""
+    text = ruler.text
+    limit = min(last, max(start + 1, ruler.furthest(start, ruler.max_tokens)))
+    while True:
+        end = limit if limit == last else boundaries.cut_before(text, start, limit)
+        end = boundaries.trim(text, start, end)[1]
+        tokens, kept = ruler.overrun(start, end)
+        if kept >= 1 or end == start + 1:
+            return Packed(start, end, tokens, ())
+        limit = max(start + 1, min(end - 1, start + int((end - start) * kept)))
+
+
+def _repeat_from(ruler: Ruler, window: Packed) -> int:
+    """Return the offset in this window at which the next one begins; its end for no overlap."""
+    earliest = max(window.start + 1, ruler.earliest(window.end, ruler.overlap))
+    if earliest >= window.end:
+        return window.end
+    begin = boundaries.cut_after(ruler.text, earliest, window.end)
+    return boundaries.skip_space(ruler.text, begin, window.end)
+
+
+Chunker = Callable[[Ruler], list[Passage]]
+
+_CHUNKERS: Mapping[str, Chunker] = {
+    "markdown-headers": _chunk_headers,
+    "code-blocks": _chunk_code_blocks,
+    "paragraph": _chunk_paragraphs,
+    "sliding-window": _chunk_windows,
+}
+_BY_FORMAT: Mapping[str, Chunker] = {
+    **dict.fromkeys(("markdown", "md", "mdx"), _chunk_markdown),
+    **dict.fromkeys(("html", "htm", "xhtml"), _chunk_html),
+    **dict.fromkeys(("rst", "rest", "restructuredtext"), chunk_rst),
+    **dict.fromkeys(("csv", "tsv"), _chunk_rows),
+    **dict.fromkeys(("text", "txt", "plain"), _chunk_plain),
+}

@@ -1,12 +1,11 @@
-"""Source code by symbol: functions, classes and methods as tree-sitter finds them.
+"""Source code: cut at functions, classes and methods, which tree-sitter finds.
 
-The grammars come with the optional extra ``code``. Without it, or for another language, code is cut
-at blank lines before unindented ones; and so is code that the parser does not get through in time.
+The grammars are in the optional extra ``code``. Without it, for any other language, and for code
+that takes the parser too many steps, code is cut at blank lines before unindented lines.
 
-A parser holds the interpreter while it works, and there are texts of some kilobytes that it works
-on for minutes, or that it needs gigabytes for. So it is interrupted every hundred steps, which lets
-others run, and stopped when it takes many more of them than real code does; a long text is parsed
-in pieces.
+The parser holds the interpreter lock, and some texts of a few kilobytes take it minutes or
+gigabytes of memory. A callback every hundred steps therefore lets other threads run, and stops the
+parser after many more steps than real code takes. A long text is parsed in pieces.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from ability_search.text.chunkers.chunk_packing import (
 log = logging.getLogger(__name__)
 
 _PIECE = 1 << 19
-"""Characters that are parsed at once, about: the piece ends with a top-level block."""
+"""Approximate number of characters parsed in one call; a piece ends with a top-level block."""
 _LONGEST_PIECE = 2 * _PIECE
-"""A text that cannot be cut into pieces of this length is no code that anybody wrote."""
+"""Maximum characters of a piece; a text without a place to cut it is not parsed."""
 _INTERRUPTIONS = 3_000
 _INTERRUPTIONS_PER_BYTE = 0.01
-"""How often the parser may be interrupted until it reaches a byte; in real code every 200 bytes,
-in minified code every 45."""
+"""Maximum callbacks up to a byte, per byte, in addition to ``_INTERRUPTIONS``. Real code has one
+in 200 bytes, minified code one in 45."""
 _READ = 1 << 16
-"""Bytes that the parser is given at once."""
+"""Bytes passed to the parser in one read."""
 
 _GRAMMARS = {
     "bash": ("tree_sitter_bash", "language"),
@@ -108,11 +107,11 @@ _TOP_LEVEL = re.compile(r"(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=[^\s)\]}])")
 _AFTER_BLOCK = re.compile(
     r"(?:\r\n?+|\n)[)\]}][^\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=\S)"
 )
-"""After a blank line below an unindented closing bracket, which ends a block for sure."""
+"""Matches to the end of a blank line below an unindented closing bracket, which ends a block."""
 
 
 class Node(Protocol):
-    """What is used of a tree-sitter node."""
+    """The part of a tree-sitter node that this module uses."""
 
     type: str
     is_named: bool
@@ -124,39 +123,39 @@ class Node(Protocol):
         """Return a named child by its index."""
 
     def child_by_field_name(self, name: str, /) -> Node | None:
-        """The child in a field of the grammar."""
+        """Return the child in a field of the grammar."""
 
     def walk(self) -> Cursor:
         """Return a cursor at this node."""
 
 
 class Cursor(Protocol):
-    """Goes through the nodes below one, without a list of them all."""
+    """An iterator over the nodes below a node."""
 
     node: Node
 
     def goto_first_child(self) -> bool:
-        """Go to the first child; false if there is none."""
+        """Move to the first child; return whether there is one."""
 
     def goto_next_sibling(self) -> bool:
-        """Go to the next sibling; false if there is none."""
+        """Move to the next sibling; return whether there is one."""
 
     def goto_parent(self) -> bool:
-        """Go to the parent; false at the node where the cursor began."""
+        """Move to the parent; return false at the node where the cursor began."""
 
 
 def is_code_language(name: str) -> bool:
-    """Whether this is a language, by name or file suffix, whose symbols can be known."""
+    """Return whether a language, by name or file suffix, has a grammar here."""
     return _canonical(name) in _GRAMMARS
 
 
 def chunk_code(ruler: Ruler, language: str | None) -> list[Passage]:
-    """Cut source code by its symbols.
+    """Cut source code at its symbols.
 
-    A function or class that fits is one passage, with the comments right above it; its breadcrumb
-    is its path, as ``Store.read``. A class that does not fit is cut into its head and its members,
-    a function that does not fit at its blank lines, then lines, words and signs. What is between
-    definitions (imports, constants) is put together up to the limit.
+    A function or class that fits is one passage, with the comments directly above it; the
+    breadcrumb is its path, such as ``Store.read``. A longer class is cut into its head and its
+    members, a longer function at blank lines, then lines, words and characters. Code between
+    definitions (imports, constants) is packed up to the limit.
     """
     passages = Passages(ruler)
     try:
@@ -189,7 +188,7 @@ def _by_symbol(ruler: Ruler, language: str) -> Iterator[list[Unit]]:
     """Yield groups of units, see :meth:`_Walk.groups`.
 
     Raises:
-        Unstructured: if the parser does not get through the text.
+        Unstructured: if the parser takes too many steps, or the text cannot be cut into pieces.
     """
     parse = _parser(_canonical(language))
     if parse is None:
@@ -227,7 +226,7 @@ def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
     interruptions = 0
 
     def is_stuck(offset: int, _has_error: bool) -> bool:
-        # Being Python, it also gives other threads their turn.
+        # A Python callback also lets other threads run.
         nonlocal interruptions
         interruptions += 1
         return interruptions > _INTERRUPTIONS + _INTERRUPTIONS_PER_BYTE * offset
@@ -243,7 +242,7 @@ def _parsed(parse: Callable[..., Any], source: bytes) -> Node:
 
 @functools.cache
 def _parser(language: str) -> Callable[..., Any] | None:
-    """The parse function of a language, if its grammar is known and installed."""
+    """Return the parse function of a language; ``None`` without an installed grammar."""
     if language not in _GRAMMARS:
         return None
     module, entry = _GRAMMARS[language]
@@ -253,17 +252,17 @@ def _parser(language: str) -> Callable[..., Any] | None:
     except ImportError:
         return None
     loaded = tree_sitter.Language(grammar)
-    # A parser is not safe to share between threads, and costs microseconds to make.
+    # A parser must not be shared between threads; creating one takes microseconds.
     return lambda *source, **options: tree_sitter.Parser(loaded).parse(*source, **options)
 
 
 class _Walk:
-    """Goes through the syntax tree of one text.
+    """A walk through the syntax tree of one text.
 
     Args:
         ruler: Has the text.
-        source: What was parsed of it.
-        offsets: Turns offsets into ``source`` into offsets into the text.
+        source: The parsed part of it, in UTF-8.
+        offsets: Converts an offset in ``source`` to an offset in the text.
     """
 
     def __init__(self, ruler: Ruler, source: bytes, offsets: Callable[[int], int]) -> None:
@@ -273,7 +272,7 @@ class _Walk:
         self._offsets = offsets
 
     def groups(self, container: Node, span: Span, path: tuple[str, ...]) -> list[list[Unit]]:
-        """Units that may share a passage, group by group; together they cover ``span``."""
+        """Return groups of units that cover ``span``; units of one group may share a passage."""
         groups: list[list[Unit]] = []
         done, end = span
         children = list(_children(container))
@@ -288,7 +287,7 @@ class _Walk:
             done = stop
         tail = self._between(done, end, path)
         if tail and groups and not any(map(str.isalnum, self._text[done:end])):
-            # Closing brackets say nothing by themselves.
+            # A passage of closing brackets alone would be useless.
             unit = tail[0][0]
             groups[-1].append(unit._replace(rank=GLUE, path=groups[-1][-1].path))
             return groups
@@ -305,7 +304,7 @@ class _Walk:
         return self.groups(body, (start, end), inner)
 
     def _name(self, node: Node) -> str:
-        """The name that a definition gives, as it is written; empty if it gives none."""
+        """Return the name in a definition as written; empty if it has none."""
         named = _naming(node)
         if named is None:
             return ""
@@ -317,7 +316,7 @@ class _Walk:
         return [[_loose(first, last, path)]] if first < last else []
 
     def _with_comments(self, children: Sequence[Node], index: int, floor: int) -> int:
-        """Where a definition begins, with the comments that touch it from above."""
+        """Return the start of a definition with the comments directly above it."""
         start = self._offsets(children[index].start_byte)
         while index > 0 and "comment" in children[index - 1].type:
             index -= 1
@@ -332,7 +331,7 @@ class _Walk:
         return floor + indent
 
     def _to_line_end(self, children: Sequence[Node], index: int, limit: int) -> int:
-        """Where a definition ends, with what else is on its last line unless that is a symbol."""
+        """Return the end of a definition with the rest of its last line, up to the next symbol."""
         end = self._offsets(children[index].end_byte)
         mark = _AFTER_DEFINITION.match(self._text, end, limit)
         end = mark.end() if mark else end
@@ -347,7 +346,7 @@ class _Walk:
 
 
 def _top_level(ruler: Ruler, start: int, end: int) -> Iterator[Span]:
-    """What blank lines before an unindented line separate; a closing bracket begins nothing."""
+    """Yield the blocks between blank lines before an unindented line other than a bracket."""
     cuts = (match.end() for match in _TOP_LEVEL.finditer(ruler.text, start, end))
     return boundaries.lines_between(ruler.text, start, end, cuts)
 
@@ -364,7 +363,7 @@ def _loose(start: int, end: int, path: tuple[str, ...]) -> Unit:
 
 
 def _children(container: Node) -> Iterator[Node]:
-    """The statements of a container, also those within conditional compilation."""
+    """Yield the statements of a container, including those in conditional compilation."""
     cursor = container.walk()
     depth = 0
     more = cursor.goto_first_child()
@@ -388,7 +387,7 @@ def _only_child(node: Node) -> Node:
 
 
 def _definition(node: Node) -> Node | None:
-    """The definition that a statement is or holds."""
+    """Return the definition that a statement is or contains; ``None`` if there is none."""
     inner: Node | None = node
     if node.type in _WRAPPERS:
         inner = node.child_by_field_name(_WRAPPERS[node.type])
@@ -408,7 +407,7 @@ def _field_of_first(node: Node, field: str) -> Node | None:
 
 
 def _naming(node: Node) -> Node | None:
-    """The node that is the name that a definition gives, if it gives one."""
+    """Return the node of the name in a definition; ``None`` if it has no name."""
     if node.type in _ASSIGNMENTS or node.type == "type_declaration":
         return _field_of_first(node, "name")
     if node.type == "impl_item":
@@ -422,12 +421,12 @@ def _naming(node: Node) -> Node | None:
 
 
 def _offsets(text: str, start: int, end: int) -> Callable[[int], int]:
-    """Turns offsets into the UTF-8 form of ``text[start:end]`` into offsets into ``text``."""
+    """Return a function from offsets in ``text[start:end]`` as UTF-8 to offsets in ``text``."""
     piece = text[start:end]
     if piece.isascii():
         return lambda byte: start + byte
     codes = np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    # A lone surrogate has become one question mark.
+    # A lone surrogate was encoded as one question mark.
     lone = (codes >= 0xD800) & (codes < 0xE000)
     widths = 1 + (codes >= 0x80) + ((codes >= 0x800) & ~lone) + (codes >= 0x10000) - lone
     ends = np.cumsum(widths)

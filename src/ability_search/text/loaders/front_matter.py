@@ -12,7 +12,7 @@ import yaml
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.facets import facets_of
-from ability_search.text.chunkers.markdown_sections import FRONT_MATTER, read_blocks
+from ability_search.text.chunkers.markdown_blocks import FRONT_MATTER, read_blocks
 from ability_search.text.loaders.extracts import Bounds, Extracted
 from ability_search.text.loaders.plain_text import decoded
 

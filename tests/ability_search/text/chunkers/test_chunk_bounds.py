@@ -12,7 +12,7 @@ from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
 from ability_search.errors import TooLarge
-from ability_search.text.chunkers import markdown_sections as markdown
+from ability_search.text.chunkers import markdown_blocks as markdown
 from ability_search.text.chunkers import symbols
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.token_counter import EstimatedTokens

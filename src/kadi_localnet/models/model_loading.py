@@ -16,11 +16,9 @@ from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.directory import find_files, find_reranker_files, is_reranker
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import ModelSetupError
-from kadi_localnet.models.lanes import Lanes
+from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker
-from kadi_localnet.models.observing import NOBODY, Observer
-from kadi_localnet.models.remote import RemoteModel
-from kadi_localnet.models.remote_reranker import RemoteReranker
+from kadi_localnet.models.remote import RemoteModel, RemoteReranker
 from kadi_localnet.models.service import Model, Models, Reranker
 
 Names = tuple[str, ...]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from opentelemetry.trace import SpanKind
+
 from kadi_client import mcp_results, tracing
 from kadi_client.context import handling
 from kadi_client.errors import (
@@ -257,13 +259,13 @@ class Provider:
         name = invocation.tool if invocation.tool in self._by_name else "unknown tool"
         with (
             handling({**hints, **invocation.context}, otherwise=invocation.request_id) as context,
-            tracing.span(name, "server", tracing.RPC, parent=context.traceparent) as span,
+            tracing.span(name, SpanKind.SERVER, tracing.RPC, parent=context.traceparent) as span,
         ):
             try:
                 outcome = await self._conclude(invocation, tool_input, call, caller, deadline)
             finally:
                 if outcome != OK:
-                    span.fail(outcome)
+                    tracing.fail(span, outcome)
                 self._observe(name, outcome, clock() - began)
 
     async def _conclude(

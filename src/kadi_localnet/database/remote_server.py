@@ -27,7 +27,7 @@ from kadi_localnet.database.backend import (
 )
 
 CONNECTIONS = 32
-"""Of them, one agent alone gets half, see :mod:`.turns`."""
+"""Number of threads; one agent alone gets half of them."""
 CONNECT_TIMEOUT = 3.0
 _SESSION = "arcadedb-session-id"
 _ROLLBACK_TIMEOUT = 2.0

@@ -13,7 +13,7 @@ import pytest
 
 from kadi_client.messages import decode
 from kadi_localnet.database.backend import ATTEMPTS, DatabaseError, Statement
-from kadi_localnet.database.http import HttpDatabases
+from kadi_localnet.database.remote_server import HttpDatabases
 
 Answer = tuple[int, dict[str, object], dict[str, str]]
 ONE_ROW: Answer = (200, {"result": [{"a": 1}], "truncated": False}, {})

@@ -12,7 +12,7 @@ from kadi_client.context import call_id
 from kadi_client.errors import FrameTooLarge, ProtocolError
 from kadi_client.messages import ABSENT, Raw, encode
 from kadi_client.params import Invocation
-from kadi_client.serving import Provider
+from kadi_client.provider import Provider
 from kadi_client.tools import Call, Origin, Tool
 
 PATIENCE = 10.0
@@ -341,7 +341,7 @@ async def test_each_call_is_observed_when_it_has_ended() -> None:
 
 
 async def test_a_line_for_each_call_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="kadi_client.serving")
+    caplog.set_level(logging.DEBUG, logger="kadi_client.provider")
     caller = Caller()
     provider = Provider([tool("t", _fail)])
     provider.accept(invocation("t", {"q": "bread"}), caller)

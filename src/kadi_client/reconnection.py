@@ -14,10 +14,10 @@ from websockets.exceptions import WebSocketException
 from kadi_client.addresses import is_loopback
 from kadi_client.backoff import Backoff
 from kadi_client.errors import AuthenticationError, KadiError, NotConnected
-from kadi_client.link import Link
 from kadi_client.session import Phase, Session
 from kadi_client.session_events import Ready, SessionEvent
 from kadi_client.sockets import WRITE_BUFFER, ClientSocket
+from kadi_client.transport import Link
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,19 @@
+"""The store in ArcadeDB."""
+
+from __future__ import annotations
+
+from ability_search.store.arcadedb.collections import CollectionSql
+from ability_search.store.arcadedb.index import IndexSql
+from ability_search.store.arcadedb.jobs import JobSql
+from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.usage import UsageSql
+
+
+class ArcadeStore(
+    CollectionSql,
+    IndexSql,
+    SearchSql,
+    JobSql,
+    UsageSql,
+):
+    """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""

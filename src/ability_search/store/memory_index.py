@@ -1,0 +1,421 @@
+"""Documents and chunks of the memory store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ability_search.collection import Collection
+from ability_search.store.memory_tables import (
+    Generation,
+    StoredChunk,
+    Tables,
+    cosines,
+    nearest_chunks,
+    passage_of,
+    selected,
+)
+from ability_search.store.records import (
+    ChunkRecord,
+    MapPoint,
+    Neighbour,
+    OverviewAnswer,
+    OverviewRequest,
+    Passage,
+    Read,
+    Replaced,
+    Replacement,
+    SourceRecord,
+    TermStatisticsEntry,
+    VectorCheck,
+    VectorPlaces,
+    WeightedChunk,
+)
+
+_TITLE = 120
+_EXCERPT = 160
+"""Characters of the title and of the content of a map point."""
+_UNIT = 0.01
+"""Tolerance for the length of a unit vector."""
+
+
+class MemoryDocuments(Tables):
+    """See :class:`ability_search.store.port.IndexStore`."""
+
+    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+        """Replace the contents of some sources in one transaction."""
+        record = self._current(collection)
+        if record is None:
+            return None
+        stored = self._generation(record.type)
+        if not _stand_ins_unchanged(stored, replacement.stand_ins):
+            return None
+        concerned = set(replacement.sources)
+        old = stored.sources.delete(lambda each: each.record.source in concerned)
+        gone = stored.chunks.delete(lambda each: each.record.source in concerned)
+        gone_kinds = stored.kinds.delete(lambda each: each.record.source in concerned)
+        kept_links = [link for link in stored.links if link.source not in concerned]
+        gone_links = len(stored.links) - len(kept_links)
+        returned = _return_duplicates(stored, {chunk.record.chunk_id for chunk in gone})
+        inserted = [chunk for chunks in replacement.chunks for chunk in chunks]
+        for source in replacement.records:
+            stored.add_source(source)
+        for chunk in inserted:
+            stored.add_chunk(chunk)
+        stored.links = [*kept_links, *replacement.links]
+        sources = [each.record for each in stored.sources]
+        left = sum(not chunk.indexed for chunk in gone)
+        new = replace(
+            record,
+            revision=record.revision + 1,
+            updated_at=self._now(),
+            chunks=sum(source.chunks for source in sources),
+            sources=sum(not source.generated for source in sources),
+            tokens=sum(source.tokens for source in sources),
+            tokens_min=min(_known(source.tokens_min for source in sources), default=None),
+            tokens_max=max(_known(source.tokens_max for source in sources), default=None),
+            duplicates=record.duplicates
+            - left
+            - returned
+            + sum(chunk.duplicate_of is not None for chunk in inserted),
+            links=record.links - gone_links + len(replacement.links),
+            aspects=record.aspects
+            - len(gone_kinds)
+            + sum(chunk.of is not None for chunk in inserted),
+        )
+        self._records[record.name] = new
+        stored.statistics.append(
+            TermStatisticsEntry(
+                revision=new.revision,
+                base=False,
+                added=replacement.term_statistics,
+                removed=[chunk.record.terms for chunk in gone],
+                removed_lengths=[chunk.record.lengths for chunk in gone],
+            )
+        )
+        return Replaced(
+            collection=new,
+            deleted=sum(each.record.chunks for each in old),
+            inserted=len(inserted),
+            replaced=sum(not each.record.generated for each in old),
+        )
+
+    async def content_hashes(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> Read[Mapping[str, str]]:
+        """Return the content hash of each of these sources that is stored."""
+        table = self._generation(collection.type).sources
+        hashes = {name: each.record.content_hash for name in sources if (each := table.get(name))}
+        return Read(self._records.get(collection.name), hashes)
+
+    async def sources(
+        self, generation: str, *, after: str, limit: int, files: bool = False
+    ) -> list[str]:
+        """Return source names greater than ``after``, in order."""
+        found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
+        wanted = [each for each in found if (each.file if files else not each.generated)]
+        return [each.source for each in wanted[:limit]]
+
+    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        """Return the sources of kinds that were made of these sources."""
+        wanted = set(sources)
+        found = [each.record for each in self._generation(generation).sources]
+        return [each.source for each in found if each.of in wanted]
+
+    async def source_records(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[SourceRecord]:
+        """Return source records greater than ``after``, in order, without generated kinds."""
+        found = self._generation(generation).ordered_sources(after=after)
+        return [each.copy() for each in found if not each.record.generated][:limit]
+
+    async def source_records_named(
+        self, generation: str, sources: Sequence[str]
+    ) -> list[SourceRecord]:
+        """Return the records of these sources."""
+        table = self._generation(generation).sources
+        return [each.copy() for name in dict.fromkeys(sources) if (each := table.get(name))]
+
+    async def source_passages(
+        self, generation: str, source: str, *, kinds: bool = False
+    ) -> list[Passage]:
+        """Return the parts of a document's text, in chunk order."""
+        table = self._generation(generation).table(kinds=kinds)
+        found = [passage_of(chunk) for chunk in table if chunk.record.source == source]
+        return sorted(found, key=lambda passage: passage.chunk_index)
+
+    async def compare_sources(
+        self, generation: str, other: str, *, after: str, limit: int
+    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
+        """Return sources of a generation with their hashes, and their origins in another."""
+        page = await self.source_records(generation, after=after, limit=limit)
+        built = self._generation(other).sources
+        origins = {
+            record.source: there.record.origin
+            for record in page
+            if (there := built.get(record.source))
+        }
+        return [(record.source, record.content_hash) for record in page], origins
+
+    async def count_sources(self, generation: str) -> tuple[int, int]:
+        """Return the number of sources, without generated ones, and the chunks they record."""
+        records = [each.record for each in self._generation(generation).sources]
+        return sum(not each.generated for each in records), sum(each.chunks for each in records)
+
+    async def check_vectors(
+        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
+    ) -> VectorCheck:
+        """Check the vectors of a page of chunks greater than ``after``, in order."""
+        page = _by_id(self._generation(generation).table(kinds=kinds), after=after)[:limit]
+        return VectorCheck(
+            last=page[-1].record.chunk_id if page else None,
+            checked=len(page),
+            unfit=sum(not _fit(chunk, dimensions) for chunk in page),
+        )
+
+    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
+        """Return some indexed chunks with their embeddings."""
+        indexed = selected(self._generation(generation).chunks, None)
+        return [replace(_weighted(c), embedding=c.embedding) for c in indexed[:limit]]
+
+    async def probe_chunks(
+        self, generation: str, *, newest: int, others: int, after: str
+    ) -> list[WeightedChunk]:
+        """Return the indexed chunks stored last, and some by their vector keys."""
+        indexed = selected(self._generation(generation).chunks, None)
+        keyed = [chunk for chunk in indexed if (chunk.record.vector_key or "") >= after]
+        keyed.sort(key=lambda chunk: chunk.record.vector_key or "")
+        last = indexed[::-1][:newest]
+        return [_weighted(chunk) for chunk in (*last, *keyed[:others])]
+
+    async def nearest(
+        self,
+        generation: str,
+        vectors: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        beam: int,
+        exact: bool,
+    ) -> list[list[Neighbour]]:
+        """Return the indexed chunks nearest to each vector, nearest first."""
+        indexed = selected(self._generation(generation).chunks, None)
+        return [
+            [
+                Neighbour(chunk.record.chunk_id, chunk.record.source, chunk.record.created_at, near)
+                for chunk, near in nearest_chunks(indexed, vector, limit=limit)
+            ]
+            for vector in vectors
+        ]
+
+    async def vector_places(
+        self, model: str, record: str, *, dimensions: int | None, limit: int
+    ) -> VectorPlaces:
+        """Return the generations that may hold vectors of ``model`` with these dimensions."""
+        live = record.partition("@")[0]
+        keyed = [each for each in self._records.values() if each.model == model and each.keyed]
+        others = [each for each in keyed if each.name not in (record, live) and each.chunks > 0]
+        others.sort(key=lambda each: -each.updated_at)
+
+        def places(records: Iterable[Collection]) -> list[tuple[str, bool]]:
+            return [
+                (each.type, kinds)
+                for each in records
+                if dimensions in (None, each.dimensions)
+                for kinds in ((False, True) if each.aspects else (False,))
+            ]
+
+        return VectorPlaces(
+            own=places(each for each in keyed if each.name == record),
+            live=places(each for each in keyed if each.name == live != record),
+            others=places(others[:limit]),
+        )
+
+    async def stored_vectors(
+        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
+    ) -> list[dict[str, Sequence[float]]]:
+        """Return for each place the stored vectors by vector key."""
+        return [
+            _vectors_by_key(self._generation(name).table(kinds=kinds), keys)
+            for name, kinds in places
+        ]
+
+    async def outdated_weights(
+        self, generation: str, *, kinds: bool, average_length: float, limit: int
+    ) -> list[WeightedChunk]:
+        """Return chunks whose weights assume another average length, by chunkId."""
+        chunks = _by_id(self._generation(generation).table(kinds=kinds))
+        outdated = [c for c in chunks if c.record.average_length != average_length]
+        return [_weighted(chunk) for chunk in outdated[:limit]]
+
+    async def set_weights(
+        self,
+        generation: str,
+        *,
+        kinds: bool,
+        average_length: float,
+        changes: Sequence[WeightedChunk],
+    ) -> None:
+        """Write new weights, where the chunk is indexed or not as it was."""
+        table = self._generation(generation).table(kinds=kinds)
+        for change in changes:
+            chunk = table.get(change.chunk_id)
+            if chunk is not None and chunk.indexed == (change.duplicate_of is None):
+                chunk.record = replace(
+                    chunk.record, weights=tuple(change.weights), average_length=average_length
+                )
+
+    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
+        """Do nothing: there is no graph, as searches are exact."""
+        self._generation(generation)
+
+    async def discard_staged(self, *, before: int) -> None:
+        """Do nothing: nothing is staged."""
+
+
+class MemoryCopies(Tables):
+    """Reads of whole collections, for artifacts and overviews."""
+
+    async def source_order(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[tuple[str, int]]:
+        """Return sources greater than ``after``, in order, with their places."""
+        found = self._generation(generation).ordered_sources(after=after)
+        return [(each.record.source, each.place) for each in found[:limit]]
+
+    async def source_records_at(
+        self, generation: str, places: Sequence[int]
+    ) -> dict[int, SourceRecord]:
+        """Return source records by their places."""
+        wanted = set(places)
+        found = self._generation(generation).sources
+        return {each.place: each.copy() for each in found if each.place in wanted}
+
+    async def chunk_records(
+        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
+    ) -> list[ChunkRecord]:
+        """Return the chunks ``first`` to ``end - 1`` of each source."""
+        wanted = set(sources)
+        return [
+            chunk.whole()
+            for chunk in self._generation(generation).table(kinds=kinds)
+            if chunk.record.source in wanted and first <= chunk.record.chunk_index < end
+        ]
+
+    async def overview(
+        self, collection: Collection, request: OverviewRequest
+    ) -> Read[OverviewAnswer]:
+        """Measure a collection."""
+        generation = self._generation(collection.type)
+        sizes: dict[int, int] = {}
+        periods: dict[int, tuple[int, int]] = {}
+        if (width := request.bin_width) is not None:
+            every = list(generation.chunks)
+            counted = every if request.sample is None else _sample(every, request.sample, request)
+            for chunk in counted:
+                least = chunk.record.tokens - chunk.record.tokens % width
+                sizes[least] = sizes.get(least, 0) + 1
+        if (period := request.period) is not None:
+            for source in (each.record for each in generation.sources):
+                if source.of is None:
+                    start = source.indexed_at - source.indexed_at % period
+                    sources, chunks = periods.get(start, (0, 0))
+                    periods[start] = sources + 1, chunks + source.chunks
+        vectors: list[Sequence[float]] = []
+        if request.vectors is not None:
+            sampled = _sample(generation.chunks, request.vectors, request)
+            vectors = [chunk.embedding or () for chunk in sampled]
+        answer = OverviewAnswer(sizes, [(start, *n) for start, n in periods.items()], vectors)
+        return Read(self._records.get(collection.name), answer)
+
+    async def map_points(
+        self,
+        collection: Collection,
+        axes: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        indexed: int,
+    ) -> Read[list[MapPoint]]:
+        """Return a sample of the indexed chunks, with their cosines to axes."""
+        request = OverviewRequest(None, None, None, limit, indexed)
+        sampled = _sample(self._generation(collection.type).chunks, limit, request)
+        by_axis = [cosines(sampled, axis).tolist() for axis in axes]
+        points = [
+            MapPoint(
+                chunk.record.chunk_id,
+                chunk.record.source,
+                chunk.record.title[:_TITLE],
+                chunk.record.content[:_EXCERPT],
+                [values[place] for values in by_axis],
+            )
+            for place, chunk in enumerate(sampled)
+        ]
+        return Read(self._records.get(collection.name), points)
+
+
+def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:
+    found = {chunk_id: generation.chunks.get(chunk_id) for chunk_id in stand_ins}
+    return all(
+        chunk is not None and chunk.indexed and chunk.record.created_at == stand_ins[chunk_id]
+        for chunk_id, chunk in found.items()
+    )
+
+
+def _return_duplicates(generation: Generation, gone: set[str]) -> int:
+    """Return the duplicates of chunks that are gone to the indexes; return their number."""
+    returned = [chunk for chunk in generation.chunks if chunk.record.duplicate_of in gone]
+    for chunk in returned:
+        chunk.record = replace(chunk.record, duplicate_of=None)
+    return len(returned)
+
+
+def _known(values: Iterable[int | None]) -> Iterator[int]:
+    return (value for value in values if value is not None)
+
+
+def _by_id(chunks: Iterable[StoredChunk], *, after: str = "") -> list[StoredChunk]:
+    found = [chunk for chunk in chunks if chunk.record.chunk_id > after]
+    return sorted(found, key=lambda chunk: chunk.record.chunk_id)
+
+
+def _fit(chunk: StoredChunk, dimensions: int) -> bool:
+    vector = chunk.vector
+    if vector is None or len(vector) != dimensions:
+        return False
+    return bool(abs(float(np.linalg.norm(vector)) - 1) < _UNIT)
+
+
+def _weighted(chunk: StoredChunk) -> WeightedChunk:
+    record = chunk.record
+    return WeightedChunk(
+        chunk_id=record.chunk_id,
+        terms=record.terms,
+        weights=record.weights,
+        lengths=record.lengths,
+        average_length=record.average_length,
+        duplicate_of=record.duplicate_of,
+    )
+
+
+def _vectors_by_key(
+    chunks: Iterable[StoredChunk], keys: Sequence[str]
+) -> dict[str, Sequence[float]]:
+    wanted = set(keys)
+    found: dict[str, Sequence[float]] = {}
+    for chunk in _by_id(chunks):
+        key, embedding = chunk.record.vector_key, chunk.embedding
+        if key in wanted and embedding is not None:
+            found.setdefault(key, embedding)
+    return found
+
+
+def _sample(
+    chunks: Iterable[StoredChunk], limit: int, request: OverviewRequest
+) -> list[StoredChunk]:
+    """Return the indexed chunks of the least vector keys; by chunkId if too few have keys."""
+    indexed = selected(chunks, None)
+    keyed = [chunk for chunk in indexed if chunk.record.vector_key]
+    if len(keyed) < min(limit, request.indexed):
+        return _by_id(indexed)[:limit]
+    return sorted(keyed, key=lambda chunk: chunk.record.vector_key or "")[:limit]

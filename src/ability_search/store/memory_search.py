@@ -1,0 +1,210 @@
+"""Retrieval from the memory store: exact searches and graph expansion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+from ability_search.collection import Collection
+from ability_search.filters.predicate import matches
+from ability_search.filters.tree import Filter
+from ability_search.store.memory_tables import (
+    Generation,
+    StoredChunk,
+    Tables,
+    cosine,
+    heaviest_chunks,
+    nearest_chunks,
+    passage_of,
+    properties,
+    row_of,
+    selected,
+)
+from ability_search.store.records import (
+    ChunkText,
+    Columns,
+    GraphAnswer,
+    GraphRequest,
+    Link,
+    Passage,
+    Read,
+    Row,
+    Search,
+    TermSearch,
+    TermStatisticsEntry,
+    VectorSearch,
+)
+
+_LINKS = 100
+"""Links followed at each hop in each direction, the strongest first."""
+
+
+class MemorySearch(Tables):
+    """See :class:`ability_search.store.port.SearchStore`."""
+
+    async def search(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        *,
+        first: int = 0,
+    ) -> Read[Mapping[str, Sequence[Row]]]:
+        """Run all searches of a query."""
+        generation = self._generation(collection.type)
+        return Read(
+            self._records.get(collection.name),
+            {each.name: _search(generation, each, columns, first) for each in searches},
+        )
+
+    async def chunks(
+        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
+    ) -> list[ChunkText]:
+        """Return chunks by record id."""
+        stored = self._generation(generation)
+        others = {chunk.rid: chunk.embedding for chunk in stored.chunks_at(compared)}
+        vectors = [others.get(rid) for rid in compared]
+        return [
+            _text(chunk, [None if v is None else cosine(chunk, v) for v in vectors])
+            for chunk in stored.chunks_at(rids)
+        ]
+
+    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+        """Return a chunk with its embedding."""
+        chunk = self._generation(collection.type).chunks.get(chunk_id)
+        text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
+        return Read(self._records.get(collection.name), text)
+
+    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
+        """Return the embeddings of indexed chunks, by record id."""
+        found = self._generation(generation).chunks_at(rids)
+        embeddings = {chunk.rid: chunk.embedding for chunk in found if chunk.indexed}
+        return {rid: each for rid, each in embeddings.items() if each is not None}
+
+    async def passages(
+        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
+    ) -> list[Passage]:
+        """Return the texts of chunks by chunkId."""
+        table = self._generation(generation).chunks
+        found = [chunk for each in dict.fromkeys(chunk_ids) if (chunk := table.get(each))]
+        return [
+            passage_of(chunk)
+            for chunk in found
+            if filter is None or matches(filter, properties(chunk.record))
+        ]
+
+    async def best_chunks(
+        self,
+        generation: str,
+        sources: Sequence[str],
+        columns: Columns,
+        filter: Filter | None,
+        *,
+        by: str,
+    ) -> dict[str, Row]:
+        """Return the best chunk of each source, by source; of equal ones the first."""
+        wanted = set(sources)
+        chunks = [c for c in self._generation(generation).chunks if c.record.source in wanted]
+        rows: dict[str, tuple[Row, int]] = {}
+        for chunk in selected(chunks, filter):
+            row = row_of(chunk, 0.0, columns)
+            if row.columns[by] is None:
+                continue
+            row = replace(row, score=row.columns[by])
+            source, index = chunk.record.source, chunk.record.chunk_index
+            known = rows.get(source)
+            if known is None or (-row.score, index) < (-known[0].score, known[1]):
+                rows[source] = row, index
+        return {source: row for source, (row, _) in rows.items()}
+
+    async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
+        """Return the best chunk of each source that is linked to others, and given chunks."""
+        stored = self._generation(generation)
+        vector = request.columns.cosines[request.by]
+        allowed = selected(stored.chunks, request.filter)
+        near = [c for c in allowed if c.record.chunk_id in set(request.neighbours)]
+        hops: list[tuple[Sequence[Link], Sequence[Link]]] = []
+        here, seen = set(request.sources), set(request.sources)
+        for _ in range(request.hops if request.links else 0):
+            followed = [
+                link for link in stored.links if request.kinds is None or link.kind in request.kinds
+            ]
+            out = _strongest(link for link in followed if link.source in here)
+            into = _strongest(link for link in followed if link.target in here)
+            hops.append((out, into))
+            ends = {link.target for link in out} | {link.source for link in into}
+            reached = [c for c in allowed if c.record.source in ends - seen]
+            best: dict[str, StoredChunk] = {}
+            for chunk, _score in nearest_chunks(reached, vector, limit=len(reached)):
+                best.setdefault(chunk.record.source, chunk)
+            near += best.values()
+            here = set(best)
+            seen |= here
+        distinct = {chunk.rid: chunk for chunk in sorted(near, key=lambda chunk: chunk.place)}
+        ranked = nearest_chunks(distinct.values(), vector, limit=request.limit)
+        return GraphAnswer(
+            [row_of(c, score, request.columns) for c, score in ranked if score >= request.least],
+            hops,
+        )
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order."""
+        stored = self._generations.get(generation, Generation())
+        return [each for each in stored.statistics if each.revision > after]
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        stored = self._generations.get(generation, Generation())
+        later = [each for each in stored.statistics if each.revision > revision]
+        if not count or len(stored.statistics) - len(later) != count:
+            return False
+        stored.statistics = [TermStatisticsEntry(revision, True, merged, (), ()), *later]
+        return True
+
+
+def _search(generation: Generation, search: Search, columns: Columns, first: int) -> list[Row]:
+    chunks = selected(generation.table(kinds=search.kinds), search.filter)
+    vector: Sequence[float] | None = None
+    products = None
+    match search:
+        case VectorSearch():
+            vector = search.vector
+            found = nearest_chunks(chunks, vector, limit=search.limit)
+        case TermSearch():
+            products = search.products
+            found = heaviest_chunks(chunks, search.terms, limit=search.limit)
+    return [
+        row_of(chunk, score, columns, scored_by=vector, products=products, whole=place < first)
+        for place, (chunk, score) in enumerate(found)
+    ]
+
+
+def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:
+    record = chunk.record
+    return ChunkText(
+        rid=chunk.rid,
+        chunk_id=record.chunk_id,
+        source=record.source,
+        title=record.title,
+        content=record.content,
+        metadata=deepcopy(record.metadata),
+        kind=record.kind,
+        chunk_index=record.chunk_index,
+        total_chunks=record.total_chunks,
+        breadcrumb=record.breadcrumb,
+        page=record.page,
+        start_line=record.start_line,
+        end_line=record.end_line,
+        created_at=record.created_at,
+        tokens=record.tokens,
+        cosines=tuple(cosines),
+    )
+
+
+def _strongest(links: Iterable[Link]) -> list[Link]:
+    return sorted(links, key=lambda link: (-link.weight, link.source, link.target, link.kind))[
+        :_LINKS
+    ]

@@ -1,0 +1,359 @@
+"""Tables of the memory store: chunks and sources of a generation, and exact scoring of chunks."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ability_search.collection import Collection
+from ability_search.errors import GenerationGone
+from ability_search.filters.predicate import matches
+from ability_search.filters.tree import Filter
+from ability_search.store.records import (
+    ChunkRecord,
+    Columns,
+    Job,
+    Link,
+    Passage,
+    Row,
+    SourceRecord,
+    SparseVector,
+    TermStatisticsEntry,
+    Use,
+)
+
+Vector = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float32]
+
+_serials = count(1)
+
+
+@dataclass(slots=True)
+class StoredChunk:
+    """A chunk with its place in the order of storage."""
+
+    place: int
+    rid: str
+    record: ChunkRecord
+    """Without the embedding."""
+    vector: Vector | None
+
+    @property
+    def indexed(self) -> bool:
+        """Return whether searches find the chunk itself, as it is no duplicate."""
+        return self.record.duplicate_of is None
+
+    def whole(self) -> ChunkRecord:
+        """Return a copy of the record, with the embedding."""
+        return replace(
+            self.record, metadata=deepcopy(self.record.metadata), embedding=self.embedding
+        )
+
+    @property
+    def embedding(self) -> tuple[float, ...] | None:
+        """The embedding as numbers."""
+        return None if self.vector is None else tuple(self.vector.tolist())
+
+
+@dataclass(slots=True)
+class StoredSource:
+    """A source record with its place in the order of storage."""
+
+    place: int
+    record: SourceRecord
+
+    def copy(self) -> SourceRecord:
+        """Return a copy of the record."""
+        return _source_copy(self.record)
+
+
+class _Placed(Protocol):
+    place: int
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+class Table(Generic[P]):
+    """Rows by key, in the order of storage: the place of a deleted row is taken by the next one.
+
+    ArcadeDB stores rows in the same order, which decides between equal scores.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, P] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[P]:
+        return iter(sorted(self._rows.values(), key=lambda row: row.place))
+
+    def get(self, key: str) -> P | None:
+        """Return the row of a key."""
+        return self._rows.get(key)
+
+    def add(self, key: str, row: Callable[[int], P]) -> None:
+        """Store the row that ``row`` makes for the lowest free place."""
+        place = heapq.heappop(self._free) if self._free else len(self._rows)
+        self._rows[key] = row(place)
+
+    def delete(self, wanted: Callable[[P], bool]) -> list[P]:
+        """Delete rows; return them in the order of storage."""
+        gone = {key: row for key, row in self._rows.items() if wanted(row)}
+        for key, row in gone.items():
+            del self._rows[key]
+            heapq.heappush(self._free, row.place)
+        return sorted(gone.values(), key=lambda row: row.place)
+
+
+@dataclass(slots=True)
+class Generation:
+    """One build of a collection's index."""
+
+    chunks: Table[StoredChunk] = field(default_factory=Table)
+    kinds: Table[StoredChunk] = field(default_factory=Table)
+    sources: Table[StoredSource] = field(default_factory=Table)
+    links: list[Link] = field(default_factory=list)
+    statistics: list[TermStatisticsEntry] = field(default_factory=list)
+    """In order of the revision."""
+
+    def table(self, *, kinds: bool) -> Table[StoredChunk]:
+        """Return the generation's own chunks, or those of kinds."""
+        return self.kinds if kinds else self.chunks
+
+    def tables(self) -> tuple[Table[StoredChunk], Table[StoredChunk]]:
+        """Return both."""
+        return self.chunks, self.kinds
+
+    def chunks_at(self, rids: Iterable[str]) -> list[StoredChunk]:
+        """Return the chunks with these record ids, in the order of storage."""
+        wanted = set(rids)
+        return [chunk for table in self.tables() for chunk in table if chunk.rid in wanted]
+
+    def ordered_sources(self, *, after: str) -> list[StoredSource]:
+        """Return the sources greater than ``after``, in order of their names."""
+        found = [each for each in self.sources if each.record.source > after]
+        return sorted(found, key=lambda each: each.record.source)
+
+    def add_source(self, record: SourceRecord) -> None:
+        """Store a source record."""
+        copy = _source_copy(record)
+        self.sources.add(record.source, lambda place: StoredSource(place, copy))
+
+    def add_chunk(self, record: ChunkRecord) -> None:
+        """Store a chunk; if it is of a kind, among those of kinds."""
+        embedding = record.embedding
+        vector = None if embedding is None else np.array(embedding, dtype=np.float32)
+        held = replace(
+            record,
+            metadata=deepcopy(dict(record.metadata)),
+            facets=tuple(record.facets),
+            dates=tuple(record.dates),
+            terms=tuple(record.terms),
+            weights=tuple(record.weights),
+            lengths=tuple(record.lengths),
+            embedding=None,
+        )
+        rid = f"chunk {next(_serials)}"
+        self.table(kinds=record.of is not None).add(
+            record.chunk_id, lambda place: StoredChunk(place, rid, held, vector)
+        )
+
+
+def _source_copy(record: SourceRecord) -> SourceRecord:
+    return replace(
+        record,
+        metadata=deepcopy(dict(record.metadata)),
+        links=tuple(dict(link) for link in record.links),
+    )
+
+
+@dataclass(slots=True)
+class LeasedJob:
+    """A job with its lease."""
+
+    job: Job
+    until: int | None
+    """End of the lease; ``None`` once the job has ended."""
+
+
+def _clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Tables:
+    """Tables of the store and what all its parts need.
+
+    Args:
+        now: The clock of the store, in epoch milliseconds.
+    """
+
+    def __init__(self, now: Callable[[], int] = _clock) -> None:
+        self._now = now
+        self._records: dict[str, Collection] = {}
+        self._generations: dict[str, Generation] = {}
+        self._due: dict[str, int] = {}
+        """Generations to drop, by the time from which on nobody needs them."""
+        self._jobs: dict[tuple[str, str], LeasedJob] = {}
+        """By collection and kind."""
+        self._uses: dict[tuple[str, str], Use] = {}
+        """By agent and chunkId."""
+
+    def _generation(self, name: str) -> Generation:
+        try:
+            return self._generations[name]
+        except KeyError:
+            raise GenerationGone(name) from None
+
+    def _current(self, collection: Collection) -> Collection | None:
+        """Return the record if it is still on this generation."""
+        record = self._records.get(collection.name)
+        return record if record is not None and record.type == collection.type else None
+
+    def _discard_record(self, name: str | None) -> None:
+        """Delete a record under construction; its generation can be dropped at once."""
+        record = self._records.pop(name, None) if name is not None else None
+        if record is not None:
+            self._due[record.type] = self._now()
+
+    def _delete_uses(self, collection: str) -> None:
+        for key in [key for key, use in self._uses.items() if use.collection == collection]:
+            del self._uses[key]
+
+
+# Selecting and scoring
+
+
+def selected(chunks: Iterable[StoredChunk], filter: Filter | None) -> list[StoredChunk]:
+    """Return the indexed chunks that a filter matches, in their order."""
+    found = [chunk for chunk in chunks if chunk.indexed]
+    return found if filter is None else [c for c in found if matches(filter, properties(c.record))]
+
+
+def properties(record: ChunkRecord) -> dict[str, Any]:
+    """Return the properties of a chunk by the names that filters use."""
+    return {
+        "source": record.source,
+        "title": record.title,
+        "kind": record.kind,
+        "createdAt": record.created_at,
+        "metadata": record.metadata,
+        "facets": record.facets,
+    }
+
+
+def cosines(chunks: Sequence[StoredChunk], vector: Sequence[float]) -> Scores:
+    """Return the cosines of chunks, which all have an embedding, to a vector; shape (n,)."""
+    if not chunks:
+        return np.zeros(0, np.float32)
+    matrix = np.array([chunk.vector for chunk in chunks], dtype=np.float64)
+    other = np.asarray(vector, dtype=np.float64)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(other)
+    # Single precision: equal vectors have equal scores, wherever they are in the matrix.
+    return (matrix @ other / np.where(lengths == 0, 1.0, lengths)).astype(np.float32)
+
+
+def cosine(chunk: StoredChunk, vector: Sequence[float]) -> float | None:
+    """Return the cosine of a chunk to a vector; ``None`` without an embedding."""
+    return None if chunk.vector is None else float(cosines([chunk], vector)[0])
+
+
+def product(record: ChunkRecord, terms: SparseVector) -> float | None:
+    """Return the dot product of a chunk's terms with others; ``None`` if they share none."""
+    weights = dict(zip(terms.ids, terms.weights, strict=True))
+    shared = [
+        weights[term] * weight
+        for term, weight in zip(record.terms, record.weights, strict=True)
+        if term in weights
+    ]
+    return sum(shared) if shared else None
+
+
+def nearest_chunks(
+    chunks: Iterable[StoredChunk], vector: Sequence[float], *, limit: int
+) -> list[tuple[StoredChunk, float]]:
+    """Return the chunks nearest to a vector with their cosines, nearest first.
+
+    Equal ones keep their order. Chunks without an embedding are left out.
+    """
+    embedded = [chunk for chunk in chunks if chunk.vector is not None]
+    scores = cosines(embedded, vector)
+    best = np.argsort(-scores, kind="stable")[:limit]
+    return [(embedded[place], float(scores[place])) for place in best]
+
+
+def heaviest_chunks(
+    chunks: Iterable[StoredChunk], terms: SparseVector, *, limit: int
+) -> list[tuple[StoredChunk, float]]:
+    """Return the chunks of the greatest dot product with terms, the greatest first.
+
+    Equal ones keep their order. Chunks that share no term are left out.
+    """
+    scored = [(chunk, product(chunk.record, terms)) for chunk in chunks]
+    shared = [(chunk, score) for chunk, score in scored if score is not None]
+    return sorted(shared, key=lambda each: -each[1])[:limit]
+
+
+def row_of(
+    chunk: StoredChunk,
+    score: float,
+    columns: Columns,
+    *,
+    scored_by: Sequence[float] | None = None,
+    products: Mapping[str, SparseVector] | None = None,
+    whole: bool = False,
+) -> Row:
+    """Return a chunk as a search result.
+
+    Args:
+        chunk: The chunk.
+        score: Its score.
+        columns: Columns to fill.
+        scored_by: Vector that the score is the cosine to; its column is left out.
+        products: Terms of further columns.
+        whole: Whether to add terms, weights and embedding.
+    """
+    record = chunk.record
+    values: dict[str, Any] = {name: _field(chunk, name) for name in columns.fields}
+    for name, vector in columns.cosines.items():
+        if vector is not scored_by:
+            values[name] = cosine(chunk, vector)
+    for name, terms in {**columns.products, **(products or {})}.items():
+        values[name] = product(record, terms) or 0.0
+    if whole:
+        values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
+    return Row(chunk.rid, record.chunk_id, score, values)
+
+
+def _field(chunk: StoredChunk, name: str) -> Any:
+    if name == "embedding":
+        return chunk.embedding
+    value = getattr(chunk.record, name)
+    return deepcopy(value) if name == "metadata" else value
+
+
+def passage_of(chunk: StoredChunk) -> Passage:
+    """Return a chunk's part of the text of its document."""
+    record = chunk.record
+    return Passage(
+        chunk_id=record.chunk_id,
+        source=record.source,
+        content=record.content,
+        lead=record.lead,
+        overlap=record.overlap,
+        chunk_index=record.chunk_index,
+        section=record.section,
+        start_line=record.start_line,
+        end_line=record.end_line,
+        rid=chunk.rid,
+    )

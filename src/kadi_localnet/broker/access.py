@@ -1,0 +1,93 @@
+"""Who may join which network and offer which tool."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from kadi_localnet.broker.limits import Limits
+from kadi_localnet.broker.params import invalid
+
+DEFAULT_NETWORKS = ("global",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The access rules of a broker. Agents are named by their ids.
+
+    By default an agent may join any network and offer any tool.
+    """
+
+    networks: Collection[str] = ()
+    """The networks that exist; empty for any."""
+    members: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Networks that only these agents may join."""
+    providers: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Tools that only these agents may offer, by name or pattern (``arcade-*``). If several
+    patterns match a name, the agent must be listed for each of them."""
+
+    def may_join(self, network: str, agent_id: str | None) -> bool:
+        """Return whether an agent may join a network; ``None`` is an unauthenticated session."""
+        if self.networks and network not in self.networks and network not in self.members:
+            return False
+        members = self.members.get(network)
+        return members is None or agent_id in members
+
+    def may_offer(self, tool: str, agent_id: str | None) -> bool:
+        """Return whether an agent may offer a tool."""
+        return all(
+            agent_id in agents
+            for pattern, agents in self.providers.items()
+            if fnmatchcase(tool, pattern)
+        )
+
+
+class Networks:
+    """Admission to networks.
+
+    Args:
+        limits: Limits on their number per session and on their names.
+        access: The access rules.
+    """
+
+    __slots__ = ("_access", "_limits")
+
+    def __init__(self, limits: Limits, access: Access) -> None:
+        self._limits = limits
+        self._access = access
+
+    def admitted(
+        self, asked: Sequence[str], agent_id: str | None
+    ) -> tuple[tuple[str, ...], list[str]]:
+        """Return the networks that a session joins, and those that it may not join.
+
+        Both are in the order of ``asked``, without duplicates. If ``asked`` is empty, it counts as
+        the default network.
+
+        Raises:
+            Refused: if there are too many networks, or a name is invalid.
+        """
+        if len(asked) > self._limits.networks:
+            raise invalid(
+                "networks", f"holds {len(asked)}, more than the {self._limits.networks} allowed"
+            )
+        for position, network in enumerate(asked):
+            check_name(f"networks.{position}", network, self._limits)
+        names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
+        joined = tuple(name for name in names if self._access.may_join(name, agent_id))
+        return joined, [name for name in names if name not in joined]
+
+
+def check_name(member: str, name: str, limits: Limits) -> None:
+    """Check the length of a name.
+
+    Raises:
+        Refused: naming ``member``, if the name is empty or too long.
+    """
+    if not name:
+        raise invalid(member, "is empty")
+    if len(name) > limits.name_length:
+        raise invalid(
+            member, f"has {len(name)} characters, more than the {limits.name_length} allowed"
+        )

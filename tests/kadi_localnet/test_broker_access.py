@@ -1,0 +1,96 @@
+"""Restricted networks and tool names, over the router and with connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kadi_localnet.test_broker_router import Desk
+
+from kadi_client import Connection, Identity, NoProvider
+from kadi_client.errors import KadiError
+from kadi_client.identity import agent_id
+from kadi_client.tools import Call, Tool
+from kadi_localnet.broker import Access, serve_broker
+
+MEMBER = Identity.generate()
+STRANGER = Identity.generate()
+MEMBER_ID = agent_id(MEMBER.public_key)
+PARTS = Access(members={"parts": [MEMBER_ID]}, providers={"arcade-*": [MEMBER_ID]})
+
+
+def desk() -> Desk:
+    return Desk(access=PARTS)
+
+
+def test_only_members_join_a_restricted_network() -> None:
+    at = desk()
+    member = at.join(MEMBER, networks=["global", "parts"])
+    stranger = at.join(STRANGER)
+    answer = at.send(stranger, "kadi.agent.register", {"networks": ["global", "parts"]})
+    assert answer["networks"] == ["global"]
+    assert answer["droppedNetworks"] == ["parts"]
+    assert member.networks == ("global", "parts")
+
+
+def test_a_network_named_in_hello_is_joined_once_the_agent_is_known() -> None:
+    for identity, joined in ((MEMBER, ("parts",)), (STRANGER, ())):
+        at = desk()
+        session = at.connect()
+        asked = {"role": "agent", "networks": ["parts"]}
+        nonce = at.send(session, "kadi.session.hello", asked)["nonce"]
+        assert session.networks == ()
+        proof = {"publicKey": identity.public_key, "signature": identity.sign(nonce)}
+        at.send(session, "kadi.session.authenticate", proof)
+        assert session.networks == joined
+
+
+def test_the_tools_of_a_restricted_network_are_hidden_from_strangers() -> None:
+    at = desk()
+    at.join(MEMBER, networks=["parts"], tools=["arcade-query"])
+    stranger = at.join(STRANGER, networks=["global"])
+    assert at.send(stranger, "kadi.ability.list", {}) == {"tools": []}
+    refused = at.send(stranger, "kadi.ability.request", {"toolName": "arcade-query"})
+    assert "no provider for tool 'arcade-query'" in refused["message"]
+
+
+@pytest.mark.parametrize("name", ["arcade-query", "arcade-", "arcade-command"])
+def test_a_reserved_tool_name_is_refused_with_the_name_and_changes_nothing(name: str) -> None:
+    at = desk()
+    stranger = at.join(STRANGER, networks=["global"], tools=["own"])
+    tools = [{"name": "other"}, {"name": name}]
+    refused = at.send(stranger, "kadi.agent.register", {"tools": tools, "networks": ["lab"]})
+    assert f"tools.1.name {name!r} may only be offered by listed agents" in refused["message"]
+    assert stranger.tools == ("own",)
+    assert stranger.networks == ("global",)
+
+
+def test_a_name_that_no_pattern_matches_is_free() -> None:
+    at = desk()
+    session = at.join(STRANGER, networks=["global"], tools=["arcade", "my-arcade-query"])
+    assert session.tools == ("arcade", "my-arcade-query")
+
+
+def test_an_agent_must_be_listed_for_every_pattern_that_matches() -> None:
+    access = Access(providers={"arcade-*": [MEMBER_ID], "arcade-query": []})
+    at = Desk(access=access)
+    member = at.join(MEMBER, networks=["global"], tools=["arcade-command"])
+    refused = at.send(member, "kadi.agent.register", {"tools": [{"name": "arcade-query"}]})
+    assert "may only be offered by listed agents" in refused["message"]
+
+
+async def test_a_squatter_receives_no_call_and_reads_no_event() -> None:
+    async def serve(given: dict[str, Any], _call: Call) -> dict[str, Any]:
+        return given
+
+    tool = Tool("arcade-query", "Echo.", {"type": "object"}, serve)
+    async with (
+        serve_broker(port=0, access=PARTS) as broker,
+        Connection(broker.url, identity=MEMBER, networks=["parts"], tools=[tool]) as member,
+        Connection(broker.url, identity=STRANGER, networks=["parts", "global"]) as stranger,
+    ):
+        assert await member.invoke("arcade-query", {"a": 1}, timeout=5) == {"a": 1}
+        with pytest.raises(NoProvider):
+            await stranger.invoke("arcade-query", {}, timeout=5)
+        with pytest.raises(KadiError, match="is not a network of this session"):
+            await stranger.publish("search.done", {}, network="parts")
