@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ability_search.config.loading import Settings
 from ability_search.ports import Chat, Embedder, Reranker
@@ -55,7 +55,7 @@ class Stage:
 
     name: str
     applies: Callable[[Candidates], bool]
-    run: Callable[[Candidates, Ports], Awaitable[None]]
+    run: Callable[[Candidates, Ports], Coroutine[Any, Any, None]]
     fields: Callable[[Query], Sequence[str]] = _no_fields
     step: str = ""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ability_search.ranking.rules import boosts, equals, holds_text, places
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ability_search.search.stages.field_rules import boosts, equals, holds_text, places
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@ import math
 
 import numpy as np
 import pytest
-from ability_search.ranking.phrasing import WORDS_LIMIT, phrasing, raised, spaced, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-QUERY = phrasing(["wrap", "and", "sort", "dependencies"], [3.0, 0.5, 2.0, 4.0])
+from ability_search.search.stages.phrase_match import raised
+from ability_search.text.phrase_pairs import WORDS_LIMIT, phrase_pairs, spaced, words_of
+
+QUERY = phrase_pairs(["wrap", "and", "sort", "dependencies"], [3.0, 0.5, 2.0, 4.0])
 
 
 def test_words_are_folded_and_stand_apart() -> None:
@@ -31,7 +33,7 @@ def test_the_share_of_pairs_that_a_text_has(text: str, share: float) -> None:
 
 
 def test_a_pair_counts_once() -> None:
-    found = phrasing(["a", "b", "a", "b"], [1.0, 1.0, 1.0, 1.0])
+    found = phrase_pairs(["a", "b", "a", "b"], [1.0, 1.0, 1.0, 1.0])
     assert found is not None
     assert found.pairs == (" a b ", " b a ")
     assert math.isclose(sum(found.weights), 1.0)
@@ -39,11 +41,11 @@ def test_a_pair_counts_once() -> None:
 
 def test_queries_that_are_not_looked_for_by_their_wording() -> None:
     long = [f"w{n}" for n in range(WORDS_LIMIT + 1)]
-    assert phrasing(long, [1.0] * len(long)) is None
-    assert phrasing(long[1:], [1.0] * WORDS_LIMIT) is not None
-    assert phrasing(["one"], [1.0]) is None
-    assert phrasing([], []) is None
-    assert phrasing(["the", "of"], [0.0, 0.0]) is None
+    assert phrase_pairs(long, [1.0] * len(long)) is None
+    assert phrase_pairs(long[1:], [1.0] * WORDS_LIMIT) is not None
+    assert phrase_pairs(["one"], [1.0]) is None
+    assert phrase_pairs([], []) is None
+    assert phrase_pairs(["the", "of"], [0.0, 0.0]) is None
 
 
 def test_scores_rise_by_the_square_of_the_share() -> None:
@@ -62,6 +64,6 @@ def test_no_score_falls_or_leaves_its_bounds(
     assert ((before <= after + 1e-12) & (after <= 1 + 1e-12)).all()
     assert (raised(before, np.ones(len(each)), weight=0.0) == before).all()
     words = words_of(text)[:WORDS_LIMIT]
-    found = phrasing(words, [1.0] * len(words))
+    found = phrase_pairs(words, [1.0] * len(words))
     assert (found is None) == (len(words) < 2)
     assert found is None or math.isclose(found.share(text), 1.0) or len(words) == WORDS_LIMIT

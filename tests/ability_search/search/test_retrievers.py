@@ -1,18 +1,23 @@
-"""From the rows of both arms to candidates."""
+"""From the rows of the retrievers to candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from ability_search.querying.candidates import Plan, Search, find_candidates, pooled
+from tests.ability_search.search.values import candidates_of, query_of
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
+from ability_search.search.candidates import Candidate, Candidates, Plan, PlannedSearch
+from ability_search.search.retrievers import pooled, retrieve
+from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import Row
 from ability_search.store.registry import Registry
 from ability_search.text.bm25 import QueryTerms
 
@@ -26,9 +31,9 @@ def row(name: str, **scores: float) -> dict[str, Any]:
 def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
     searches = []
     if vector:
-        searches.append(Search("semantic", [1.0, 0.0], 10))
+        searches.append(PlannedSearch("semantic", [1.0, 0.0], 10))
     if terms:
-        searches.append(Search("keyword", QueryTerms((1,), (1.0,), 1.0), 10))
+        searches.append(PlannedSearch("keyword", QueryTerms((1,), (1.0,), 1.0), 10))
     return Plan(searches, depths=(10,), beam=10, scan_below=scan_below)
 
 
@@ -61,14 +66,26 @@ class Fake:
         raise AssertionError("searching writes nothing")
 
 
-async def find(store: Fake, wanted: Plan) -> Any:
-    return await find_candidates(store, Registry(ArcadeStore(store)), DOCS, wanted)
+def found_row(name: str, score: float, rid: str | None = None, **columns: float) -> Row:
+    return Row(rid or f"#{name}", name, score, columns)
 
 
-def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:
-    semantic = [row("b", score=0.5), row("a", score=0.9), row("c", score=0.5)]
-    keyword = [row("d", score=1.0, cosine=0.1), row("b", score=4.0, cosine=0.5)]
-    found = {item.chunk_id: item for item in pooled({"semantic": semantic, "keyword": keyword})}
+async def find(database: Fake, wanted: Plan) -> Candidates:
+    store = ArcadeStore(database)
+    ports = cast(Ports, SimpleNamespace(store=store, registry=Registry(store)))
+    candidates = replace(candidates_of(query_of(), Plan()), searched=DOCS)
+    await retrieve(candidates, wanted, ports)
+    return candidates
+
+
+def pool(**lists: list[Row]) -> list[Candidate]:
+    return pooled(lists, DOCS)
+
+
+def test_each_chunk_is_there_once_with_what_both_retrievers_know() -> None:
+    semantic = [found_row("b", 0.5), found_row("a", 0.9), found_row("c", 0.5)]
+    keyword = [found_row("d", 1.0, cosine=0.1), found_row("b", 4.0, cosine=0.5)]
+    found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
     assert list(found) == ["a", "b", "c", "d"]
     assert found["a"].ranks == {"semantic": 1}
     assert found["b"].ranks == {"semantic": 2, "keyword": 1}
@@ -79,20 +96,20 @@ def test_each_chunk_is_there_once_with_what_both_arms_know() -> None:
 
 
 def test_of_a_chunk_that_was_replaced_in_between_the_last_sight_counts() -> None:
-    old, new = row("a", score=0.9), {**row("a", score=4.0, cosine=0.3), "rid": "#new"}
-    (item,) = pooled({"semantic": [old], "keyword": [new]})
+    old, new = found_row("a", 0.9), found_row("a", 4.0, "#new", cosine=0.3)
+    (item,) = pool(semantic=[old], keyword=[new])
     assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
 
 
 def test_no_rows_give_no_candidates() -> None:
-    assert pooled({"semantic": [], "keyword": []}) == []
+    assert pool(semantic=[], keyword=[]) == []
 
 
-async def test_both_arms_take_one_statement() -> None:
+async def test_both_retrievers_take_one_statement() -> None:
     store = Fake()
-    pool = await find(store, plan())
-    assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
-    assert pool.failed == {}
+    found = await find(store, plan())
+    assert [item.chunk_id for item in found.found] == ["a", "b"]
+    assert found.failed == {}
     assert len(store.scripts) == 1
 
 
@@ -107,24 +124,26 @@ async def test_a_vector_is_sent_once_for_whatever_it_is_compared_with() -> None:
     ("refused", "lost", "kept"),
     [("sparseNeighbors", "keyword", "a"), ("ORDER BY", "semantic", "b")],
 )
-async def test_an_arm_that_is_refused_leaves_the_other(refused: str, lost: str, kept: str) -> None:
-    pool = await find(Fake(refused), plan())
-    assert [item.chunk_id for item in pool.candidates] == [kept]
-    assert list(pool.failed) == [lost]
+async def test_a_retriever_that_is_refused_leaves_the_other(
+    refused: str, lost: str, kept: str
+) -> None:
+    found = await find(Fake(refused), plan())
+    assert [item.chunk_id for item in found.found] == [kept]
+    assert list(found.failed) == [lost]
 
 
-async def test_arms_that_fail_only_together_are_all_kept() -> None:
-    pool = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
-    assert [item.chunk_id for item in pool.candidates] == ["a", "b"]
-    assert pool.failed == {}
+async def test_retrievers_that_fail_only_together_are_all_kept() -> None:
+    found = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
+    assert [item.chunk_id for item in found.found] == ["a", "b"]
+    assert found.failed == {}
 
 
-async def test_if_both_arms_are_refused_so_is_the_search() -> None:
+async def test_if_both_retrievers_are_refused_so_is_the_search() -> None:
     with pytest.raises(DatabaseUnavailable):
         await find(Fake("SELECT"), plan())
 
 
-async def test_a_single_arm_is_not_tried_twice() -> None:
+async def test_a_single_retriever_is_not_tried_twice() -> None:
     store = Fake("sparseNeighbors")
     with pytest.raises(StatementRefused):
         await find(store, plan(vector=False))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ability_search.ranking.decay import familiarity, recency
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ability_search.search.stages.decay import familiarity, recency
 
 
 def test_half_is_left_at_the_half_life() -> None:

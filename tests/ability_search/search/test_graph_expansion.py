@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from ability_search.querying.model import Candidate, Path
-from ability_search.querying.walking import paths
-from ability_search.ranking.graph import HOP, SHARE, lifted, strength
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.search.values import chunk
+
+from ability_search.search.candidates import Path
+from ability_search.search.stages.graph_expansion import HOP, SHARE, lifted, paths, strength
+from ability_search.store.records import Link
 
 shares = st.floats(0, 1)
 
 
-def link(source: str, target: str, kind: str = "k", weight: float = 1.0) -> dict[str, Any]:
-    return {"source": source, "target": target, "kind": kind, "weight": weight}
+def link(source: str, target: str, kind: str = "k", weight: float = 1.0) -> Link:
+    return Link(source, target, kind, weight)
 
 
 def starts(*sources: str) -> dict[str, Path]:
-    return {name: Path(Candidate("#", f"docs:{name}:0")) for name in sources}
+    return {name: Path(chunk("#", f"docs:{name}:0")) for name in sources}
 
 
 def told(found: dict[str, Path]) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -27,39 +27,37 @@ def told(found: dict[str, Path]) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def test_both_ends_of_a_link_are_reached() -> None:
-    found = paths(starts("a"), {"out1": [link("a", "b", "x")], "in1": [link("c", "a", "y")]})
+    found = paths(starts("a"), [([link("a", "b", "x")], [link("c", "a", "y")])])
     assert told(found) == {"b": ("a", ("x",)), "c": ("a", ("y",))}
 
 
 def test_of_several_links_the_strongest_leads() -> None:
     links = [link("a", "b", "weak", 0.2), link("a", "b", "strong", 0.9)]
-    found = paths(starts("a"), {"out1": links, "in1": []})
+    found = paths(starts("a"), [(links, [])])
     assert told(found) == {"b": ("a", ("strong",))}
 
 
 def test_the_fewest_hops_lead_however_weak() -> None:
     found = paths(
         starts("a"),
-        {
-            "out1": [link("a", "b", "direct", 0.1), link("a", "m", "in")],
-            "in1": [],
-            "out2": [link("m", "b", "on"), link("m", "c", "on", 0.5)],
-            "in2": [],
-        },
+        [
+            ([link("a", "b", "direct", 0.1), link("a", "m", "in")], []),
+            ([link("m", "b", "on"), link("m", "c", "on", 0.5)], []),
+        ],
     )
     assert told(found)["b"] == ("a", ("direct",))
     assert found["c"].weights == (1.0, 0.5)
 
 
 def test_a_start_is_reached_from_a_better_one_only() -> None:
-    found = paths(starts("a", "b"), {"out1": [link("b", "a")], "in1": [link("b", "a")]})
+    found = paths(starts("a", "b"), [([link("b", "a")], [link("b", "a")])])
     assert told(found) == {"b": ("a", ("k",))}
 
 
 def test_what_is_not_linked_to_a_start_is_not_reached() -> None:
-    nothing = {"out1": [link("x", "y")], "in1": [link("a", "a")]}
+    nothing = [([link("x", "y")], [link("a", "a")])]
     assert paths(starts("a"), nothing) == {}
-    assert paths(starts("a"), {}) == {}
+    assert paths(starts("a"), []) == {}
 
 
 def test_each_further_hop_halves_the_strength() -> None:

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
-from ability_search.ranking.exclusion import aboutness, demoted, kinship
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ability_search.search.stages.contrastive_feedback import kinship
+from ability_search.search.stages.exclusion_penalty import aboutness, demoted
 
 
 def test_what_is_closer_to_the_excluded_or_has_its_words_sinks() -> None:

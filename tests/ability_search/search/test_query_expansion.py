@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from ability_search.querying.model import Query
-from ability_search.querying.options import Options, QueryExpansion
-from ability_search.querying.rewording import (
-    SHARE,
-    VECTOR,
-    embedded_wording,
-    read_phrases,
-    read_question,
-    worded_vector,
-)
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.search.values import query_of
+
+from ability_search.search.query import EXPANSION
+from ability_search.search.stages.query_expansion import (
+    SHARE,
+    read_phrases,
+    read_question,
+    search_vector,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,18 +65,17 @@ def test_whatever_is_said_stays_bounded(answer: str) -> None:
 
 
 def test_phrases_are_embedded_with_the_query_and_a_question_alone() -> None:
-    terms = Options(query_expansion=QueryExpansion("terms"))
-    back = Options(query_expansion=QueryExpansion("stepBack"))
-    assert embedded_wording(Query("cats", options=terms)) == {}
-    assert embedded_wording(Query("cats", options=terms, wording=("pet", "tom"))) == {
-        VECTOR: "cats, pet, tom"
-    }
-    assert embedded_wording(Query("cats", options=back, wording=("pets?",))) == {VECTOR: "pets?"}
+    terms = query_of("cats", expandQuery=True)
+    back = query_of("cats", expandQuery={"method": "stepBack"})
+    own = {"cosine": "cats"}
+    assert terms.texts == own
+    assert replace(terms, expansion=("pet", "tom")).texts == own | {EXPANSION: "cats, pet, tom"}
+    assert replace(back, expansion=("pets?",)).texts == own | {EXPANSION: "pets?"}
 
 
 def test_the_query_s_own_vector_counts_more() -> None:
     own, further = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    assert worded_vector({"cosine": [1.0, 0.0]}) == [1.0, 0.0]
-    moved = np.array(worded_vector({"cosine": own.tolist(), VECTOR: further.tolist()}))
+    assert search_vector({"cosine": [1.0, 0.0]}) == [1.0, 0.0]
+    moved = np.array(search_vector({"cosine": own.tolist(), EXPANSION: further.tolist()}))
     assert np.linalg.norm(moved) == pytest.approx(1)
     assert moved @ further == pytest.approx(SHARE * (moved @ own))

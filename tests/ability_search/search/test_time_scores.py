@@ -2,10 +2,11 @@ from math import exp
 
 import numpy as np
 import pytest
-from ability_search.ranking.temporal import order_gains, proximity
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.search.stages.time_closeness import proximity
+from ability_search.search.stages.time_order import order_gains
 from ability_search.understanding.periods import Period
 
 MARCH = Period(100, 130)

@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ability_search.querying import stages
-from ability_search.querying.adjusting import Context
-from ability_search.querying.candidates import Plan, Pool, Search
-from ability_search.querying.model import Candidate, Query
-from ability_search.querying.options import FusionChoice
-from ability_search.querying.stages import above
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.search import values
+from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
+from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.options import Fusion
+from ability_search.search.stages.score_floor import above
 from ability_search.text.bm25 import QueryTerms
 
-DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 1, "english", 10.0, "auto", 500, 0)
 TERMS = QueryTerms((1,), (1.0,), 2.0)
-CONVEX = FusionChoice("convex")
-RRF = FusionChoice("rrf")
+CONVEX = Fusion(method="convex")
+RRF = Fusion(method="rrf")
 
 
 def pool(cosines: list[float], bm25s: list[float], depth: int) -> list[Candidate]:
@@ -33,10 +29,10 @@ def pool(cosines: list[float], bm25s: list[float], depth: int) -> list[Candidate
     ]
     candidates: dict[int, Candidate] = {}
     for rank, n in enumerate(by_cosine, start=1):
-        item = candidates.setdefault(n, Candidate(f"#{n}", f"{n:03}"))
+        item = candidates.setdefault(n, chunk(f"#{n}", f"{n:03}"))
         item.cosine, item.ranks["semantic"] = cosines[n], rank
     for rank, n in enumerate(by_bm25, start=1):
-        item = candidates.setdefault(n, Candidate(f"#{n}", f"{n:03}"))
+        item = candidates.setdefault(n, chunk(f"#{n}", f"{n:03}"))
         item.cosine, item.values["keyword"], item.ranks["keyword"] = cosines[n], bm25s[n], rank
     return list(candidates.values())
 
@@ -47,18 +43,18 @@ def ranked(
     terms: QueryTerms | None = TERMS,
     semantic: bool = True,
     depths: tuple[int, ...] = (100,),
-    choice: FusionChoice | None = None,
+    choice: Fusion | None = None,
     traced: bool = False,
 ) -> list[tuple[str, float]]:
     by = {"semantic": [1.0] if semantic else None, "keyword": terms}
     plan = Plan(
-        [Search(name, each, depths[-1]) for name, each in by.items() if each is not None],
+        [PlannedSearch(name, each, depths[-1]) for name, each in by.items() if each is not None],
         depths=depths,
         beam=100,
         scan_below=0,
     )
-    query = Query("words", fusion=choice, explain=traced)
-    hits = stages.ranked(Pool(DOCS, candidates), Context(query, plan, Ranking(), now=0))
+    query = query_of(fusion=choice, explain=traced)
+    hits = values.ranked(candidates_of(query, plan, candidates))
     return [(item.chunk_id, item.score) for item in hits]
 
 
@@ -69,7 +65,7 @@ scores = st.lists(
 
 @given(scores, st.integers(1, 8), st.sampled_from([CONVEX, RRF]))
 def test_a_deeper_search_only_appends(
-    chunks: list[tuple[float, float]], first: int, choice: FusionChoice
+    chunks: list[tuple[float, float]], first: int, choice: Fusion
 ) -> None:
     cosines, bm25s = map(list, zip(*chunks, strict=True))
     depths: list[int] = []
@@ -99,8 +95,8 @@ def test_equal_scores_are_in_the_order_of_their_ids() -> None:
     assert [id_ for id_, _ in ranked(candidates[::-1])] == ["000", "001", "002", "003", "004"]
 
 
-@pytest.mark.parametrize("choice", [CONVEX, FusionChoice("convex", keyword=0.0)])
-def test_one_arm_alone_is_not_weighted(choice: FusionChoice) -> None:
+@pytest.mark.parametrize("choice", [CONVEX, Fusion(method="convex", weights={"keyword": 0.0})])
+def test_one_arm_alone_is_not_weighted(choice: Fusion) -> None:
     candidates = pool([0.5, 0.1], [2.0, 4.0], 10)
     by_words = ranked(candidates, semantic=False, choice=choice)
     assert [id_ for id_, _ in by_words] == ["001", "000"]
@@ -111,7 +107,7 @@ def test_one_arm_alone_is_not_weighted(choice: FusionChoice) -> None:
 
 
 def test_what_only_a_further_arm_found_is_kept() -> None:
-    item = Candidate("#1", "a", ranks={"other": 1}, values={"other": 3.0})
+    item = chunk("#1", "a", ranks={"other": 1}, values={"other": 3.0})
     assert ranked([item], semantic=False) == [("a", 0.0)]
 
 
@@ -127,9 +123,9 @@ def test_only_what_is_traced_explains_itself() -> None:
 
 
 def test_the_floor_is_on_the_cosine_or_on_the_keyword_score() -> None:
-    low = Candidate("#1", "a", cosine=0.2, fused=0.9, score=0.3)
-    high = Candidate("#2", "b", cosine=0.6, fused=0.1, score=0.7)
-    unknown = Candidate("#3", "c", fused=0.5)
+    low = chunk("#1", "a", cosine=0.2, fused=0.9, score=0.3)
+    high = chunk("#2", "b", cosine=0.6, fused=0.1, score=0.7)
+    unknown = chunk("#3", "c", fused=0.5)
     every = [low, high, unknown]
     assert above(every, None, mode="hybrid") == every
     assert above(every, 0.6, mode="hybrid") == [high]

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ability_search.ranking.feedback import (
-    feedback_weights,
-    learned_terms,
-    moved_vector,
-    rocchio_cosines,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.search.stages.feedback import feedback_weights, rocchio_cosines
+from ability_search.search.stages.pseudo_relevance import expansion_terms, moved_vector
 from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.term_ids import CONTENT, TITLE, term_id
 from ability_search.text.term_statistics import TermStatistics
@@ -81,7 +77,7 @@ COUNTS = statistics({FOX: 10, DOG: 20, CAT: 50, OWL: 10, RARE: 1, TITLED: 5})
 
 def test_terms_are_learned_by_what_they_weigh_in_the_hits_and_how_rare_they_are() -> None:
     taught = [([FOX, DOG, CAT], [2.0, 2.0, 1.0]), ([DOG, OWL], [2.0, 1.0])]
-    found = learned_terms(taught, [0.75, 0.25], COUNTS, own=[], count=9)
+    found = expansion_terms(taught, [0.75, 0.25], COUNTS, own=[], count=9)
     sums = {FOX: 1.5, DOG: 2.0, CAT: 0.75, OWL: 0.25}
     idf = {
         id_: float(inverse_document_frequency(n, 100))
@@ -92,27 +88,27 @@ def test_terms_are_learned_by_what_they_weigh_in_the_hits_and_how_rare_they_are(
     )
     assert list(found.ids) == sorted(sums)
     assert found.information == pytest.approx(sum(found.weights))
-    best = learned_terms(taught, [0.75, 0.25], COUNTS, own=[], count=2)
+    best = expansion_terms(taught, [0.75, 0.25], COUNTS, own=[], count=2)
     assert set(best.ids) == {FOX, DOG}
 
 
 def test_what_the_query_has_what_titles_have_and_what_nobody_else_has_is_not_learned() -> None:
     taught = [([FOX, DOG, RARE, TITLED], [1.0] * 4)]
-    found = learned_terms(taught, [1.0], COUNTS, own=[FOX], count=9)
+    found = expansion_terms(taught, [1.0], COUNTS, own=[FOX], count=9)
     assert found.ids == (DOG,)
     two = [([RARE, DOG], [1.0, 1.0]), ([RARE], [1.0])]
-    assert learned_terms(two, [0.5, 0.5], statistics({RARE: 2, DOG: 2}), own=[], count=9).ids == (
+    assert expansion_terms(two, [0.5, 0.5], statistics({RARE: 2, DOG: 2}), own=[], count=9).ids == (
         DOG,
     )
 
 
 def test_nothing_is_learned_of_nothing() -> None:
     for taught, shares in (([], []), ([([], [])], [1.0]), ([([FOX], [1.0])], [1.0])):
-        found = learned_terms(taught, shares, COUNTS, own=[], count=0 if taught else 9)
+        found = expansion_terms(taught, shares, COUNTS, own=[], count=0 if taught else 9)
         assert (found.ids, found.weights, found.information) == ((), (), 0)
 
 
 def test_of_equal_weight_the_lower_ids_are_learned() -> None:
     counts = statistics(dict.fromkeys(range(10), 5))
-    found = learned_terms([(list(range(10)), [1.0] * 10)], [1.0], counts, own=[], count=3)
+    found = expansion_terms([(list(range(10)), [1.0] * 10)], [1.0], counts, own=[], count=3)
     assert found.ids == (0, 1, 2)

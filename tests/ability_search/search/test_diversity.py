@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ability_search.ranking.diversity import diversified, similarities
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ability_search.search.stages.diversity import diversified, similarities
 
 DIRECTIONS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (0.8, 0.6), "-a": (-1.0, 0.0), "0": (0.0, 0.0)}
 

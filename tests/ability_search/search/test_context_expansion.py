@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ability_search.ranking.merging import merged
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ability_search.search.stages.context_expansion import merged
 
 
 def test_neighbours_join_the_better_one() -> None:

@@ -7,36 +7,39 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from ability_search.ranking.fusion import (
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ability_search.search.values import chunk
+
+from ability_search.errors import InvalidInput
+from ability_search.search.candidates import Candidate
+from ability_search.search.fusion import (
     SIGNAL_WEIGHT_LIMIT,
-    Arm,
     Fused,
+    RankedList,
     convex,
+    fold_kinds,
     normalized_cosine,
     peaked_share,
     reciprocal_rank,
     signal_weight,
     unseen_score,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ability_search.errors import InvalidInput
 
 Fuse = Callable[..., Fused]
 NONE = math.nan
 FUSIONS = [convex, reciprocal_rank]
 
 
-def arm(name: str, *scores: float, weight: float = 1.0, unseen: float = 0.0) -> Arm:
-    return Arm(name, np.array(scores, dtype=float), weight, unseen)
+def listed(name: str, *scores: float, weight: float = 1.0, unseen: float = 0.0) -> RankedList:
+    return RankedList(name, np.array(scores, dtype=float), weight, unseen)
 
 
-def test_convex_is_the_weighted_mean_of_the_arms() -> None:
+def test_convex_is_the_weighted_mean_of_the_lists() -> None:
     fused = convex(
         [
-            arm("semantic", 0.9, 0.5, NONE, weight=0.7),
-            arm("keyword", NONE, 0.6, 0.8, weight=0.3, unseen=0.2),
+            listed("semantic", 0.9, 0.5, NONE, weight=0.7),
+            listed("keyword", NONE, 0.6, 0.8, weight=0.3, unseen=0.2),
         ]
     )
     wanted = [0.7 * 0.9 + 0.3 * 0.2, 0.7 * 0.5 + 0.3 * 0.6, 0.3 * 0.8]
@@ -45,8 +48,8 @@ def test_convex_is_the_weighted_mean_of_the_arms() -> None:
 
 
 def test_reciprocal_rank_is_the_weighted_sum_of_reciprocal_places() -> None:
-    arms = [arm("a", 0.9, 0.8, NONE, weight=2.0), arm("b", NONE, 0.1, 0.5)]
-    fused = reciprocal_rank(arms, k=10)
+    lists = [listed("a", 0.9, 0.8, NONE, weight=2.0), listed("b", NONE, 0.1, 0.5)]
+    fused = reciprocal_rank(lists, k=10)
     best = 3 / 11
     wanted = [2 / 11, 2 / 12 + 1 / 12, 1 / 11]
     assert (fused.scores * best).tolist() == pytest.approx(wanted)
@@ -54,48 +57,51 @@ def test_reciprocal_rank_is_the_weighted_sum_of_reciprocal_places() -> None:
 
 
 def test_ranks_are_places_and_equal_scores_keep_their_order() -> None:
-    ranks = arm("a", 0.2, NONE, 0.9, 0.2).ranks
+    ranks = listed("a", 0.2, NONE, 0.9, 0.2).ranks
     assert ranks[[0, 2, 3]].tolist() == [2, 1, 3]
     assert math.isnan(ranks[1])
 
 
 def test_an_arm_may_be_ordered_by_something_else_than_its_scores() -> None:
     scores, order = np.array([0.9, math.nan, 0.1]), np.array([3.0, math.nan, 5.0])
-    ranks = Arm("a", scores, order=order).ranks
+    ranks = RankedList("a", scores, order=order).ranks
     assert ranks[[0, 2]].tolist() == [2, 1]
     assert math.isnan(ranks[1])
 
 
 @pytest.mark.parametrize("fuse", FUSIONS)
-def test_empty_arms(fuse: Fuse) -> None:
-    assert fuse([arm("a"), arm("b")]).scores.tolist() == []
-    fused = fuse([arm("a", 1.0, NONE), arm("b", NONE, NONE)])
+def test_empty_lists(fuse: Fuse) -> None:
+    assert fuse([listed("a"), listed("b")]).scores.tolist() == []
+    fused = fuse([listed("a", 1.0, NONE), listed("b", NONE, NONE)])
     assert fused.scores.tolist() == [0.5, 0.0]
     assert fused.found.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("fuse", FUSIONS)
 def test_first_in_every_arm_with_the_highest_score_is_one(fuse: Fuse) -> None:
-    fused = fuse([arm("a", 1.0, weight=0.7), arm("b", 1.0, weight=0.3)])
+    fused = fuse([listed("a", 1.0, weight=0.7), listed("b", 1.0, weight=0.3)])
     assert fused.scores.tolist() == pytest.approx([1.0])
 
 
 def test_one_arm_keeps_its_scores() -> None:
-    assert convex([arm("semantic", 0.9, 0.25, weight=0.7)]).scores.tolist() == [0.9, 0.25]
+    assert convex([listed("semantic", 0.9, 0.25, weight=0.7)]).scores.tolist() == [0.9, 0.25]
 
 
 @pytest.mark.parametrize("fuse", FUSIONS)
 def test_weight_zero_is_an_exact_no_op(fuse: Fuse) -> None:
-    first = arm("a", 0.5, 0.4, NONE, weight=0.7)
-    alone, both = fuse([first]), fuse([first, arm("b", NONE, NONE, 1.0, weight=0.0, unseen=1.0)])
+    first = listed("a", 0.5, 0.4, NONE, weight=0.7)
+    alone, both = (
+        fuse([first]),
+        fuse([first, listed("b", NONE, NONE, 1.0, weight=0.0, unseen=1.0)]),
+    )
     assert both.scores.tolist() == alone.scores.tolist()
     assert both.found.tolist() == [True, True, False]
     assert both.shares.keys() == {"a"}
 
 
 def test_a_score_does_not_depend_on_what_else_was_found() -> None:
-    alone = convex([arm("a", 0.5, weight=0.7), arm("b", 0.4, weight=0.3)])
-    among = convex([arm("a", 0.9, 0.5, weight=0.7), arm("b", NONE, 0.4, weight=0.3)])
+    alone = convex([listed("a", 0.5, weight=0.7), listed("b", 0.4, weight=0.3)])
+    among = convex([listed("a", 0.9, 0.5, weight=0.7), listed("b", NONE, 0.4, weight=0.3)])
     assert among.scores[1] == alone.scores[0]
 
 
@@ -108,7 +114,7 @@ def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
     fuse: Fuse, scores: list[tuple[float, float]], wa: float, wb: float
 ) -> None:
     a, b = ([pair[place] for pair in scores] for place in (0, 1))
-    fused = fuse([arm("a", *a, weight=wa), arm("b", *b, weight=wb)])
+    fused = fuse([listed("a", *a, weight=wa), listed("b", *b, weight=wb)])
     assert ((fused.scores >= 0) & (fused.scores <= 1)).all()
     total = sum(fused.shares.values())
     assert isinstance(total, np.ndarray)
@@ -120,28 +126,31 @@ def test_scores_stay_in_bounds_and_are_the_sum_of_their_shares(
 @pytest.mark.parametrize("fuse", FUSIONS)
 def test_weights_are_relative_however_small(fuse: Fuse) -> None:
     least = math.ulp(0.0)
-    small = fuse([arm("a", 0.9, 0.5, weight=least), arm("b", 0.1, 0.5, weight=least)])
-    assert small.scores.tolist() == fuse([arm("a", 0.9, 0.5), arm("b", 0.1, 0.5)]).scores.tolist()
+    small = fuse([listed("a", 0.9, 0.5, weight=least), listed("b", 0.1, 0.5, weight=least)])
+    assert (
+        small.scores.tolist()
+        == fuse([listed("a", 0.9, 0.5), listed("b", 0.1, 0.5)]).scores.tolist()
+    )
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
 def test_a_weight_that_is_none_is_refused_by_name(weight: float) -> None:
     with pytest.raises(InvalidInput) as caught:
-        arm("keyword", weight=weight)
+        listed("keyword", weight=weight)
     assert caught.value.field == "fusion.weights.keyword"
 
 
 def test_all_weights_zero_and_a_bad_k_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"fusion\.weights"):
-        convex([arm("a", 1.0, weight=0.0)])
+        convex([listed("a", 1.0, weight=0.0)])
     with pytest.raises(InvalidInput, match=r"fusion\.k"):
-        reciprocal_rank([arm("a", 1.0)], k=-1)
+        reciprocal_rank([listed("a", 1.0)], k=-1)
 
 
 @pytest.mark.parametrize("score", [1.1, -0.1])
 def test_scores_must_be_normalized(score: float) -> None:
     with pytest.raises(ValueError, match="retriever semantic"):
-        arm("semantic", score)
+        listed("semantic", score)
 
 
 def test_normalized_cosine_has_fixed_bounds() -> None:
@@ -190,3 +199,64 @@ def test_the_less_the_words_tell_the_more_a_signal_weighs() -> None:
     assert signal_weight(7, 7) == pytest.approx(0.4)
     assert signal_weight(28, 7) == pytest.approx(1 / 7)
     assert signal_weight(28, 7) == pytest.approx(signal_weight(56, 14))
+
+
+# Kinds give place and score to what they stand for.
+
+
+def scored(name: str, score: float = 0.0) -> Candidate:
+    return chunk(f"#{name}", name, score=score, fused=score)
+
+
+def kind(of: Candidate, name: str, score: float) -> Candidate:
+    item = scored(name, score)
+    item.stands_for, item.columns = of, {"kind": "summary"}
+    return item
+
+
+def places(blocks: list[list[Candidate]]) -> list[list[tuple[str, float]]]:
+    return [[(item.chunk_id, item.score) for item in block] for block in blocks]
+
+
+def test_without_kinds_nothing_changes() -> None:
+    blocks = [[scored("a", 0.5), scored("b", 0.4)], [scored("c", 0.9)]]
+    assert places(fold_kinds(blocks)) == places(blocks)
+    assert fold_kinds([]) == []
+
+
+def test_the_best_score_counts_and_is_explained() -> None:
+    a = scored("a", 0.5)
+    assert places(fold_kinds([[a, kind(a, "x", 0.4), kind(a, "y", 0.7)]])) == [[("a", 0.7)]]
+    assert a.trace["extended"]["chunkId"] == "y"
+
+
+def test_a_chunk_that_is_better_itself_stays_as_it_is() -> None:
+    a = scored("a", 0.5)
+    assert places(fold_kinds([[kind(a, "x", 0.5), a]])) == [[("a", 0.5)]]
+    b = scored("b", 0.6)
+    assert places(fold_kinds([[b, kind(b, "x", 0.5)]])) == [[("b", 0.6)]]
+    assert "extended" not in b.trace
+
+
+def test_what_was_listed_is_not_listed_again() -> None:
+    a = scored("a", 0.9)
+    blocks = [[kind(a, "x", 0.4)], [a, scored("b", 0.2)]]
+    assert places(fold_kinds(blocks)) == [[("a", 0.4)], [("b", 0.2)]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1), st.booleans()), max_size=20))
+def test_each_chunk_is_there_once_with_its_best_score(
+    given_: list[tuple[int, float, bool]],
+) -> None:
+    targets = [scored(str(n)) for n in range(6)]
+    best: dict[str, float] = {}
+    block = []
+    for place, (n, score, itself) in enumerate(given_):
+        if itself and targets[n] in block:
+            continue
+        if itself:
+            targets[n].score = score
+        block.append(targets[n] if itself else kind(targets[n], f"x{place}", score))
+        best[str(n)] = max(score, best.get(str(n), 0.0))
+    found = fold_kinds([block])
+    assert {item.chunk_id: item.score for part in found for item in part} == best
