@@ -64,7 +64,9 @@ class SearchSql(Database):
             collection.name,
             collection.type,
             [
-                _arm(each, predicates.get(id(each.filter)), collection.type)
+                _arm(
+                    each, None if each.filter is None else predicates[each.filter], collection.type
+                )
                 for each in searches
                 if collection.aspects or not each.kinds
             ],
@@ -155,12 +157,12 @@ def _predicate(filter: Filter | None, prefix: str = "f") -> Predicate | None:
     return None if filter is None else Predicate(*to_sql(filter, prefix=prefix))
 
 
-def _predicates(searches: Sequence[Search]) -> dict[int, Predicate | None]:
-    """Return the conditions of the filters by their identity, each with its own parameters."""
-    filters = {id(each.filter): each.filter for each in searches if each.filter is not None}
+def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate | None]:
+    """Return the conditions of the filters, each with its own parameters."""
+    filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
     return {
-        key: _predicate(filter, prefix)
-        for prefix, (key, filter) in zip(_PREFIXES, filters.items(), strict=False)
+        filter: _predicate(filter, prefix)
+        for prefix, filter in zip(_PREFIXES, filters, strict=False)
     }
 
 
