@@ -177,7 +177,8 @@ def _dots(
     return {name: (terms.ids, terms.weights) for name, terms in products.items()}
 
 
-def _arm(search: Search, predicate: Predicate | None, chunk_type: str) -> Arm:
+def _arm(search: Search, predicates: Mapping[Filter, Predicate | None], chunk_type: str) -> Arm:
+    predicate = None if search.filter is None else predicates[search.filter]
     searched = aspect_type(chunk_type) if search.kinds else chunk_type
     if isinstance(search, VectorSearch):
         return VectorArm(
