@@ -64,9 +64,7 @@ class SearchSql(Database):
             collection.name,
             collection.type,
             [
-                _arm(
-                    each, None if each.filter is None else predicates[each.filter], collection.type
-                )
+                _arm(each, predicates, collection.type)
                 for each in searches
                 if collection.aspects or not each.kinds
             ],
