@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
@@ -32,11 +32,10 @@ from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.querying import Querying
-from ability_search.querying.steps import Reach
+from ability_search.search.searcher import Searcher
+from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore, Invoke
 from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.port import Store as StorePort
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
@@ -145,7 +144,7 @@ async def open_services(
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        stack.push_async_callback(services.querying.close)
+        stack.push_async_callback(services.searcher.close)
         yield services
 
 
@@ -164,7 +163,6 @@ def build_services(
     arcade = ArcadeStore(
         store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
     )
-    complete = cast(StorePort, arcade)
     registry = Registry(arcade)
     statistics_cache = StatisticsCache(arcade)
     generations = Generations(arcade, registry, grace=settings.database.grace_period)
@@ -191,7 +189,7 @@ def build_services(
         now=_now,
     )
     rebuilding = Rebuilding(
-        complete,
+        arcade,
         embedder,
         registry,
         generations,
@@ -218,10 +216,19 @@ def build_services(
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(complete, registry, reindexing),
-        querying=Querying(
-            Reach(store, embedder, reranker, chat, registry, statistics_cache, settings, count),
-            now=_now,
+        self_repair=SelfRepair(arcade, registry, reindexing),
+        searcher=Searcher(
+            Ports(
+                arcade,
+                embedder,
+                reranker,
+                chat,
+                registry,
+                statistics_cache,
+                settings,
+                count,
+                _now,
+            )
         ),
         maintenance=maintenance,
         settings=settings,
