@@ -21,7 +21,7 @@ from ability_search.stack.data_directory import (
     identity_file,
     read_running,
 )
-from ability_search.tools.table import PROGRESS
+from ability_search.wire import PROGRESS
 from kadi_client import Connection, Identity, RemoteError
 from kadi_client.context import calling
 
