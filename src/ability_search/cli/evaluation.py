@@ -397,10 +397,10 @@ def _show_warnings(run: Run) -> None:
 
 def _moments(run: Run) -> str:
     """Return the reference dates of the queries as text; empty if there are none."""
-    told = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
+    texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
     if run.dataset.dated:
-        told.append(f"{run.dataset.dated:,} queries with their own date")
-    return f"; {', '.join(told)}" if told else ""
+        texts.append(f"{run.dataset.dated:,} queries with their own date")
+    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _show_negatives(mode: str, found: ModeRun) -> None:
