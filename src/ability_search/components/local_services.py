@@ -129,7 +129,9 @@ async def open_migration(
         services.generations,
         settings=settings,
     )
-    async with open_embedder(settings, connection.invoke) as embedder:
+    async with open_embedder(
+        settings, connection.invoke, providers=connection.providers
+    ) as embedder:
         migration = Migration(
             LegacySql(
                 BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)
