@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,15 +60,22 @@ class Component:
 
 @asynccontextmanager
 async def open_broker(
-    settings: Settings, *, host: str, port: int, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
 ) -> AsyncIterator[Component]:
-    """Run the broker of this machine.
+    """Run the broker of this machine; the default address is that of the settings.
 
     Raises:
         ConfigurationError: if the port cannot be bound.
     """
     from kadi_localnet.broker import Access, Limits, serve_broker
 
+    local = settings.local_broker
+    host = local.host if host is None else host
+    port = local.port if port is None else port
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
@@ -78,7 +85,11 @@ async def open_broker(
                     host,
                     port,
                     limits=limits,
-                    access=Access(networks=settings.local_broker.networks),
+                    access=Access(
+                        networks=local.networks,
+                        members=_by_name(local.members),
+                        providers=_by_name(local.providers),
+                    ),
                 )
             )
         except OSError as exc:
@@ -94,6 +105,15 @@ async def open_broker(
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
 
 
+def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
+    """Return the agents of each name in pairs ``NAME=AGENT_ID``."""
+    agents: dict[str, set[str]] = {}
+    for pair in pairs:
+        name, _, agent = pair.rpartition("=")
+        agents.setdefault(name, set()).add(agent)
+    return agents
+
+
 def _warn_of_missing_networks(settings: Settings) -> None:
     there = settings.local_broker.networks
     missing = [name for name in settings.broker.networks if name not in there]
@@ -107,7 +127,7 @@ def _warn_of_missing_networks(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_database(
-    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float
 ) -> AsyncIterator[Component]:
     """Run the database ability over the embedded engine, or over a server or cluster.
 
@@ -163,14 +183,22 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
-    return EmbeddedDatabases(directory, heap_mb=heap), str(directory)
+    reserve = settings.arcadedb.disk_reserve
+    return EmbeddedDatabases(directory, heap_mb=heap, disk_reserve=reserve), str(directory)
 
 
 @asynccontextmanager
 async def open_models(
-    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
 ) -> AsyncIterator[Component]:
     """Run the model manager: its tools on the network, and the same API over HTTP.
+
+    The default address of the API is that of the settings.
 
     Raises:
         ConfigurationError: if a model or a package it needs is missing.
@@ -181,8 +209,10 @@ async def open_models(
     from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
-    token = settings.models.http_token
-    secret = token.get_secret_value() if token else None
+    own = settings.models
+    host = own.http_host if host is None else host
+    port = own.http_port if port is None else port
+    token = own.http_token.get_secret_value() if own.http_token else None
     async with AsyncExitStack() as stack:
         try:
             served = await stack.enter_async_context(
@@ -191,9 +221,9 @@ async def open_models(
         except models.ModelSetupError as exc:
             hint = "Correct the settings model_*; `ability-search models list` shows the models."
             raise ConfigurationError(str(exc), hint=hint) from exc
-        app = guarded(served.application(token=secret), host)
+        app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(
-            serve_http(app, host, port, token=secret, prefix="model_http")
+            serve_http(app, host, port, token=token, prefix="model_http")
         )
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
@@ -219,7 +249,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float
 ) -> AsyncIterator[Component]:
     """Run a worker with its tools on the network.
 
@@ -237,9 +267,16 @@ async def open_search(
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
 ) -> AsyncIterator[Component]:
     """Run the gateway: the tools over HTTP, and over MCP if that extra is installed.
+
+    The default address is that of the settings.
 
     Raises:
         ConfigurationError: if the extra is missing, or the address cannot be bound.
@@ -253,6 +290,8 @@ async def open_gateway(
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
     own = settings.gateway
+    host = own.host if host is None else host
+    port = own.port if port is None else port
     live = LiveConnection(patience=_BROKER_SECONDS)
     # The gateway serves /metrics itself, also where no metrics port is configured.
     recorded = (

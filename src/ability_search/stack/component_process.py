@@ -41,7 +41,7 @@ _KILL_SECONDS = 3.0
 _LONGEST_LINE = 1024 * 1024
 
 
-class PartFailed(SearchError):
+class ComponentFailed(SearchError):
     """A component of the stack did not start."""
 
 
@@ -62,7 +62,7 @@ _NEEDS = {
 Tell = Callable[[str], None]
 
 
-class Child:
+class ComponentProcess:
     """A component; after :meth:`start` it is restarted whenever it ends.
 
     Args:
@@ -115,7 +115,7 @@ class Child:
         """Start it, wait until it is ready, and return the details that it reported.
 
         Raises:
-            PartFailed: if it ended, or was not ready in time.
+            ComponentFailed: if it ended, or was not ready in time.
         """
         await self._launch()
         self._keeper = asyncio.create_task(self._keep(), name=f"keep-{self.name}")
@@ -171,7 +171,7 @@ class Child:
             self.kill()
             if isinstance(exc, TimeoutError):
                 text = f"{self.name} was not ready in {self._ready_timeout:g} s"
-                raise PartFailed(text) from exc
+                raise ComponentFailed(text) from exc
             raise
         self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")
 
@@ -186,8 +186,10 @@ class Child:
             return details
         code = await process.wait()
         if isinstance(report, dict) and "error" in report:
-            raise PartFailed(f"{self.name}: {report['error']}", hint=str(report.get("hint") or ""))
-        raise PartFailed(
+            raise ComponentFailed(
+                f"{self.name}: {report['error']}", hint=str(report.get("hint") or "")
+            )
+        raise ComponentFailed(
             f"{self.name} {_ending(code)} before it was ready",
             hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
         )
@@ -230,7 +232,7 @@ class Child:
             try:
                 await self._launch()
                 self._changed()
-            except (PartFailed, OSError) as exc:
+            except (ComponentFailed, OSError) as exc:
                 self._tell(str(exc))
             else:
                 self._tell(f"{self.name} is back as process {self.pid}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.stack.component_process import Child, PartFailed
+from ability_search.stack.component_process import ComponentFailed, ComponentProcess
 
 SECONDS = 20.0
 READY = """
@@ -49,7 +49,7 @@ STUBBORN = (
 @asynccontextmanager
 async def child(
     tmp_path: Path, program: str, **options: Any
-) -> AsyncIterator[tuple[Child, asyncio.Queue[str]]]:
+) -> AsyncIterator[tuple[ComponentProcess, asyncio.Queue[str]]]:
     """Runs ``program`` where the real one would run the command line."""
     package = tmp_path / "ability_search"
     package.mkdir()
@@ -60,7 +60,7 @@ async def child(
     def arguments(before: Mapping[str, object]) -> list[str]:
         return [str(tmp_path / "trace"), str(before.get("port", 0) or 1)]
 
-    started = Child(
+    started = ComponentProcess(
         "part",
         arguments,
         lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -120,7 +120,7 @@ async def test_a_component_with_a_blocked_event_loop_is_killed_and_restarted(
 async def test_a_reported_failure_is_raised(tmp_path: Path) -> None:
     program = """print('{"error": "no port", "hint": "Take another."}'); raise SystemExit(1)"""
     async with child(tmp_path, program) as (part, _):
-        with pytest.raises(PartFailed, match="part: no port") as caught:
+        with pytest.raises(ComponentFailed, match="part: no port") as caught:
             await part.start()
         assert caught.value.hint == "Take another."
 
@@ -128,14 +128,14 @@ async def test_a_reported_failure_is_raised(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["raise SystemExit(3)", "print('hello'); raise SystemExit(3)"])
 async def test_exiting_before_the_report_is_an_error(tmp_path: Path, program: str) -> None:
     async with child(tmp_path, program) as (part, _):
-        with pytest.raises(PartFailed, match="ended with exit code 3 before it was ready"):
+        with pytest.raises(ComponentFailed, match="ended with exit code 3 before it was ready"):
             await part.start()
 
 
 async def test_a_component_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
     program = "import signal; signal.pause()"
     async with child(tmp_path, program, ready_timeout=0.5) as (part, _):
-        with pytest.raises(PartFailed, match=r"was not ready in 0\.5 s"):
+        with pytest.raises(ComponentFailed, match=r"was not ready in 0\.5 s"):
             await part.start()
 
 

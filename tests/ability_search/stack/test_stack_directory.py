@@ -10,7 +10,7 @@ import pytest
 
 from ability_search.errors import ConfigurationError
 from ability_search.stack.data_directory import (
-    RunningPart,
+    RunningComponent,
     RunningStack,
     hold,
     is_abandoned,
@@ -24,7 +24,7 @@ STACK = RunningStack(
     url="ws://127.0.0.1:1/kadi",
     networks=("global",),
     started="2026-01-02T03:04:05+00:00",
-    parts=(RunningPart("broker", 7, "ws://127.0.0.1:1/kadi"),),
+    parts=(RunningComponent("broker", 7, "ws://127.0.0.1:1/kadi"),),
 )
 
 
