@@ -18,7 +18,7 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.client.tool_client import Target, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
