@@ -23,8 +23,9 @@ def client_connection(
     *,
     name: str,
     open_timeout: float = 5.0,
+    identity: Identity | None = None,
 ) -> Connection:
-    """Return a connection of an agent with a new identity; open it with ``async with``.
+    """Return a connection of an agent; open it with ``async with``.
 
     Args:
         settings: Limits and tracing.
@@ -32,16 +33,19 @@ def client_connection(
         networks: Networks to join there.
         name: Display name.
         open_timeout: Seconds for one attempt to connect.
+        identity: Key pair of the agent; a new one if not given.
     """
     options = _options(settings, role="agent", open_timeout=open_timeout, grace=0.0)
-    return Connection(url, networks=networks, name=name, **options)
+    return Connection(url, networks=networks, name=name, identity=identity, **options)
 
 
 def plain_connection(
-    url: str, networks: Sequence[str], *, name: str, connect_timeout: float
+    url: str, networks: Sequence[str], *, name: str, connect_timeout: float, identity: Identity
 ) -> Connection:
-    """Return a connection of an agent with a new identity and default limits."""
-    return Connection(url, networks=networks, name=name, connect_timeout=connect_timeout)
+    """Return a connection of an agent with default limits."""
+    return Connection(
+        url, networks=networks, name=name, connect_timeout=connect_timeout, identity=identity
+    )
 
 
 def part_connection(

@@ -15,8 +15,14 @@ from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.jobs.events import PROGRESS
 from ability_search.network import client_connection
-from ability_search.stack.data_directory import RunningStack, read_running
-from kadi_client import Connection, RemoteError
+from ability_search.stack.data_directory import (
+    CLIENT,
+    JOINED_WORKER,
+    RunningStack,
+    identity_file,
+    read_running,
+)
+from kadi_client import Connection, Identity, RemoteError
 from kadi_client.context import calling
 
 log = logging.getLogger(__name__)
@@ -93,11 +99,15 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
         return environ
     networks = ",".join(target.networks)
     broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
-    return {**target.stack.environ, **environ, **broker}
+    own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
+    return {**target.stack.environ, **own, **environ, **broker}
 
 
 class ToolClient:
-    """A connection of an agent with a new identity; opened and closed by ``async with``.
+    """A connection of an agent; opened and closed by ``async with``.
+
+    On the broker of a running stack of this user it has the stack's identity of a client, which may
+    join the network of the components; elsewhere a new one.
 
     Args:
         settings: Limits and tracing.
@@ -119,7 +129,12 @@ class ToolClient:
         self.settings = settings
         self.target = target
         self.connection = client_connection(
-            settings, target.url, networks or target.networks, name=name, open_timeout=open_timeout
+            settings,
+            target.url,
+            networks or target.networks,
+            name=name,
+            open_timeout=open_timeout,
+            identity=_identity(settings, target),
         )
 
     async def __aenter__(self) -> ToolClient:
@@ -164,6 +179,12 @@ class ToolClient:
             return await self.call(tool, request, timeout=timeout)
         async with progress_of(self.connection, job, advance, before=before):
             return await self.call(tool, request, timeout=timeout)
+
+
+def _identity(settings: Settings, target: Target) -> Identity | None:
+    if target.stack is None:
+        return None
+    return Identity.load_or_create(identity_file(settings.files.data_dir, CLIENT))
 
 
 @asynccontextmanager

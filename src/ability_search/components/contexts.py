@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,7 +78,11 @@ async def open_broker(
                     host,
                     port,
                     limits=limits,
-                    access=Access(networks=settings.local_broker.networks),
+                    access=Access(
+                        networks=settings.local_broker.networks,
+                        members=_by_name(settings.local_broker.members),
+                        providers=_by_name(settings.local_broker.providers),
+                    ),
                 )
             )
         except OSError as exc:
@@ -92,6 +96,15 @@ async def open_broker(
         watch_broker(meter, broker)
         bound = int(broker.url.rpartition(":")[2].partition("/")[0])
         yield Component({"address": broker.url, "url": broker.url, "port": bound})
+
+
+def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
+    """Return the agents of each name in pairs ``NAME=AGENT_ID``."""
+    agents: dict[str, set[str]] = {}
+    for pair in pairs:
+        name, _, agent = pair.rpartition("=")
+        agents.setdefault(name, set()).add(agent)
+    return agents
 
 
 def _warn_of_missing_networks(settings: Settings) -> None:
@@ -163,7 +176,8 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
     directory = settings.files.data_dir / "databases"
     heap = arcadedb.heap // _MIB if arcadedb.heap else None
-    return EmbeddedDatabases(directory, heap_mb=heap), str(directory)
+    reserve = settings.arcadedb.disk_reserve
+    return EmbeddedDatabases(directory, heap_mb=heap, disk_reserve=reserve), str(directory)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ability_search.errors import ConfigurationError
 
 ENGINE_MODULES = ("arcadedb_embedded", "jpype")
-MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "uvicorn", "onnx", "safetensors")
+MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "onnx", "safetensors")
 PLOT_MODULES = ("matplotlib",)
 
 EXTRAS = {
@@ -16,7 +16,7 @@ EXTRAS = {
     "hub": ("huggingface_hub",),
     "code": ("tree_sitter",),
     "documents": ("docx", "lxml", "openpyxl", "pptx", "pypdfium2"),
-    "gateway": ("starlette", "uvicorn"),
+    "gateway": ("starlette",),
     "mcp": ("mcp",),
     "watch": ("watchfiles",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),

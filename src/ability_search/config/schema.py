@@ -496,6 +496,29 @@ class LocalBroker(Group):
         (),
         about="Networks that agents may join; if empty, any.",
     )
+    members: tuple[str, ...] = setting(
+        (),
+        about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
+    )
+    providers: tuple[str, ...] = setting(
+        (),
+        about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
+        " tool is a name or a pattern such as `mail-*`.",
+    )
+    private_network: str = setting(
+        "components",
+        about="Network of the components of `ability-search up`, which no other agent may join;"
+        " empty for none. Then every agent can call the database and the models.",
+    )
+
+    @field_validator("members", "providers")
+    @classmethod
+    def _are_pairs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            name, _, agent = value.rpartition("=")
+            if not name or not agent:
+                raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
+        return values
 
 
 class Models(Group):
@@ -554,6 +577,13 @@ class Arcadedb(Group):
         ge=128 * MIB,
         le=1024 * 1024 * MIB,
         default_text="derived from the machine's memory",
+    )
+    disk_reserve: ByteSize = size(
+        256 * MIB,
+        about="Disk space that the embedded engine keeps free: below it only deletions and other"
+        " small writes are accepted; 0 disables the check.",
+        ge=0,
+        le=1024 * 1024 * MIB,
     )
     urls: tuple[HttpUrl, ...] = setting(
         (), about="Addresses of the server, or of each server of a cluster."

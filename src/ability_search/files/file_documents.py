@@ -68,14 +68,6 @@ class Prints:
 
 
 @dataclass(slots=True)
-class Loaded:
-    """Files in memory, and files that could not be read."""
-
-    files: list[File] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Reading:
     """Documents, and files that could not be read."""
 
@@ -90,21 +82,19 @@ def open_extractor(settings: Settings) -> Extractor:
     return Extractor(bounds, timeout=settings.files.timeout)
 
 
-def load(selection: Selection, *, max_bytes: int, format: str | None = None) -> Loaded:
-    """Read the bytes of the files of a selection.
+def load(
+    selection: Selection, *, max_bytes: int, format: str | None = None
+) -> tuple[list[File], list[Skipped]]:
+    """Read the bytes of the files of a selection; return them and the files that failed.
 
     Args:
         selection: The files.
         max_bytes: Maximum size of a file; larger files are skipped.
         format: Format of all files. Default: detected for each file.
     """
-    loaded = Loaded()
-    for _, found in _opened(selection, max_bytes, format):
-        if isinstance(found, Skipped):
-            loaded.skipped.append(found)
-        else:
-            loaded.files.append(found)
-    return loaded
+    found = [each for _, each in _opened(selection, max_bytes, format)]
+    files = [each for each in found if isinstance(each, File)]
+    return files, [each for each in found if isinstance(each, Skipped)]
 
 
 def prints(selection: Selection, *, max_bytes: int, format: str | None = None) -> Prints:
@@ -160,10 +150,10 @@ def read_files(
         format: Format of all files. Default: detected for each file.
     """
     for part in parts(selection, most=most, most_bytes=most_bytes):
-        loaded = load(part, max_bytes=limits.file_bytes, format=format)
-        if loaded.skipped:
-            yield Reading([], loaded.skipped)
-        yield from readings(loaded.files, extractor, most_bytes=most_bytes)
+        files, skipped = load(part, max_bytes=limits.file_bytes, format=format)
+        if skipped:
+            yield Reading([], skipped)
+        yield from readings(files, extractor, most_bytes=most_bytes)
 
 
 def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) -> Iterator[Reading]:

@@ -1,6 +1,6 @@
 r"""Filters: parsing into a validated tree, and evaluation of the tree against a row.
 
-:func:`.parser.parse_filter` parses a filter document, :func:`.source_globs.source_filter` globs of
+:func:`.parser.parse_filter` parses a filter document, :func:`.parser.source_filter` globs of
 sources. The store translates the tree to its query language, and :func:`.predicate.matches`
 evaluates it against one row. Both follow these rules:
 

@@ -49,12 +49,12 @@ class Streams:
         if scope["method"] == "HEAD":
             await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
             return
-        wanted = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
+        filters = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
         connection = await self._live.connection()
         try:
             async with connection.subscribe(PROGRESS, *_LAST) as events:
                 with self._kept(events):
-                    frames = _frames(events, wanted.get("jobId"), wanted.get("collection"))
+                    frames = _frames(events, filters.get("jobId"), filters.get("collection"))
                     response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)
                     await response(scope, receive, send)
         except KadiError as exc:

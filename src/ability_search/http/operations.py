@@ -115,10 +115,11 @@ class Handlers:
 
     async def collection(self, request: Request) -> Response:
         """GET /collections/{name}."""
-        wanted: dict[str, Any] = {"collection": request.path_params["name"], **request.query_params}
-        if "limit" in wanted:
-            wanted["limit"] = _number("limit", wanted["limit"])
-        return await self.call(request, "search-collection-info", wanted)
+        tool_input: dict[str, Any] = dict(request.query_params)
+        tool_input["collection"] = request.path_params["name"]
+        if "limit" in tool_input:
+            tool_input["limit"] = _number("limit", tool_input["limit"])
+        return await self.call(request, "search-collection-info", tool_input)
 
     async def health(self, _request: Request) -> Response:
         """GET /health."""

@@ -27,6 +27,17 @@ _LOCK_RETRIES = 5
 _LOCK_PAUSE_SECONDS = 0.02
 
 
+CLIENT = "client"
+"""Identity of the commands that use a running stack."""
+JOINED_WORKER = "worker"
+"""Identity of workers that join a running stack."""
+
+
+def identity_file(data_dir: Path, name: str) -> Path:
+    """Return the key file of a component, of ``CLIENT`` or of ``JOINED_WORKER``."""
+    return data_dir / "identities" / f"{name}.pem"
+
+
 @dataclass(frozen=True, slots=True)
 class RunningComponent:
     """A process of the stack."""

@@ -16,12 +16,16 @@ from ability_search.errors import ConfigurationError, first_failure
 from ability_search.network import plain_connection
 from ability_search.stack.component_process import ComponentProcess, Tell, child_environ
 from ability_search.stack.data_directory import (
+    CLIENT,
+    JOINED_WORKER,
     RunningComponent,
     RunningStack,
+    identity_file,
     remove_running,
     write_running,
 )
-from kadi_client import KadiError
+from ability_search.tools.table import TOOLS
+from kadi_client import Identity, KadiError
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,13 @@ _TOOLS = {
     "models": ("create-embedding",),
     "worker": ("search-index", "search-query"),
 }
+"""Tools that must be visible before a stack is ready."""
+RESERVED_TOOLS = {
+    "database": ("arcade-*",),
+    "models": ("create-embedding", "rerank"),
+    "worker": tuple(tool.name for tool in TOOLS),
+}
+"""Tools that only the components of a stack may offer, by component."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +59,13 @@ class Plan:
     networks: tuple[str, ...]
     port: int | None
     """Port of the broker, 0 for a free one; ``None`` starts none."""
+    private_network: str | None = None
+    """Network of the components, which other agents may not join; ``None`` for none, and without
+    effect if the stack starts no broker."""
+    members: tuple[str, ...] = ()
+    """Further members of restricted networks, as ``NETWORK=AGENT_ID``."""
+    providers: tuple[str, ...] = ()
+    """Further agents that may offer tools, as ``TOOL=AGENT_ID``."""
     database: bool
     models_port: int | None
     """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
@@ -66,6 +84,12 @@ class Plan:
     """Minimum severity of log messages."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the components, as environment variables."""
+
+    @property
+    def own_network(self) -> tuple[str, ...]:
+        """Return the private network, if there is one."""
+        there = self.port is not None and self.private_network is not None
+        return (self.private_network,) if there and self.private_network else ()
 
 
 class Stack:
@@ -93,7 +117,7 @@ class Stack:
         return RunningStack(
             pid=os.getpid(),
             url=self._url,
-            networks=self._plan.networks,
+            networks=(*self._plan.networks, *self._plan.own_network),
             started=self._started,
             model=self._model,
             parts=tuple(
@@ -160,16 +184,15 @@ class Stack:
         plan, kind = self._plan, name.partition("-")[0]
         environ = {
             "SEARCH_DATA_DIR": str(plan.data_dir),
-            "SEARCH_IDENTITY_FILE": str(plan.data_dir / "identities" / f"{name}.pem"),
+            "SEARCH_IDENTITY_FILE": str(identity_file(plan.data_dir, name)),
             "SEARCH_LOG_LEVEL": plan.log_level,
             **plan.environ,
             **(self._worker_environ if kind == "worker" else {}),
         }
         # If the stack starts no broker, a worker joins all brokers that the files name.
         if kind != "worker" or plan.port is not None:
-            environ["BROKER_NETWORKS"] = ",".join(plan.networks)
-            if kind != "broker":
-                environ["BROKER_URL"] = self._url
+            environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
+            environ |= self._access() if kind == "broker" else {"BROKER_URL": self._url}
         first_metrics_port = metrics_port(name, plan.metrics_port)
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
@@ -190,6 +213,39 @@ class Stack:
         )
         self._children.append(child)
         return child
+
+    def _networks(self, kind: str) -> tuple[str, ...]:
+        """Return the networks of a component; the database and the models join the private one."""
+        plan = self._plan
+        if kind in ("database", "models") and plan.own_network:
+            return plan.own_network
+        return (*plan.networks, *(plan.own_network if kind != "broker" else ()))
+
+    def _access(self) -> dict[str, str]:
+        """Return the broker settings that reserve the private network and the tools."""
+        plan = self._plan
+        if not plan.own_network:
+            return {}
+        (network,) = plan.own_network
+        workers = [f"worker-{number}" for number in range(1, plan.workers + 1)]
+        serving = {
+            "database": ["database"] if plan.database else [],
+            "models": ["models"] if plan.models_port is not None else [],
+            "worker": [*workers, JOINED_WORKER],
+        }
+        names = [*(name for own in serving.values() for name in own), "gateway", CLIENT]
+        ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
+        members = [f"{network}={each.agent_id}" for each in ids.values()]
+        providers = [
+            f"{tool}={ids[name].agent_id}"
+            for kind, own in serving.items()
+            for tool in RESERVED_TOOLS[kind]
+            for name in own
+        ]
+        return {
+            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*plan.members, *members]),
+            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*plan.providers, *providers]),
+        }
 
     def _embedding(self, served: Mapping[str, Any]) -> dict[str, str]:
         """Return the worker's settings for the embedding model, given the models served."""
@@ -227,9 +283,10 @@ class Stack:
                 asyncio.timeout(VISIBLE_SECONDS),
                 plain_connection(
                     self._url,
-                    self._plan.networks,
+                    self.running.networks,
                     name="ability-search up",
                     connect_timeout=VISIBLE_SECONDS,
+                    identity=Identity.load_or_create(identity_file(self._plan.data_dir, CLIENT)),
                 ) as connection,
             ):
                 while missing:

@@ -16,7 +16,7 @@ from ability_search.text.tokenizer import pieces
 
 DEFAULT_LANGUAGE: Final = "english"
 UNSTEMMED: Final = "none"
-"""The language that stems nothing; right for Chinese, Japanese, Korean, Thai and for code."""
+"""Language without stemming, for Chinese, Japanese, Korean, Thai and for code."""
 
 _CACHED_TERMS = _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64

@@ -331,7 +331,7 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _minus_terms(plain: str) -> list[re.Match[str]]:
-    """Return the words like ``-draft`` at the end of a query, without a first word that is one."""
+    """Return the words like ``-draft`` at the end of a query, except its first word."""
     words = list(_NOT_SPACE.finditer(plain))
     first = len(words)
     while first > 1 and _MINUS_TERM.fullmatch(words[first - 1][0]):
@@ -377,7 +377,7 @@ _GROUPS = (
 
 
 def _end_of(plain: str, start: int) -> int:
-    """Return where the phrases that start here end: with the clause, or a list (``a, b and c``)."""
+    """Return the end of the phrases at ``start``: of the clause, or of a list (``a, b and c``)."""
     enumeration = _LIST.match(plain, start)
     at = (
         enumeration.end() if enumeration and not _clause(plain, start, enumeration.end()) else start
@@ -388,7 +388,7 @@ def _end_of(plain: str, start: int) -> int:
 
 
 def _clause(plain: str, start: int, end: int) -> bool:
-    """Return whether what looks like a list contains the end of a clause, not only commas."""
+    """Return whether an apparent list contains the end of a clause, not only commas."""
     return any(found[0] != "," for found in _END.finditer(plain, start, end))
 
 

@@ -59,7 +59,7 @@ RELATIONS: Final[Mapping[str, tuple[Cue, ...]]] = {
     ),
     "week": (Cue(r"week\s+of", "the week of 2026-03-09", "a week of holidays"),),
 }
-"""Words before a period, by what they make of it: an end is open, or a day stands for its week."""
+"""Words before a period by their effect: an open end, or the week of a day."""
 _PLAIN = (
     "in", "on", "during", "within", "throughout", "over", "of", "for", "from", "between", "around",
     "about", "at", "dated", r"in\s+the\s+month\s+of", r"back\s+in",

@@ -95,7 +95,7 @@ _END = {
     }.items()
 }  # fmt: skip
 _BETWEEN_WORDS = "'‘"
-"""Marks that are an apostrophe where they touch the letters of a word from outside."""
+"""Marks that are apostrophes if a letter precedes the first or follows the second."""
 _WORD = re.compile(r"\w")
 
 
@@ -131,17 +131,17 @@ def _is_quotation(text: str, start: int, end: int) -> bool:
 
 
 def is_request(plain: str) -> bool:
-    """Return whether a text plainly asks for something: ``show me``, ``I'm looking for``."""
+    """Return whether a text is a plain request: ``show me``, ``I'm looking for``."""
     return _REQUEST.match(plain) is not None
 
 
 def asks_how(plain: str) -> bool:
-    """Return whether a text asks how, why or whether, or what is needed."""
+    """Return whether a text asks how, why, whether, or for a way to do something."""
     return _ASKS_HOW.search(plain) is not None
 
 
 def has_verb(plain: str) -> bool:
-    """Return whether the beginning of a text has a verb, and so says how something is done."""
+    """Return whether the beginning of a text has a verb, and thus describes an action."""
     return _HAS_VERB.search(plain) is not None
 
 

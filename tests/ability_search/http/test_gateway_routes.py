@@ -30,7 +30,7 @@ def fits(name: str, path: str, answer: Any, status: str = "200", method: str = "
     return answer
 
 
-async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: Network) -> None:
+async def test_text_is_ingested_searched_listed_replaced_and_deleted(network: Network) -> None:
     json_ = "application/json"
     async with opened(network.settings) as url, client(url) as http:
         first = await http.post("/ingest", json={**BACKUPS, "metadata": {"year": 2026}})
@@ -63,7 +63,7 @@ async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: 
         assert [item["name"] for item in left] == ["kitchen"]
 
 
-async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
+async def test_failures_are_problem_documents_with_code_hint_and_status(
     network: Network,
 ) -> None:
     async with opened(network.settings) as url, client(url) as http:

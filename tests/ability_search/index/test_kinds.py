@@ -47,7 +47,7 @@ def said(kind: str, text: str, **about: Any) -> list[str]:
     return [statement.text for statement in extracted(kind, document, passages)]
 
 
-def test_a_title_comes_with_the_headings_each_once() -> None:
+def test_the_kind_title_has_the_title_and_distinct_headings() -> None:
     assert said("title", GUIDE, title="The guide", format="markdown") == [
         "The guide\nGuide\nTable of contents\nInstall\nLimits"
     ]
@@ -55,19 +55,19 @@ def test_a_title_comes_with_the_headings_each_once() -> None:
     assert said("title", "Neither title nor heading.") == []
 
 
-def test_a_summary_is_the_first_sentences_without_boilerplate() -> None:
+def test_a_summary_has_the_first_sentences_without_boilerplate() -> None:
     (summary,) = said("summary", GUIDE, format="markdown")
     assert summary == (
         "It needs Python and a broker. It runs on any machine: Get the broker from its maker."
     )
 
 
-def test_what_is_all_of_the_text_is_no_summary_of_it() -> None:
+def test_a_summary_that_is_the_whole_text_is_dropped() -> None:
     assert said("summary", "One sentence of a few words.\n") == []
     assert said("summary", "検索は意味で行われます。\n\n語でも行われます、いつも。") == []
 
 
-def test_propositions_are_sentences_and_nothing_else() -> None:
+def test_propositions_are_sentences_only() -> None:
     found = said("propositions", GUIDE, format="markdown")
     assert found == [
         "The first part is about installing.",
@@ -84,7 +84,7 @@ def test_propositions_are_sentences_and_nothing_else() -> None:
     assert last.breadcrumb == "Guide > Limits"
 
 
-def test_a_full_stop_between_spaces_ends_a_sentence_whatever_follows() -> None:
+def test_a_full_stop_between_spaces_ends_a_sentence() -> None:
     text = "the wing was tested in a slipstream . the lift increased with the angle ."
     assert said("propositions", text) == [
         "the wing was tested in a slipstream .",
@@ -93,13 +93,13 @@ def test_a_full_stop_between_spaces_ends_a_sentence_whatever_follows() -> None:
 
 
 @pytest.mark.parametrize("about", [{"format": "code", "language": "python"}, {"format": "json"}])
-def test_code_and_data_have_names_but_no_sentences(about: dict[str, str]) -> None:
+def test_code_and_data_have_keywords_but_no_propositions(about: dict[str, str]) -> None:
     text = '{"alpha_rate": "This is a sentence of words. And another one here."}'
     assert said("summary", text, **about) == said("propositions", text, **about) == []
     assert "alpha_rate" in said("keywords", text, **about)[0]
 
 
-def test_keywords_are_phrases_that_occur_often_and_not_only_within_longer_ones() -> None:
+def test_keywords_are_frequent_phrases_that_also_occur_outside_longer_ones() -> None:
     text = (
         "The vector index finds neighbours. A vector index is built at once, and the vector index"
         " of a small collection is not asked. Its neighbours are compared."
@@ -127,7 +127,7 @@ def test_text_without_words_has_no_keywords() -> None:
 
 
 @given(text=st.text(max_size=400) | st.text("ab .\n#-*`|漢字カナかな12", max_size=400))
-def test_nothing_is_said_of_any_text_beyond_its_bounds(text: str) -> None:
+def test_kinds_of_any_text_are_bounded(text: str) -> None:
     for kind in ASPECTS:
         for statement in said(kind, text, title=text[:10]):
             assert statement.strip()
@@ -135,7 +135,7 @@ def test_nothing_is_said_of_any_text_beyond_its_bounds(text: str) -> None:
     assert len(keywords(text)) <= 12
 
 
-def test_an_answer_is_read_without_marks_and_announcements() -> None:
+def test_list_marks_and_introductions_are_removed_from_an_answer() -> None:
     answer = 'Here are the facts:\n\n- "Cats sleep."\n2. **Dogs bark.**\n\n---\n- Cats sleep.'
     assert [each.text for each in read_aspect("propositions", answer)] == [
         "Cats sleep.",
@@ -147,11 +147,11 @@ def test_an_answer_is_read_without_marks_and_announcements() -> None:
 
 
 @given(answer=st.text(max_size=3000), kind=st.sampled_from(ASPECTS))
-def test_no_answer_is_more_than_bounded_text(answer: str, kind: str) -> None:
+def test_any_answer_is_bounded_text(answer: str, kind: str) -> None:
     found = read_aspect(kind, answer)
     assert len(found) <= 32
     assert all(each.text.strip() and len(each.text) <= 1500 for each in found)
 
 
-def test_the_model_is_shown_the_beginning_only() -> None:
+def test_only_the_beginning_is_sent_to_the_model() -> None:
     assert len(shown(Document("s", "Title", "word " * 10_000))) == MOST_CHARACTERS

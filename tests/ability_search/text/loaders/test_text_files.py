@@ -1,4 +1,4 @@
-"""Formats that people edit as text."""
+"""Text files: encodings, front matter, reStructuredText, tables and notebooks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from hypothesis import strategies as st
 from ability_search.filters.facets import facets_of
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, extract, format_of
-
-BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
-
-
-def read(name: str, content: str | bytes, bounds: Bounds = BOUNDS) -> Extracted:
-    data = content.encode() if isinstance(content, str) else content
-    return extract(name, data, format_of(name, data), bounds)
 
 
 @pytest.mark.parametrize(
@@ -41,57 +34,17 @@ def test_marked_and_plain_encodings_are_read(data: bytes, text: str | None) -> N
 
 
 @pytest.mark.parametrize("data", [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a"])
-def test_what_is_no_text_is_refused(data: bytes) -> None:
+def test_bytes_that_are_not_text_are_rejected(data: bytes) -> None:
     with pytest.raises(Unreadable, match=r"binary|byte order mark"):
         decoded(data)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "reason"),
-    [
-        ("a.png", b"\x89PNG\r\n\x1a\n0", "a PNG image"),
-        ("README", b"\x7fELF\2\1\1", "a program"),
-        ("a.md", b"\x1f\x8b\x08", "a gzip archive"),
-        ("a.txt", b"%PDF-1.7\n", "a PDF file, not text"),
-        ("a.zip", b"PK\x03\x04....", "a ZIP archive"),
-        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "before 2007"),
-        ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "encrypted"),
-        ("a.pdf", b"plain words", "not a PDF file, though its name says so"),
-        ("a.xlsx", b"", "empty"),
-        ("a.md", b" \n", "empty"),
-        ("a.ipynb", b"[1, 2", "not a notebook"),
-        ("a.ipynb", b'{"a": 1}', "not a notebook"),
-        ("a.ipynb", b'{"cells": []}', "empty"),
-    ],
-)
-def test_what_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
-        read(name, data)
+BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a.MD", ("markdown", None)),
-        ("a.jsonl", ("json", None)),
-        ("a.pyi", ("code", "python")),
-        ("notes", (None, None)),
-        ("a.unknown", (None, None)),
-        ("a.rst", ("rst", None)),
-    ],
-)
-def test_the_suffix_tells_the_format(name: str, expected: tuple[str | None, str | None]) -> None:
-    found = read(name, "words")
-    assert (found.format, found.language, found.text) == (*expected, "words")
-
-
-def test_words_about_pdf_are_text() -> None:
-    assert read("a.md", "The first bytes are %PDF-1.7 in every file.").format == "markdown"
-
-
-def test_more_text_than_allowed_is_refused() -> None:
-    with pytest.raises(Unreadable, match="max_document_bytes"):
-        read("a.md", "ä" * 60, Bounds(text=100, unpacked=100))
+def read(name: str, content: str | bytes, bounds: Bounds = BOUNDS) -> Extracted:
+    data = content.encode() if isinstance(content, str) else content
+    return extract(name, data, format_of(name, data), bounds)
 
 
 MATTER = """---
@@ -142,19 +95,19 @@ def test_front_matter_is_metadata_and_stays_in_the_text() -> None:
         "a: !!python/object/apply:os.system [ls]",
     ],
 )
-def test_front_matter_that_cannot_be_used_is_text(matter: str) -> None:
+def test_unusable_front_matter_is_only_text(matter: str) -> None:
     found = read("a.md", f"---\n{matter}\n---\n\n# Heading\n")
     assert found.metadata == {}
     assert found.title == "Heading"
     assert matter in found.text
 
 
-def test_front_matter_may_be_toml() -> None:
+def test_front_matter_can_be_toml() -> None:
     found = read("a.md", '+++\ntitle = "T"\ndate = 2026-03-01\n+++\n\ntext')
     assert (found.title, found.metadata) == ("T", {"date": "2026-03-01"})
 
 
-def test_a_comment_in_a_fence_is_no_title() -> None:
+def test_a_comment_in_a_fence_is_not_a_title() -> None:
     assert read("a.md", "```sh\n# comment\n```\n\nTitle\n=====\n").title == "Title"
 
 
@@ -214,7 +167,7 @@ def test_rst_is_cut_at_its_titles() -> None:
     assert passages[1].content.endswith("Mind the gap.")
 
 
-def test_rows_say_their_columns_on_the_lines_of_the_file() -> None:
+def test_rows_name_their_columns_on_the_lines_of_the_file() -> None:
     found = read("a.csv", 'name;born;note\nAda;1815;\n"Grace\nHopper";1906;x;extra\n\nKay;1940;\n')
     assert found.text.split("\n") == [
         "name, born, note",
@@ -238,11 +191,11 @@ def test_rows_say_their_columns_on_the_lines_of_the_file() -> None:
         ("a.csv", '"' + "x" * 200_000, '"' + "x" * 200_000),
     ],
 )
-def test_tables_without_columns_or_with_oddities(name: str, content: str, text: str) -> None:
+def test_unusual_tables_are_read(name: str, content: str, text: str) -> None:
     assert read(name, content).text == text
 
 
-def test_columns_may_not_make_a_table_larger_than_allowed() -> None:
+def test_column_names_cannot_make_a_table_larger_than_allowed() -> None:
     table = f"{'column' * 100},b\n" + "1,2\n" * 1000
     with pytest.raises(Unreadable, match="max_document_bytes"):
         read("a.csv", table, Bounds(text=100_000, unpacked=1))
@@ -264,7 +217,7 @@ def notebook(*cells: object, **further: Any) -> str:
     return json.dumps({"cells": cells, "nbformat": 4, **further})
 
 
-def test_a_notebook_is_prose_and_fences_without_outputs() -> None:
+def test_a_notebook_has_prose_and_fences_without_outputs() -> None:
     content = notebook(
         {"cell_type": "markdown", "source": ["# Study\n", "\n", "Prose."]},
         {"cell_type": "code", "source": "x = '```'\nprint(x)", "outputs": [{"text": "printed"}]},
@@ -278,16 +231,7 @@ def test_a_notebook_is_prose_and_fences_without_outputs() -> None:
     assert (found.title, found.metadata) == ("Study", {"language": "julia"})
 
 
-def test_a_notebook_of_the_third_version_is_read() -> None:
+def test_a_notebook_of_version_3_is_read() -> None:
     cells = [{"cell_type": "code", "input": ["x = 1"]}]
     found = read("a.ipynb", json.dumps({"worksheets": [{"cells": cells}]}))
     assert found.text == "```python\nx = 1\n```"
-
-
-def test_form_feeds_end_pages_whatever_the_format() -> None:
-    text = "# One\n\nfirst page\n\f\n## Two\n\nsecond page\n\f\n"
-    for format in ("markdown", "text", "rst", None):
-        passages = chunk(text, format=format)
-        assert passages
-        assert not any("\f" in each.content or each.content.isspace() for each in passages)
-        assert "".join("".join(p.content for p in passages).split()) == "".join(text.split())

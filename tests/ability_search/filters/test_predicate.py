@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.filter_engine import Engine, filter_engine_in, numbers_by_predicate
 
-from ability_search.filters.parser import parse_filter
-from ability_search.filters.source_globs import source_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import EVERYTHING, combine
 
 DAY = 1_714_521_600_000  # 2024-05-01T00:00:00Z

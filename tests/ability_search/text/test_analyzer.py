@@ -1,4 +1,4 @@
-"""Text analysis: what becomes a term, and where it was read from."""
+"""Terms of texts and of queries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from ability_search.errors import InvalidInput
 from ability_search.text.analyzer import Analyzer, analyzer_for, languages
-from ability_search.text.characters import classify
-from ability_search.text.term_ids import CONTENT, TITLE, are_of_content, term_id, term_ids
 
 ENGLISH = Analyzer()
-PLAIN = Analyzer("none")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +53,9 @@ PLAIN = Analyzer("none")
 )
 def test_terms_of_words_and_identifiers(text: str, terms: list[str]) -> None:
     assert ENGLISH.terms(text) == terms
+
+
+PLAIN = Analyzer("none")
 
 
 @pytest.mark.parametrize(
@@ -101,32 +101,32 @@ def test_terms_of_other_scripts_and_symbols(text: str, terms: list[str]) -> None
         ("ヽヾ", "ゝゞ"),
     ],
 )
-def test_spellings_that_meet(left: str, right: str) -> None:
+def test_spellings_with_the_same_terms(left: str, right: str) -> None:
     assert ENGLISH.terms(left)[0] == ENGLISH.terms(right)[0]
 
 
-def test_turkish_dotless_i() -> None:
+def test_turkish_dotless_i_is_folded() -> None:
     turkish = Analyzer("turkish")
     assert turkish.terms("ILIK") == turkish.terms("ılık")
     assert turkish.terms("ILIK") != turkish.terms("ilik")
     assert turkish.terms("İZMİR") == turkish.terms("izmir")
 
 
-def test_a_path_is_found_by_itself_its_file_and_its_parts() -> None:
+def test_a_path_has_terms_for_itself_its_file_and_its_parts() -> None:
     document = set(ENGLISH.terms("see https://grafana.internal/d/slo-overview for details"))
     for query in ("grafana.internal", "slo-overview", "slo overview", "grafana"):
         assert set(ENGLISH.terms(query)) <= document | {"slooverview"}
         assert ENGLISH.terms(query)[0] in document
 
 
-def test_the_language_decides_the_stems() -> None:
+def test_stems_depend_on_the_language() -> None:
     assert Analyzer("German").terms("Häuser") == Analyzer("german").terms("Hauses") == ["haus"]
     assert PLAIN.terms("running") == ["running"]
     assert {"english", "german", "none", "russian"} <= set(languages())
 
 
 @pytest.mark.parametrize("name", ["klingon", "", "en\u0000"])
-def test_an_unknown_language_names_the_valid_ones(name: str) -> None:
+def test_an_unknown_language_is_rejected_with_the_valid_ones(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         analyzer_for(name)
     assert caught.value.field == "language"
@@ -134,7 +134,7 @@ def test_an_unknown_language_names_the_valid_ones(name: str) -> None:
     assert "none" in caught.value.hint
 
 
-def test_queries_lose_stop_words_but_never_everything() -> None:
+def test_stop_words_are_removed_from_queries_unless_nothing_else_is_left() -> None:
     assert ENGLISH.query_terms("how does the cache work") == ["cach", "work"]
     assert ENGLISH.query_terms("to be or not to be") == ENGLISH.terms("to be or not to be")
     assert ENGLISH.query_terms("who is in IT") == ["it"]
@@ -154,14 +154,14 @@ def test_queries_lose_stop_words_but_never_everything() -> None:
         ("マスクです", ["ます", "すく", "くで"]),
     ],
 )
-def test_questions_in_chinese_and_japanese_lose_their_function_words(
+def test_function_words_are_removed_from_chinese_and_japanese_questions(
     analyzer: Analyzer, query: str, terms: list[str]
 ) -> None:
     assert analyzer.query_terms(query) == terms
 
 
 @given(st.text(max_size=200))
-def test_any_text_gives_terms_whose_spans_lie_in_it(text: str) -> None:
+def test_spans_of_terms_are_within_any_text(text: str) -> None:
     spans = list(ENGLISH.spans(text))
     assert [term for term, _, _ in spans] == ENGLISH.terms(text)
     for term, start, end in spans:
@@ -173,11 +173,11 @@ def test_any_text_gives_terms_whose_spans_lie_in_it(text: str) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.text(max_size=60))
-def test_text_around_a_space_changes_no_terms(left: str, right: str) -> None:
+def test_terms_do_not_depend_on_text_beyond_a_space(left: str, right: str) -> None:
     assert ENGLISH.terms(f"{left} {right}") == ENGLISH.terms(left) + ENGLISH.terms(right)
 
 
-def test_spans_are_offsets_in_the_text_as_given() -> None:
+def test_spans_are_offsets_in_the_original_text() -> None:
     text = "cafe\u0301 ﬁles ｶﾞｯ don't fooBar"
     found = {term: text[start:end] for term, start, end in ENGLISH.spans(text)}
     assert found["cafe"] == "cafe\u0301"
@@ -185,14 +185,6 @@ def test_spans_are_offsets_in_the_text_as_given() -> None:
     assert found["がっ"] == "ｶﾞｯ"
     assert found["dont"] == "don't"
     assert found["bar"] == "Bar"
-
-
-def test_every_code_point_has_a_class() -> None:
-    every = "".join(map(chr, range(0x110000)))
-    classes = classify(every)
-    assert len(classes) == len(every)
-    assert set(classes) == set("aAdmhkgterxj _-'.&,/\\:@+#")
-    assert classify(every) == classes
 
 
 @pytest.mark.timeout(30)
@@ -227,22 +219,3 @@ def test_an_analyzer_is_shared_between_threads() -> None:
     shared = Analyzer()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(shared.terms, texts)) == expected
-
-
-def test_term_ids_are_fixed_for_ever() -> None:
-    assert term_id(CONTENT, "search") == 157_855_401
-    assert term_id(TITLE, "search") != term_id(CONTENT, "search")
-    ids = term_ids(CONTENT, ["b", "a", "b", "\ud800"])
-    assert ids.dtype.name == "int32"
-    assert ids[0] == ids[2] != ids[1]
-    assert term_ids(CONTENT, []).shape == (0,)
-
-
-@given(st.text(max_size=20), st.text(max_size=20))
-def test_term_ids_fit_30_bits_and_tell_content_from_other_fields(term: str, key: str) -> None:
-    content, title = term_ids(CONTENT, [term]), term_ids(TITLE, [term])
-    other = term_ids(f"metadata.{key}", [term])
-    assert 0 <= content[0] < 2**29 <= min(title[0], other[0])
-    assert max(title[0], other[0]) < 2**30
-    assert are_of_content(content).all()
-    assert not are_of_content(title).any()

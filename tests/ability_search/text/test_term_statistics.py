@@ -1,4 +1,4 @@
-"""Term statistics: adding up, taking away, and surviving storage."""
+"""Term statistics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.text.term_statistics import TermStatistics
-
-CHUNKS = st.lists(
-    st.tuples(st.sets(st.integers(0, 2**30 - 1), max_size=8).map(sorted), st.integers(0, 5000)),
-    max_size=8,
-)
 
 
 def counted(chunks: list[tuple[list[int], int]]) -> TermStatistics:
@@ -29,7 +24,7 @@ def test_counts_are_of_chunks_and_lengths_of_contents() -> None:
     assert statistics.document_frequencies(asked).tolist() == [1, 0, 2, 0, 2, 1]
 
 
-def test_no_chunks() -> None:
+def test_no_chunks_have_empty_statistics() -> None:
     empty = TermStatistics.empty()
     assert counted([]) == empty
     assert empty.average_length == 0.0
@@ -38,8 +33,14 @@ def test_no_chunks() -> None:
     assert empty != "statistics"
 
 
+CHUNKS = st.lists(
+    st.tuples(st.sets(st.integers(0, 2**30 - 1), max_size=8).map(sorted), st.integers(0, 5000)),
+    max_size=8,
+)
+
+
 @given(CHUNKS, CHUNKS, CHUNKS)
-def test_merging_is_counting_together_and_less_is_its_inverse(
+def test_merging_adds_counts_and_less_is_its_inverse(
     a: list[tuple[list[int], int]],
     b: list[tuple[list[int], int]],
     c: list[tuple[list[int], int]],
@@ -51,7 +52,7 @@ def test_merging_is_counting_together_and_less_is_its_inverse(
     assert together.merged([]) == together
 
 
-def test_what_was_never_counted_is_not_taken_away() -> None:
+def test_counts_never_fall_below_zero() -> None:
     left = counted([([1, 2], 10)]).less([counted([([2, 3], 4), ([2, 3], 40)])])
     assert left.ids.tolist() == [1]
     assert left.chunks == left.length == 0
@@ -80,13 +81,13 @@ def test_large_statistics_are_compact() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 20, 30, -1])
-def test_damaged_bytes_are_refused(cut: int) -> None:
+def test_damaged_bytes_are_rejected(cut: int) -> None:
     data = counted([([1, 2, 3], 4)]).to_bytes()
     with pytest.raises(ValueError, match="not term statistics"):
         TermStatistics.from_bytes(data[:cut])
 
 
-def test_another_version_and_another_size_are_refused() -> None:
+def test_another_version_and_another_size_are_rejected() -> None:
     data = counted([([1, 2, 3], 4)]).to_bytes()
     for wrong in (
         b"KTS2" + data[4:],

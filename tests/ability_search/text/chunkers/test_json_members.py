@@ -1,3 +1,7 @@
+"""JSON cut between elements."""
+
+from __future__ import annotations
+
 import json
 from typing import Any
 
@@ -22,7 +26,7 @@ def test_a_short_document_is_one_passage_without_breadcrumb() -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_elements_are_kept_whole_and_put_together(indent: int | None) -> None:
+def test_small_elements_share_passages_and_stay_whole(indent: int | None) -> None:
     users = [{"id": n, "name": f"user{n}", "tags": ["x, y", "]"]} for n in range(30)]
     passages = cut({"users": users}, 120, indent=indent)
     assert {each.breadcrumb for each in passages} <= {"users", "users[29]"}
@@ -30,7 +34,7 @@ def test_elements_are_kept_whole_and_put_together(indent: int | None) -> None:
     assert [entry["name"] for entry in json.loads(f"[{middle}]")][0].startswith("user")
 
 
-def test_the_path_leads_to_what_is_cut() -> None:
+def test_the_breadcrumb_is_the_path_of_a_passage() -> None:
     value = {
         "first": 1,
         "odd key": {"list": [{"text": "some words of a longer text here " * 12}, 2, 3]},
@@ -47,7 +51,7 @@ def test_json_lines_are_cut_between_values() -> None:
             assert json.loads(line)["text"] == "a few words"
 
 
-def test_deep_nesting_and_broken_json_are_still_cut() -> None:
+def test_deep_nesting_and_broken_json_are_cut_as_text() -> None:
     assert len(cut("[" * 5000 + "]" * 5000, 100)) >= 100
     assert len(cut('{"a": [1, 2}' * 100, 50)) > 5
     assert len(cut('"never closed ' * 101, 50)) > 5

@@ -1,3 +1,7 @@
+"""Markdown cut at headings and at fences."""
+
+from __future__ import annotations
+
 import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
@@ -10,7 +14,7 @@ def headers(text: str, max_tokens: int = 500) -> list[Passage]:
     return chunk(text, strategy="markdown-headers", max_tokens=max_tokens)
 
 
-def test_breadcrumbs_name_the_headings_from_the_outermost_in() -> None:
+def test_breadcrumbs_have_the_headings_outermost_first() -> None:
     text = "# Guide\n\nintro\n\n## Install\n\nrun it\n\n### Linux\n\napt\n\n## Use\n\ncall it\n"
     assert [(each.breadcrumb, each.start_line, each.end_line) for each in headers(text)] == [
         ("Guide", 1, 3),
@@ -38,13 +42,13 @@ def test_text_before_the_first_heading_has_no_breadcrumb() -> None:
     assert [each.breadcrumb for each in headers("intro\n\n# A\n\ntext")] == ["", "A"]
 
 
-def test_a_bare_heading_goes_with_its_first_child() -> None:
+def test_a_heading_without_text_shares_the_passage_of_its_first_child() -> None:
     (passage,) = headers("# A\n\n## B\n\ntext")
     assert passage.breadcrumb == "A > B"
     assert passage.content.startswith("# A")
 
 
-def test_a_bare_heading_without_children_stands_alone() -> None:
+def test_a_heading_without_text_and_children_is_a_passage() -> None:
     passages = headers("## A\n\n## B\n\ntext")
     assert [(each.breadcrumb, each.content) for each in passages] == [
         ("A", "## A"),
@@ -63,13 +67,13 @@ def test_a_bare_heading_without_children_stands_alone() -> None:
         "- item\n\n  ```\n# outside of the item's fence only if unindented\n",
     ],
 )
-def test_a_number_sign_in_a_fence_is_no_heading(fence: str) -> None:
+def test_a_number_sign_in_a_fence_is_not_a_heading(fence: str) -> None:
     breadcrumbs = [each.breadcrumb for each in headers(f"# A\n\n{fence}")]
     expected = ["A", "outside of the item's fence only if unindented"]
     assert breadcrumbs == (expected if "item" in fence else ["A"])
 
 
-def test_headings_in_quotations_and_lists_open_no_section() -> None:
+def test_headings_in_quotations_and_lists_do_not_begin_sections() -> None:
     assert [each.breadcrumb for each in headers("# A\n\n> # quoted\n\n- # listed\n")] == ["A"]
 
 
@@ -85,7 +89,7 @@ def test_front_matter_is_a_passage_of_its_own(newline: str) -> None:
     assert (second.breadcrumb, second.start_line) == ("A", 4)
 
 
-def test_a_thematic_break_at_the_top_is_no_front_matter() -> None:
+def test_a_thematic_break_at_the_top_is_not_front_matter() -> None:
     (passage,) = headers("---\n\nSome text.\n\n---\n\nMore text.\n")
     assert passage.content.endswith("More text.")
 
@@ -105,7 +109,7 @@ def test_a_fence_that_fits_is_never_cut(counter: TokenCounter) -> None:
     assert sum(nested in each.content for each in passages) == 1
 
 
-def test_a_fence_too_long_for_a_chunk_is_cut_between_lines() -> None:
+def test_a_fence_longer_than_a_chunk_is_cut_between_lines() -> None:
     lines = [f"value_{n} = compute({n})" for n in range(60)]
     passages = headers("```python\n" + "\n".join(lines) + "\n```", 100)
     assert len(passages) > 2
@@ -123,7 +127,7 @@ def test_a_heading_stays_with_its_text_when_that_is_cut() -> None:
         assert {each.breadcrumb for each in passages} == {"Heading"}
 
 
-def test_a_paragraph_that_just_fits_alone_does_not_orphan_its_heading() -> None:
+def test_a_paragraph_that_fits_only_alone_is_cut_to_stay_with_its_heading() -> None:
     body = "One more cat sat. " * 12
     first, *_ = headers(f"# Heading\n\n{body}", 61)
     assert first.content != "# Heading"
@@ -176,7 +180,7 @@ def test_context_is_at_most_a_quarter_of_a_chunk(counter: TokenCounter) -> None:
     assert 10 < counter.count(last.context) <= 20
 
 
-def test_fences_within_lists_are_chunks_too() -> None:
+def test_fences_within_lists_are_passages() -> None:
     text = "- first do\n\n  ```sh\n  one\n  ```\n\n- then do\n\n  ```sh\n  two\n  ```\n"
     passages = chunk(text, strategy="code-blocks")
     assert [(each.language, each.context) for each in passages] == [

@@ -1,4 +1,4 @@
-"""BM25 weights against the formula written out, and against ranking by hand."""
+"""BM25 weights and scores."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from ability_search.text.term_ids import CONTENT, TITLE, term_id, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
 TEXTS = ["red fox", "red red dog", "the lazy brown dog sleeps", "fox fox fox", ""]
+
+
 TITLES = ["fox", "", "dog", "", "red"]
 
 
@@ -85,7 +87,7 @@ def test_no_terms_give_an_empty_vector(fields: dict[str, list[str]]) -> None:
     assert ids.shape == weights.shape == (0,)
 
 
-def test_terms_that_share_an_id_keep_the_heavier_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_with_the_same_id_keep_the_greater_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ability_search.text.bm25.term_ids", lambda _, terms: np.full(len(terms), 7, np.int32)
     )
@@ -123,7 +125,7 @@ def test_frequencies_are_recovered_from_rounded_weights(
         assert frequency == pytest.approx(expected[identifier], rel=tolerance)
 
 
-def test_reweighted_is_what_indexing_with_the_new_average_gives() -> None:
+def test_reweighting_equals_indexing_with_the_new_average() -> None:
     fields = {TITLE: ["red", "fox"], CONTENT: ["red"] * 7 + ["dog"] * 40 + ["cat"]}
     ids, old = document_vector(fields, average_length=20.0)
     _, new = document_vector(fields, average_length=90.0)
@@ -140,7 +142,7 @@ def test_reweighting_nothing_or_saturated_weights_stays_finite() -> None:
     assert term_frequencies([1.0], length=3, average_length=3, k1=0.0).tolist() == [1.0]
 
 
-def test_idf_is_positive_falls_with_frequency_and_survives_drift() -> None:
+def test_idf_is_positive_and_falls_with_frequency() -> None:
     idf = inverse_document_frequency([0, 1, 5, 10, 99], 10)
     assert (np.diff(idf[:4]) < 0).all()
     assert (idf > 0).all()
@@ -155,7 +157,7 @@ def test_a_long_query_keeps_its_most_informative_known_terms() -> None:
     assert query.information == pytest.approx(2 * math.log(1 + 4.5 / 1.5))
 
 
-def test_unknown_terms_count_as_information_that_was_not_found() -> None:
+def test_unknown_terms_count_as_missing_information() -> None:
     known = query_terms(["fox"], statistics())
     both = query_terms(["fox", "quasar"], statistics())
     assert set(both.ids) > set(known.ids)
@@ -168,7 +170,7 @@ def test_repeated_query_terms_saturate() -> None:
     assert 8 < often.weights[0] / once.weights[0] < 9
 
 
-def test_a_title_match_weighs_as_asked() -> None:
+def test_a_title_match_has_the_given_weight() -> None:
     by_weight = [query_terms(["fox"], statistics(), title_weight=w) for w in (0.0, 1.0, 3.0)]
     title, content = term_id(TITLE, "fox"), term_id(CONTENT, "fox")
     assert by_weight[0].ids == (content,)
@@ -177,7 +179,7 @@ def test_a_title_match_weighs_as_asked() -> None:
         assert weights[title] / weights[content] == pytest.approx(ratio)
 
 
-def test_further_fields_count_as_asked_and_only_they() -> None:
+def test_only_the_given_fields_count_with_their_weights() -> None:
     ids, weights = document_vector(
         {TITLE: ["fox"], CONTENT: ["fox"], "metadata.tags": ["fox"]}, average_length=1
     )
@@ -193,7 +195,7 @@ def test_further_fields_count_as_asked_and_only_they() -> None:
     assert none == QueryTerms((), (), 0.0)
 
 
-def test_a_common_word_is_not_rare_in_a_field_that_few_chunks_have() -> None:
+def test_a_common_word_is_not_rare_in_a_field_of_few_chunks() -> None:
     common = terms_in_fields(["red"], statistics(), {"metadata.tags": 1.0})
     rare = terms_in_fields(["lazy"], statistics(), {"metadata.tags": 1.0})
     assert common.information < rare.information
@@ -205,7 +207,7 @@ def test_an_empty_query_scores_nothing() -> None:
     assert query.normalized([0.0, 3.0]).tolist() == [0.0, 0.0]
 
 
-def test_terms_that_the_statistics_do_not_know_yet_are_searched_all_the_same() -> None:
+def test_terms_missing_from_the_statistics_are_searched() -> None:
     query = query_terms(["fox"], TermStatistics.empty())
     assert query.ids == tuple(sorted(term_id(field, "fox") for field in (CONTENT, TITLE)))
     assert query.information > 0
@@ -222,7 +224,7 @@ def test_normalized_scores_keep_order_and_stay_in_bounds() -> None:
     assert normalized[5] == 0
 
 
-def test_each_term_counts_by_itself() -> None:
+def test_each_term_saturates_separately() -> None:
     query = query_terms(["fox", "dog"], statistics())
     terms = query.of_each_term(["fox", "dog", "fox", "unicorn"], most=8)
     assert sorted(each for term in terms for each in term.ids) == list(query.ids)
@@ -242,7 +244,7 @@ def test_each_term_counts_by_itself() -> None:
     assert score(2, 0) < score(1, 1) < score(9, 9) <= 1
 
 
-def test_terms_that_are_not_compared_one_by_one_count_together() -> None:
+def test_terms_without_scores_of_their_own_saturate_together() -> None:
     query = query_terms(["fox", "dog", "lazy"], statistics())
     terms = query.of_each_term(["fox", "dog", "lazy"], most=1)
     (rarest,) = terms
@@ -256,7 +258,7 @@ def test_terms_that_are_not_compared_one_by_one_count_together() -> None:
     assert math.isnan(found[3])
 
 
-def test_a_query_of_one_term_is_normalized_as_ever() -> None:
+def test_a_query_of_one_term_is_normalized_the_same_either_way() -> None:
     query = query_terms(["fox"], statistics())
     terms = query.of_each_term(["fox"], most=8)
     raw = np.array([0.0, 0.5, 3.0])
@@ -276,7 +278,7 @@ weights_of_terms = st.just(0.0) | st.floats(1e-6, 1)
 
 
 @given(st.lists(positive, max_size=5), st.lists(positive, max_size=30), weights_of_terms)
-def test_terms_that_join_never_outweigh_the_query(
+def test_expansion_terms_never_outweigh_the_query(
     own: list[float], further: list[float], weight: float
 ) -> None:
     query = some_terms(own, 100)
@@ -289,12 +291,12 @@ def test_terms_that_join_never_outweigh_the_query(
     assert all_.information == pytest.approx(query.information + share, rel=1e-6)
 
 
-def test_few_terms_join_by_the_weight_itself() -> None:
+def test_few_expansion_terms_keep_the_given_weight() -> None:
     query, few = some_terms([4.0, 4.0], 100), some_terms([1.0, 2.0], 0)
     assert joined(query, few, weight=0.5) == QueryTerms((0, 1, 100, 101), (0.5, 1.0, 4.0, 4.0), 9.5)
 
 
-def test_nothing_joins_without_weight_or_terms_or_a_query() -> None:
+def test_nothing_is_added_without_weight_terms_or_query() -> None:
     query, few, empty = some_terms([4.0], 100), some_terms([1.0], 0), some_terms([], 0)
     assert joined(query, few, weight=0.0) is query
     assert joined(query, empty, weight=1.0) is query

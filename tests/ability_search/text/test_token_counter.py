@@ -1,3 +1,7 @@
+"""Counting tokens with a tokenizer and without."""
+
+from __future__ import annotations
+
 import base64
 import inspect
 import random
@@ -20,12 +24,17 @@ PROSE = (
     " the northern line, and several members had received letters from their neighbours. After"
     " two hours the chairman proposed to adjourn until the engineers had been consulted. "
 )
+
+
 MINIFIED = (
     "!function(e,t){for(var n=0,r=e.length;n<r;n++){var i=e[n];i.addEventListener('click',function"
     "(o){o.preventDefault(),t.getElementById(i.dataset.target).classList.toggle('open')})}}(a,b);"
 )
-AWKWARD = "a \t\u3000\x1c\x00é\u0301ß,[SEP]字が🇩\ud800"
+
+
 RANDOM = random.Random(7)
+
+
 SAMPLES = {
     "english": PROSE * 6,
     "chinese": "我们在这里讨论全文搜索引擎的设计，以及如何切分文本。" * 20,
@@ -51,7 +60,7 @@ def test_the_estimate_is_near_the_true_count_and_seldom_below(
     assert 0.97 * true <= EstimatedTokens().count(text) <= 1.5 * true
 
 
-def test_a_chinese_character_is_about_a_token() -> None:
+def test_a_chinese_character_is_about_one_token() -> None:
     assert EstimatedTokens().count("数据库搜索") == 5
 
 
@@ -89,7 +98,7 @@ def test_an_unknown_word_is_one_token_to_wordpiece_but_long_to_the_estimate(
 
 @settings(max_examples=100)
 @given(text=st.text(alphabet=st.characters(exclude_categories=[]), max_size=100))
-def test_sums_rise_from_zero_to_the_count(counter: TokenCounter, text: str) -> None:
+def test_cumulative_counts_ascend_from_zero_to_the_count(counter: TokenCounter, text: str) -> None:
     sums = counter.cumulative(text)
     assert sums.shape == (len(text) + 1,)
     assert sums[0] == 0
@@ -97,9 +106,12 @@ def test_sums_rise_from_zero_to_the_count(counter: TokenCounter, text: str) -> N
     assert np.all(np.diff(sums) >= 0)
 
 
+AWKWARD = "a \t\u3000\x1c\x00é\u0301ß,[SEP]字が🇩\ud800"
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet=AWKWARD, max_size=40))
-def test_word_by_word_the_tokens_are_those_of_the_whole_text(
+def test_tokens_word_by_word_are_those_of_the_whole_text(
     wordpiece: TokenizerTokens, wordpiece_path: Path, text: str
 ) -> None:
     whole = Tokenizer.from_file(str(wordpiece_path))
@@ -117,14 +129,14 @@ def test_a_tokenizer_whose_tokens_hold_spaces_reads_the_whole_text(tmp_path: Pat
     assert TokenizerTokens(path).count("a b") == 1
 
 
-def test_differences_of_sums_are_counts_between_words(counter: TokenCounter) -> None:
+def test_differences_of_cumulative_counts_are_counts_between_words(counter: TokenCounter) -> None:
     text = "Searching embeddings, quickly: three words more."
     sums = counter.cumulative(text)
     for start, end in [(0, 9), (10, 20), (22, 30), (30, len(text))]:
         assert sums[end] - sums[start] == counter.count(text[start:end])
 
 
-def test_a_missing_or_broken_tokenizer_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_broken_tokenizer_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nothing\.json"):
         TokenizerTokens(tmp_path / "nothing.json")
     broken = tmp_path / "broken.json"

@@ -1,3 +1,7 @@
+"""Globs, LIKE patterns and substrings as regular expressions."""
+
+from __future__ import annotations
+
 import re
 from functools import cache
 
@@ -10,10 +14,6 @@ from ability_search.filters.wildcards import glob_regex, like_regex, substring_r
 
 def glob_matches(glob: str, text: str) -> bool:
     return re.fullmatch(glob_regex(glob)[0], text) is not None
-
-
-def like_matches(pattern: str, text: str) -> bool:
-    return re.fullmatch(like_regex(pattern)[0], text) is not None
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def like_matches(pattern: str, text: str) -> bool:
         ("", "a", False),
     ],
 )
-def test_globs(glob: str, text: str, expected: bool) -> None:
+def test_globs_match_paths(glob: str, text: str, expected: bool) -> None:
     assert glob_matches(glob, text) is expected
 
 
@@ -67,9 +67,13 @@ def test_globs(glob: str, text: str, expected: bool) -> None:
     ("glob", "problem"),
     [("a[b", "not closed"), ("[]", "not closed"), ("[!]", "not closed"), ("[z-a]", "reversed")],
 )
-def test_a_broken_class_says_what_is_wrong(glob: str, problem: str) -> None:
+def test_an_invalid_class_is_rejected_with_the_reason(glob: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         glob_regex(glob)
+
+
+def like_matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(like_regex(pattern)[0], text) is not None
 
 
 @pytest.mark.parametrize(
@@ -91,12 +95,12 @@ def test_a_broken_class_says_what_is_wrong(glob: str, problem: str) -> None:
         ("%ab%ab", "xab", False),
     ],
 )
-def test_like(pattern: str, text: str, expected: bool) -> None:
+def test_like_patterns_match_strings(pattern: str, text: str, expected: bool) -> None:
     assert like_matches(pattern, text) is expected
 
 
 @pytest.mark.parametrize("pattern", ["a\\", "\\a"])
-def test_like_refuses_an_escape_of_nothing_special(pattern: str) -> None:
+def test_like_rejects_an_escape_of_an_ordinary_character(pattern: str) -> None:
     with pytest.raises(ValueError, match="backslash"):
         like_regex(pattern)
 
@@ -166,7 +170,7 @@ def reference(glob: str, text: str) -> bool:
     glob=st.lists(st.sampled_from(["a", "b", "/", "?", "*", "**", "**/"]), max_size=9).map("".join),
     text=st.text(alphabet="ab/", max_size=14),
 )
-def test_taking_the_leftmost_match_loses_nothing(glob: str, text: str) -> None:
+def test_the_leftmost_match_finds_every_match(glob: str, text: str) -> None:
     assert glob_matches(glob, text) is reference(glob, text)
 
 

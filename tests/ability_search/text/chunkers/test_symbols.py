@@ -1,7 +1,14 @@
+"""Source code cut at its symbols."""
+
+from __future__ import annotations
+
+import logging
+
 import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
+from ability_search.text.chunkers import symbols
 from ability_search.text.chunkers import symbols as symbols_module
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.token_counter import EstimatedTokens
@@ -53,7 +60,7 @@ def test_functions_and_classes_are_passages_with_their_comments() -> None:
     assert passages[0].content.endswith("LIMIT = 3")
 
 
-def test_a_class_too_long_is_cut_into_head_and_members() -> None:
+def test_a_long_class_is_cut_into_head_and_members() -> None:
     passages = cut(PYTHON, "python", 35)
     names = [each.breadcrumb for each in passages]
     assert names.index("Store") < names.index("Store.read") < names.index("Store.write")
@@ -61,7 +68,7 @@ def test_a_class_too_long_is_cut_into_head_and_members() -> None:
     assert read.content.startswith("    def read")
 
 
-def test_a_function_too_long_is_cut_between_lines() -> None:
+def test_a_long_function_is_cut_between_lines() -> None:
     body = "\n".join(f"    value_{n} = compute({n})" for n in range(60))
     passages = cut(f"def f():\n{body}\n", "python", 100)
     assert {each.breadcrumb for each in passages} == {"f"}
@@ -85,16 +92,16 @@ def test_a_function_too_long_is_cut_between_lines() -> None:
         ("bash", "set -e\nfoo() {\n echo\n}\n", "- foo"),
     ],
 )
-def test_symbols_of_other_languages(language: str, text: str, names: str) -> None:
+def test_symbols_of_all_languages_are_found(language: str, text: str, names: str) -> None:
     assert [each.breadcrumb or "-" for each in cut(text, language)] == names.split()
 
 
-def test_a_comment_at_the_end_of_a_line_stays_there() -> None:
+def test_a_comment_at_the_end_of_a_line_stays_with_the_line() -> None:
     first, second = cut("limit = 3  # as agreed\ndef f(): pass  # short\n", "python")
     assert (first.content, second.content) == ("limit = 3  # as agreed", "def f(): pass  # short")
 
 
-def test_closing_brackets_go_with_the_last_member() -> None:
+def test_closing_brackets_belong_to_the_last_member() -> None:
     members = "\n\n".join(f"  int method{n}() {{\n    return {n};\n  }}" for n in range(12))
     passages = cut(f"class A {{\n{members}\n}}\n", "java", 40)
     assert passages[-1].breadcrumb == "A.method11"
@@ -118,5 +125,34 @@ def test_without_a_grammar_code_is_cut_before_unindented_lines(
         assert passage.content.endswith("return a")
 
 
-def test_broken_code_loses_nothing() -> None:
+def test_broken_code_is_chunked_completely() -> None:
     cut(PYTHON[:-30] + "\n\ndef (((:\n  class \ud800\x00\n", "python", 20)
+
+
+@pytest.mark.parametrize("language", ["python", "ruby"])
+def test_code_with_too_many_parser_steps_is_cut_at_blank_lines(
+    language: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "def f():\n    pass\n\n" + "<!--" * 12_000
+    with caplog.at_level(logging.WARNING):
+        passages = chunk(text, format="code", language=language)
+
+    assert_sound(text, passages, EstimatedTokens(), 500)
+    assert "its parser takes too many steps" in caplog.text
+
+
+def test_long_code_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbols, "_PIECE", 200)
+    monkeypatch.setattr(symbols, "_LONGEST_PIECE", 400)
+    text = "".join(f"def größe_{n}():\n    a = {n}\n\n    return a\n\n\n" for n in range(100))
+
+    passages = chunk(text, format="py", max_tokens=30)
+
+    assert [each.breadcrumb for each in passages] == [f"größe_{n}" for n in range(100)]
+    assert_sound(text, passages, EstimatedTokens(), 30)
+
+
+def test_deeply_nested_conditional_compilation_is_cut() -> None:
+    text = "#if X\n" * 3_000 + "int f(void) { return 1; }\n" + "#endif\n" * 3_000
+
+    assert_sound(text, chunk(text, format="c"), EstimatedTokens(), 500)

@@ -1,10 +1,13 @@
+"""Parsing of filter documents and of globs of sources."""
+
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.parser import parse_filter
-from ability_search.filters.source_globs import source_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import (
     EVERYTHING,
     And,
@@ -14,18 +17,16 @@ from ability_search.filters.tree import (
     Not,
     OneOf,
     Or,
-    combine,
 )
 from ability_search.store.arcadedb.filter_sql import to_sql
 
-LANG = Field("metadata", ("lang",))
-CREATED = Field("createdAt")
-DAY = 1_714_521_600_000  # 2024-05-01T00:00:00Z
 
-
-def test_an_empty_filter_is_everything() -> None:
+def test_an_empty_filter_matches_everything() -> None:
     assert parse_filter({}) == EVERYTHING
     assert to_sql(EVERYTHING) == ("true", {})
+
+
+LANG = Field("metadata", ("lang",))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,14 @@ def test_an_empty_filter_is_everything() -> None:
         ),
     ],
 )
-def test_documents_become_trees(document: Any, tree: Any) -> None:
+def test_documents_are_parsed_into_trees(document: Any, tree: Any) -> None:
     assert parse_filter(document) == tree
+
+
+CREATED = Field("createdAt")
+
+
+DAY = 1_714_521_600_000  # 2024-05-01T00:00:00Z
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,9 @@ def test_documents_become_trees(document: Any, tree: Any) -> None:
         ("0001-01-01T00:00:00+14:00", -62_135_596_800_000 - 50_400_000, None),
     ],
 )
-def test_instants_and_days(document: str, start: int, end: int | None) -> None:
+def test_instants_and_days_are_ranges_of_milliseconds(
+    document: str, start: int, end: int | None
+) -> None:
     end = start + 1 if end is None else end
     assert parse_filter({"createdAt": document}) == And(
         (Compare(CREATED, ">=", start), Compare(CREATED, "<", end))
@@ -121,14 +130,16 @@ def test_instants_and_days(document: str, start: int, end: int | None) -> None:
         ({"createdAt": "2024-05-01T24:30:00Z"}, "filter.createdAt", "not a date that exists"),
     ],
 )
-def test_a_wrong_document_is_refused_at_its_place(document: Any, field: str, message: str) -> None:
+def test_an_invalid_document_is_rejected_with_its_place(
+    document: Any, field: str, message: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_filter(document)
     assert caught.value.field == field
     assert message in str(caught.value)
 
 
-def test_the_hint_names_what_is_valid() -> None:
+def test_the_hint_lists_the_valid_operators() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_filter({"category": 1})
     assert "metadata.category" in caught.value.hint
@@ -148,7 +159,7 @@ def nest(levels: int) -> dict[str, Any]:
     return document
 
 
-def test_limits() -> None:
+def test_limits_are_enforced() -> None:
     parse_filter(nest(4), max_depth=4)
     with pytest.raises(InvalidInput, match="nested deeper than 4 levels"):
         parse_filter(nest(5), max_depth=4)
@@ -166,13 +177,6 @@ def test_limits() -> None:
         parse_filter({"source": "abcdefg"}, max_text=6)
 
 
-def test_combining_keeps_order_and_adds_nothing() -> None:
-    first, second = OneOf(LANG, ("en",)), Exists(LANG)
-    assert combine() == EVERYTHING
-    assert combine(None, first, EVERYTHING) == first
-    assert combine(And((first, second)), None, first) == And((first, second, first))
-
-
 @pytest.mark.parametrize(
     ("include", "exclude", "field", "message"),
     [
@@ -186,7 +190,7 @@ def test_combining_keeps_order_and_adds_nothing() -> None:
         (None, ["\ud800"], "excludeSources.0", "lone surrogate"),
     ],
 )
-def test_wrong_globs_are_refused_at_their_place(
+def test_invalid_globs_are_rejected_with_their_place(
     include: Any, exclude: Any, field: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -195,6 +199,6 @@ def test_wrong_globs_are_refused_at_their_place(
     assert message in str(caught.value)
 
 
-def test_no_globs_restrict_nothing() -> None:
+def test_without_globs_every_source_matches() -> None:
     assert source_filter(None, None) == EVERYTHING
     assert source_filter(None, []) == EVERYTHING

@@ -1,3 +1,7 @@
+"""Facets of metadata."""
+
+from __future__ import annotations
+
 import math
 from typing import Any
 
@@ -25,11 +29,11 @@ from ability_search.filters.facets import facets_of
         ({"k": "é😀\n"}, ['k="é😀\\n"']),
     ],
 )
-def test_facets(metadata: dict[str, Any], facets: list[str]) -> None:
+def test_scalars_and_lists_have_facets(metadata: dict[str, Any], facets: list[str]) -> None:
     assert facets_of(metadata) == facets
 
 
-def test_long_values_become_hashes_that_still_tell_them_apart() -> None:
+def test_long_values_have_distinct_hashes() -> None:
     first, second = facets_of({"a": "x" * 5000, "b": "x" * 4999 + "y"})
     (other_key,) = facets_of({"c": "x" * 5000})
     assert len({first, second, other_key}) == 3
@@ -39,6 +43,8 @@ def test_long_values_become_hashes_that_still_tell_them_apart() -> None:
 scalars = st.one_of(
     st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text()
 ).filter(lambda value: value not in (math.inf, -math.inf))
+
+
 paths = st.lists(st.text(alphabet='a.=#\\"1'), min_size=1, max_size=3)
 
 
@@ -80,6 +86,6 @@ for _ in range(20):
         ({"a": list(range(2000))}, r"metadata: has more than 1024 values"),
     ],
 )
-def test_metadata_that_filters_could_not_see_is_refused(metadata: Any, message: str) -> None:
+def test_metadata_that_filters_cannot_cover_is_rejected(metadata: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         facets_of(metadata)
