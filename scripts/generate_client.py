@@ -21,11 +21,11 @@ from __future__ import annotations
 
 {imports}
 
-from ability_search.client.runner import Runner
-from ability_search.client.search_client import DocumentLike, SearchClient
+from ability_search.client.blocking_base import BlockingBase
+from ability_search.client.search_client import DocumentLike
 
 
-class BlockingSearchClient:
+class BlockingSearchClient(BlockingBase):
     """A :class:`SearchClient` without ``await``; it also works in notebooks.
 
     Example:
@@ -43,50 +43,11 @@ class BlockingSearchClient:
         networks: KADI networks to join. Default: the configured networks.
         timeout: Timeout of a call in seconds; for indexing as for :class:`SearchClient`.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        networks: Sequence[str] | None = None,
-        timeout: float = 60.0,
-    ) -> None:
-        self._client = SearchClient(url, networks=networks, timeout=timeout)
-        self._runner = Runner()
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def open(self) -> Self:
-        """Connect; does nothing if it is connected."""
-        self._runner.start()
-        try:
-            self._runner.run(self._client.open())
-        except BaseException:
-            self._runner.stop()
-            raise
-        return self
-
-    def close(self) -> None:
-        """Disconnect; does nothing if it is not connected."""
-        if self._runner.running:
-            try:
-                self._runner.run(self._client.close())
-            finally:
-                self._runner.stop()
 '''
 
 
 def blocking() -> str:
-    """The twin's source, not yet formatted."""
+    """Return the source of the blocking client, not yet formatted."""
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
     client = next(
         node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "SearchClient"
@@ -111,7 +72,7 @@ def blocking() -> str:
 
 
 def twin(method: ast.AsyncFunctionDef) -> str:
-    """The method that waits for this one."""
+    """Return the blocking method of an asynchronous one."""
     arguments = method.args
     passed = [argument.arg for argument in arguments.args[1:]]
     passed += [f"{argument.arg}={argument.arg}" for argument in arguments.kwonlyargs]
@@ -119,8 +80,8 @@ def twin(method: ast.AsyncFunctionDef) -> str:
         passed.append(f"**{arguments.kwarg.arg}")
     assert method.returns is not None
     several = ast.unparse(method.returns).startswith("AsyncIterator")
-    run = "each" if several else "run"
-    call = f"return self._runner.{run}(self._client.{method.name}({', '.join(passed)}))"
+    run = "_each" if several else "_run"
+    call = f"return self.{run}(self._client.{method.name}({', '.join(passed)}))"
     doc = re.sub(r"\bawait |\basync (?=for )", "", ast.get_docstring(method, clean=False) or "")
     function = ast.FunctionDef(
         name=method.name,
@@ -134,13 +95,14 @@ def twin(method: ast.AsyncFunctionDef) -> str:
 
 
 def formatted(text: str) -> str:
-    """As the project formats its sources, without imports that are not used."""
+    """Format a source as the project does, and remove unused imports."""
     for command in (
-        ["check", "--quiet", "--fix", "--select", "F401,I", "--stdin-filename", str(TWIN), "-"],
-        ["format", "--quiet", "--stdin-filename", str(TWIN), "-"],
+        ["check", "--fix", "--select", "F401"],
+        ["check", "--fix", "--select", "I"],
+        ["format"],
     ):
         text = subprocess.run(
-            [sys.executable, "-m", "ruff", *command],
+            [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", str(TWIN), "-"],
             input=text,
             capture_output=True,
             text=True,

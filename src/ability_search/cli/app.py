@@ -150,7 +150,7 @@ class DefaultGroup(TyperGroup):
         )
 
 
-def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup, **options: Any) -> typer.Typer:
     """Return a new command group."""
     return typer.Typer(
         cls=cls,
@@ -158,17 +158,15 @@ def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        **options,
     )
 
 
-app = typer.Typer(
+app = new_group(
+    "Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
     cls=Root,
     name="ability-search",
-    help="Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
     epilog=EPILOG,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 )
 

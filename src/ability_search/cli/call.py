@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, app, command
 from ability_search.cli.clients import with_client
-from ability_search.cli.options import BrokerOption, TimeoutOption
+from ability_search.cli.options import BrokerOption, TimeoutOption, json_object
 
 
 @command(app, "call")
@@ -53,11 +52,8 @@ def _read(text: str) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        value = json.loads(text)
     except OSError as exc:
         raise typer.BadParameter(f"{exc.filename}: {exc.strerror}", param_hint="JSON") from exc
     except ValueError as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="JSON") from exc
-    if not isinstance(value, dict):
-        raise typer.BadParameter("expected a JSON object", param_hint="JSON")
-    return value
+        raise typer.BadParameter(f"not UTF-8: {exc}", param_hint="JSON") from exc
+    return json_object(text, "JSON")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from ability_search.cli.options import (
     ModelOption,
     TimeoutOption,
     given,
+    json_object,
     kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
@@ -302,12 +302,7 @@ def _moment(text: str | None) -> str | None:
 
 def _query_fields(text: str) -> dict[str, Any]:
     """Return the additional query fields, validated now rather than after indexing."""
-    try:
-        fields = json.loads(text)
-    except ValueError as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--options") from exc
-    if not isinstance(fields, dict):
-        raise typer.BadParameter("expected a JSON object", param_hint="--options")
+    fields = json_object(text, "--options")
     if ours := sorted(fields.keys() & set(_OURS)):
         raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
     try:

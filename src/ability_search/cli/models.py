@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,8 +14,6 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.options import JsonOption, SupervisedOption, WaitOption, port_option
 from ability_search.cli.services import serve as serve_component
 from ability_search.components.served_models import models_config, pull_model, reranks
-from ability_search.config.schema import Settings
-from ability_search.ops.metrics.meter import Meter
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -33,7 +32,7 @@ PortOption = Annotated[
 def default(context: typer.Context) -> None:
     """Serve embedding and reranking models (the default), list them, or pull more."""
     if context.invoked_subcommand is None:
-        _serve(None, None, wait=30.0, supervised=False)
+        serve()
 
 
 @command(group, "serve")
@@ -54,22 +53,10 @@ def serve(
         ability-search models serve
         SEARCH_MODEL_DIRS=mine=/data/e5-small-onnx ability-search models
     """
-    _serve(host, port, wait=wait, supervised=supervised)
-
-
-def _serve(host: str | None, port: int | None, *, wait: float, supervised: bool) -> None:
     from ability_search.components.contexts import open_models
 
-    def open_component(settings: Settings, meter: Meter) -> Any:
-        return open_models(
-            settings,
-            host=settings.models.http_host if host is None else host,
-            port=settings.models.http_port if port is None else port,
-            wait=wait,
-            meter=meter,
-        )
-
-    serve_component("models", open_component, supervised=supervised)
+    opener = partial(open_models, host=host, port=port, wait=wait)
+    serve_component("models", opener, supervised=supervised)
 
 
 @command(group, "list")

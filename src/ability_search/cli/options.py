@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,6 +104,21 @@ def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
             param_hint="--kinds",
         )
     return {**fields, "kinds": list(dict.fromkeys(wanted))}
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """Return the JSON object that an option or argument holds.
+
+    Raises:
+        typer.BadParameter: if it is not one.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"not JSON: {exc}", param_hint=option) from exc
+    if not isinstance(value, dict):
+        raise typer.BadParameter("expected a JSON object", param_hint=option)
+    return value
 
 
 def given(**values: Any) -> dict[str, Any]:

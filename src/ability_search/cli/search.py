@@ -13,7 +13,7 @@ from rich.markup import escape
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command
 from ability_search.cli.clients import call_tool
-from ability_search.cli.options import BrokerOption, JsonOption, TimeoutOption, given
+from ability_search.cli.options import BrokerOption, JsonOption, TimeoutOption, given, json_object
 
 _SNIPPET = 300
 _LEAD = 60
@@ -128,7 +128,7 @@ def search(
             offset=offset or None,
             mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
             minScore=min_score,
-            filter=_object(condition),
+            filter=None if condition is None else json_object(condition, "--filter"),
             sources=source,
             excludeSources=exclude_source,
             exclude=exclude,
@@ -170,7 +170,7 @@ def similar(
             chunkId=chunk,
             limit=k,
             minScore=min_score,
-            filter=_object(condition),
+            filter=None if condition is None else json_object(condition, "--filter"),
         ),
         timeout,
     )
@@ -200,18 +200,6 @@ def _mode(**flags: bool) -> str | None:
         options = " and ".join(f"--{name}" for name in chosen)
         raise typer.BadParameter(f"{options} are mutually exclusive")
     return chosen[0] if chosen else None
-
-
-def _object(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--filter") from exc
-    if not isinstance(value, dict):
-        raise typer.BadParameter("expected a JSON object", param_hint="--filter")
-    return value
 
 
 def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: bool) -> None:

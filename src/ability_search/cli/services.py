@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,13 +23,9 @@ from ability_search.components.component_run import (
     traced,
 )
 from ability_search.config.schema import Settings
-from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import Part
 from ability_search.stack.lifecycle import run_until_stopped
 from kadi_client import serve_stdio
-
-if TYPE_CHECKING:
-    from ability_search.components.contexts import Component
 
 if sys.platform == "win32":
     from asyncio import new_event_loop
@@ -71,9 +67,9 @@ def worker(
 
     serve(
         "worker",
-        lambda settings, meter: open_search(settings, wait=wait, meter=meter),
+        partial(open_search, wait=wait),
         supervised=supervised,
-        complete=lambda settings: complete_settings(settings, wait=wait),
+        complete=partial(complete_settings, wait=wait),
     )
 
 
@@ -85,13 +81,12 @@ async def _serve_stdio(settings: Settings, wait: float) -> None:
     with traced(settings, "worker"):
         async with (
             metered(settings, "worker") as metering,
-            open_tools(settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter) as (
-                _,
-                tools,
-            ),
+            open_tools(
+                settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter
+            ) as opened,
         ):
             await serve_stdio(
-                tools,
+                opened[1],
                 name=settings.agent.name,
                 version=settings.agent.version,
                 max_message_bytes=settings.limits.message_bytes,
@@ -121,16 +116,7 @@ def broker(
     """
     from ability_search.components.contexts import open_broker
 
-    def open_component(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Component]:
-        local = settings.local_broker
-        return open_broker(
-            settings,
-            host=local.host if host is None else host,
-            port=local.port if port is None else port,
-            meter=meter,
-        )
-
-    serve("broker", open_component, supervised=supervised)
+    serve("broker", partial(open_broker, host=host, port=port), supervised=supervised)
 
 
 @command(app, "database")
@@ -146,11 +132,7 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
     """
     from ability_search.components.contexts import open_database
 
-    serve(
-        "database",
-        lambda settings, meter: open_database(settings, wait=wait, meter=meter),
-        supervised=supervised,
-    )
+    serve("database", partial(open_database, wait=wait), supervised=supervised)
 
 
 @command(app, "gateway")
@@ -176,17 +158,8 @@ def gateway(
     """
     from ability_search.components.contexts import open_gateway
 
-    def open_component(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Component]:
-        own = settings.gateway
-        return open_gateway(
-            settings,
-            host=own.host if host is None else host,
-            port=own.port if port is None else port,
-            wait=wait,
-            meter=meter,
-        )
-
-    serve("gateway", open_component, supervised=supervised)
+    opener = partial(open_gateway, host=host, port=port, wait=wait)
+    serve("gateway", opener, supervised=supervised)
 
 
 def serve(

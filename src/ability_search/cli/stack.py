@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import asdict
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -187,24 +188,9 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     if not as_json:
         _print_stack(running)
         return
-    output.print_json(
-        {
-            "pid": running.pid,
-            "url": str(Url(running.url)),
-            "networks": list(running.networks),
-            "started": running.started,
-            "model": running.model,
-            "parts": [
-                {
-                    "name": part.name,
-                    "pid": part.pid,
-                    "address": part.address,
-                    "metrics": part.metrics,
-                }
-                for part in running.parts
-            ],
-        }
-    )
+    shown = asdict(running) | {"url": str(Url(running.url))}
+    del shown["environ"]
+    output.print_json(shown)
 
 
 @command(app, "down")

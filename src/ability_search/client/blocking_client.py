@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
-from ability_search.client.runner import Runner
-from ability_search.client.search_client import DocumentLike, SearchClient
-from ability_search.client.tool_client import (
-    Advance,
-)
+from ability_search.client.blocking_base import BlockingBase
+from ability_search.client.search_client import DocumentLike
+from ability_search.client.tool_client import Advance
 from ability_search.client.values import (
     CollectionInfo,
     Collections,
@@ -25,7 +22,7 @@ from ability_search.client.values import (
 from ability_search.tools import inputs, results
 
 
-class BlockingSearchClient:
+class BlockingSearchClient(BlockingBase):
     """A :class:`SearchClient` without ``await``; it also works in notebooks.
 
     Example:
@@ -44,45 +41,6 @@ class BlockingSearchClient:
         timeout: Timeout of a call in seconds; for indexing as for :class:`SearchClient`.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        networks: Sequence[str] | None = None,
-        timeout: float = 60.0,
-    ) -> None:
-        self._client = SearchClient(url, networks=networks, timeout=timeout)
-        self._runner = Runner()
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def open(self) -> Self:
-        """Connect; does nothing if it is connected."""
-        self._runner.start()
-        try:
-            self._runner.run(self._client.open())
-        except BaseException:
-            self._runner.stop()
-            raise
-        return self
-
-    def close(self) -> None:
-        """Disconnect; does nothing if it is not connected."""
-        if self._runner.running:
-            try:
-                self._runner.run(self._client.close())
-            finally:
-                self._runner.stop()
-
     def query(
         self,
         collection: str | Sequence[str],
@@ -100,7 +58,7 @@ class BlockingSearchClient:
             for hit in found.results:
                 print(hit.score, hit.source, hit.content)
         """
-        return self._runner.run(
+        return self._run(
             self._client.query(collection, query, limit=limit, mode=mode, filter=filter, **options)
         )
 
@@ -120,7 +78,7 @@ class BlockingSearchClient:
             alike = search.similar("notes", found.results[0].chunk_id)
             print([hit.source for hit in alike.results])
         """
-        return self._runner.run(
+        return self._run(
             self._client.similar(
                 collection, chunk_id, limit=limit, filter=filter, min_score=min_score
             )
@@ -153,9 +111,7 @@ class BlockingSearchClient:
         Raises:
             ValueError: if there are no documents.
         """
-        return self._runner.run(
-            self._client.index(collection, documents, progress=progress, **options)
-        )
+        return self._run(self._client.index(collection, documents, progress=progress, **options))
 
     def index_file(
         self,
@@ -171,9 +127,7 @@ class BlockingSearchClient:
             report = search.index_file("manuals", "docs", include=["*.md"])
             print(report.files, report.skipped)
         """
-        return self._runner.run(
-            self._client.index_file(collection, path, progress=progress, **options)
-        )
+        return self._run(self._client.index_file(collection, path, progress=progress, **options))
 
     def reindex(
         self, collection: str, *, progress: Advance | None = None, **options: Unpack[ReindexOptions]
@@ -184,7 +138,7 @@ class BlockingSearchClient:
             report = search.reindex("notes", max_tokens=200)
             print(report.chunks)
         """
-        return self._runner.run(self._client.reindex(collection, progress=progress, **options))
+        return self._run(self._client.reindex(collection, progress=progress, **options))
 
     def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
         """Delete one source or the whole collection.
@@ -193,7 +147,7 @@ class BlockingSearchClient:
             report = search.delete("notes", "n1")
             print(report.deleted)
         """
-        return self._runner.run(self._client.delete(collection, source))
+        return self._run(self._client.delete(collection, source))
 
     def collections(self) -> Collections:
         """List all collections with their statistics.
@@ -202,7 +156,7 @@ class BlockingSearchClient:
             for each in (search.collections()).collections:
                 print(each.name, each.sources, each.chunks)
         """
-        return self._runner.run(self._client.collections())
+        return self._run(self._client.collections())
 
     def info(
         self,
@@ -222,7 +176,7 @@ class BlockingSearchClient:
         ``cursor`` continues with the next page of sources. ``include`` adds statistics that
         require reading the chunks.
         """
-        return self._runner.run(
+        return self._run(
             self._client.info(
                 collection, limit=limit, cursor=cursor, include=include, map_points=map_points
             )
@@ -235,7 +189,7 @@ class BlockingSearchClient:
             for source in search.sources("notes"):
                 print(source)
         """
-        return self._runner.each(self._client.sources(collection))
+        return self._each(self._client.sources(collection))
 
     def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
         """Call any tool on the network, with the wire names of its fields.
@@ -244,4 +198,4 @@ class BlockingSearchClient:
             found = search.call("search-query", {"collection": "notes", "query": "backup"})
             print(found["count"])
         """
-        return self._runner.run(self._client.call(tool, tool_input))
+        return self._run(self._client.call(tool, tool_input))

@@ -36,6 +36,8 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 _DRAIN_SECONDS = 2.0
 
+Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Calls a tool; raises its failures."""
 Advance = Callable[[int, int, str], None]
 """Callback with the documents done, the total number of documents, and the stage."""
 AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]

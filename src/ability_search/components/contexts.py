@@ -60,15 +60,22 @@ class Component:
 
 @asynccontextmanager
 async def open_broker(
-    settings: Settings, *, host: str, port: int, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
 ) -> AsyncIterator[Component]:
-    """Run the broker of this machine.
+    """Run the broker of this machine; the default address is that of the settings.
 
     Raises:
         ConfigurationError: if the port cannot be bound.
     """
     from kadi_localnet.broker import Access, Limits, serve_broker
 
+    local = settings.local_broker
+    host = local.host if host is None else host
+    port = local.port if port is None else port
     size = settings.limits.message_bytes
     limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
     async with AsyncExitStack() as stack:
@@ -79,9 +86,9 @@ async def open_broker(
                     port,
                     limits=limits,
                     access=Access(
-                        networks=settings.local_broker.networks,
-                        members=_by_name(settings.local_broker.members),
-                        providers=_by_name(settings.local_broker.providers),
+                        networks=local.networks,
+                        members=_by_name(local.members),
+                        providers=_by_name(local.providers),
                     ),
                 )
             )
@@ -120,7 +127,7 @@ def _warn_of_missing_networks(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_database(
-    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float
 ) -> AsyncIterator[Component]:
     """Run the database ability over the embedded engine, or over a server or cluster.
 
@@ -182,9 +189,16 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 
 @asynccontextmanager
 async def open_models(
-    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
 ) -> AsyncIterator[Component]:
     """Run the model manager: its tools on the network, and the same API over HTTP.
+
+    The default address of the API is that of the settings.
 
     Raises:
         ConfigurationError: if a model or a package it needs is missing.
@@ -195,8 +209,10 @@ async def open_models(
     from ability_search.ops.http_server import serve_http
     from kadi_localnet import models
 
-    token = settings.models.http_token
-    secret = token.get_secret_value() if token else None
+    own = settings.models
+    host = own.http_host if host is None else host
+    port = own.http_port if port is None else port
+    token = own.http_token.get_secret_value() if own.http_token else None
     async with AsyncExitStack() as stack:
         try:
             served = await stack.enter_async_context(
@@ -205,9 +221,9 @@ async def open_models(
         except models.ModelSetupError as exc:
             hint = "Correct the settings model_*; `ability-search models list` shows the models."
             raise ConfigurationError(str(exc), hint=hint) from exc
-        app = guarded(served.application(token=secret), host)
+        app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(
-            serve_http(app, host, port, token=secret, prefix="model_http")
+            serve_http(app, host, port, token=token, prefix="model_http")
         )
         watch_models(meter, served)
         tools = metered_tools(served.tools, meter)
@@ -233,7 +249,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, *, wait: float, meter: Meter = UNMETERED
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float
 ) -> AsyncIterator[Component]:
     """Run a worker with its tools on the network.
 
@@ -251,9 +267,16 @@ async def open_search(
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, *, host: str, port: int, wait: float, meter: Meter = UNMETERED
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
 ) -> AsyncIterator[Component]:
     """Run the gateway: the tools over HTTP, and over MCP if that extra is installed.
+
+    The default address is that of the settings.
 
     Raises:
         ConfigurationError: if the extra is missing, or the address cannot be bound.
@@ -267,6 +290,8 @@ async def open_gateway(
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
 
     own = settings.gateway
+    host = own.host if host is None else host
+    port = own.port if port is None else port
     live = LiveConnection(patience=_BROKER_SECONDS)
     # The gateway serves /metrics itself, also where no metrics port is configured.
     recorded = (

@@ -16,13 +16,20 @@ from typing import Any
 
 from ability_search import __version__
 from ability_search.batching import batches
-from ability_search.client.tool_client import BATCH_BYTES, BATCH_DOCUMENTS, Advance, ToolClient
+from ability_search.client.tool_client import (
+    BATCH_BYTES,
+    BATCH_DOCUMENTS,
+    Advance,
+    Call,
+    ToolClient,
+)
 from ability_search.errors import SearchError
 from ability_search.evaluation.judged_sets import Dataset
-from ability_search.evaluation.measurement import Asking, Call, chunks_for, measure
+from ability_search.evaluation.measurement import Asking, chunks_for, measure
 from ability_search.evaluation.runs import Indexing, ModeRun, Run, SetDescription
 from ability_search.indexing.preparing import LAYOUT
 from ability_search.sync.trees import collection_name
+from ability_search.sync.upload import list_sources
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 """Shows the progress of a named operation of some length during a block."""
@@ -30,7 +37,6 @@ ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 Send = Callable[[Sequence[Mapping[str, Any]], int], Awaitable[dict[str, Any]]]
 """Indexes a batch, given the number of documents sent before; returns the search-index result."""
 
-_PAGE = 10_000
 _DIGITS = 12
 _LONGEST_SLUG = 40
 _DESCRIBED = ("model", "dimensions", "chunks", "sourceCount", "language", "generation", "state")
@@ -188,14 +194,7 @@ async def stored_sources(call: Call, collection: str) -> set[str]:
     known = (await call("search-collections", {}))["collections"]
     if all(item["name"] != collection for item in known):
         return set()
-    stored: set[str] = set()
-    page: dict[str, Any] = {"nextCursor": None}
-    while "nextCursor" in page:
-        cursor = {} if page["nextCursor"] is None else {"cursor": page["nextCursor"]}
-        wanted = {"collection": collection, "limit": _PAGE, **cursor}
-        page = await call("search-collection-info", wanted)
-        stored.update(page["sources"])
-    return stored
+    return set(await list_sources(call, collection))
 
 
 async def index_missing(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ability_search.client.tool_client import Call
 from ability_search.errors import SearchError, first_failure
 from ability_search.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.evaluation.retrieval_metrics import per_query, recall_curve
 from ability_search.evaluation.runs import Latency, ModeRun, Outcome, means
-
-Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Calls a tool; raises its failures."""
 
 Tick = Callable[[int], None]
 """Callback with the number of answered queries."""

@@ -66,7 +66,8 @@ def trees(
     for path in paths:
         real = path.resolve()
         if not real.exists():
-            raise InvalidInput("PATH", f"{path}: no such file or directory")
+            problem = f"{path}: no such file or directory"
+            raise InvalidInput("PATH", problem, hint="Choose an existing file or directory.")
         home = _home(path, real, root)
         selection = select(real, home, include=include, exclude=exclude, gitignore=gitignore)
         files = tuple(file for file in selection.files if file not in seen)
@@ -81,7 +82,8 @@ def _home(path: Path, real: Path, root: Path | None) -> Path:
         return cwd if real.is_relative_to(cwd) else real.parent
     home = root.resolve()
     if not real.is_relative_to(home):
-        raise InvalidInput("--root", f"{path} is outside {root}")
+        problem = f"{path} is outside {root}"
+        raise InvalidInput("--root", problem, hint="Choose a directory that contains every PATH.")
     return home
 
 
@@ -94,9 +96,8 @@ def sweepable(chosen: Sequence[Tree]) -> list[Tree]:
     """
     directories = [tree for tree in chosen if tree.directory]
     if any(not tree.selection.prefix for tree in directories):
-        raise InvalidInput(
-            "--sweep", "the directory must be below the root; pass its parent as --root"
-        )
+        problem = "the directory must be below the root"
+        raise InvalidInput("--sweep", problem, hint="Pass its parent as --root.")
     return directories
 
 

@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ability_search.client.tool_client import Advance, ToolClient
+from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import Reading, open_extractor, prints
@@ -185,16 +186,23 @@ def _wire_document(document: Document) -> dict[str, Any]:
     }
 
 
-async def remove_vanished(client: ToolClient, collection: str, tree: Tree, timeout: float) -> int:
-    """Delete the sources below a directory whose files no longer exist; return how many."""
-    gone: list[str] = []
+async def list_sources(call: Call, collection: str) -> list[str]:
+    """Return all sources of a collection, read page by page."""
+    sources: list[str] = []
     wanted: dict[str, Any] = {"collection": collection, "limit": _PAGE}
     while True:
-        page = await client.call("search-collection-info", wanted, timeout=timeout)
-        gone += [source for source in page["sources"] if tree.lacks(source)]
+        page = await call("search-collection-info", wanted)
+        sources += page["sources"]
         if page.get("nextCursor") is None:
-            return await remove_sources(client, collection, gone, timeout)
-        wanted["cursor"] = page["nextCursor"]
+            return sources
+        wanted = {**wanted, "cursor": page["nextCursor"]}
+
+
+async def remove_vanished(client: ToolClient, collection: str, tree: Tree, timeout: float) -> int:
+    """Delete the sources below a directory whose files no longer exist; return how many."""
+    sources = await list_sources(partial(client.call, timeout=timeout), collection)
+    gone = [source for source in sources if tree.lacks(source)]
+    return await remove_sources(client, collection, gone, timeout)
 
 
 async def remove_sources(

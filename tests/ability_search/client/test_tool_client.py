@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.cli.options import given
 from ability_search.client.tool_client import Target, find_target, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.errors import InvalidInput
@@ -85,7 +84,3 @@ def test_a_worker_that_joins_uses_the_model_of_the_stack_unless_told_otherwise(
     )
     environ["BROKER_URL"] = "ws://b.example/kadi"
     assert joined_environ(load_settings(environ, tmp_path), environ) == environ
-
-
-def test_options_that_were_not_given_are_left_out() -> None:
-    assert given(a=None, b=False, c=[], d=0, e="", f=True) == {"d": 0, "e": "", "f": True}
