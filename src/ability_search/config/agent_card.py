@@ -18,7 +18,7 @@ VAULT = "models"
 
 @dataclass(frozen=True, slots=True)
 class BrokerEntry:
-    """One broker as a file gives it; ``url`` is unchecked, ``None`` if the file gives none."""
+    """One broker as a file gives it; ``url`` is unchecked, ``None`` if it is missing."""
 
     name: str
     url: str | None = None
