@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError
 from ability_search.filing import FileIndexing
 from ability_search.generations import Generations
@@ -28,14 +28,14 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Reranker, Store
+from ability_search.ports import Chat, Embedder, Invoke, Reranker, Store
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import Transport, over_broker, over_http
 from ability_search.querying import Querying
 from ability_search.querying.steps import Reach
-from ability_search.store.arcadedb.client import BrokerStore, Invoke
+from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
@@ -121,6 +121,7 @@ async def open_services(
             database=settings.database.name,
             timeout=settings.database.timeout,
             meter=meter,
+            providers=lambda: connection.providers("arcade-query"),
         )
         chat = broker_chat(settings, invoke)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
@@ -160,9 +161,11 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    arcade = ArcadeStore(store)
+    arcade = ArcadeStore(
+        store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
     registry = Registry(arcade)
-    statistics_cache = StatisticsCache(store)
+    statistics_cache = StatisticsCache(arcade)
     generations = Generations(arcade, registry, grace=settings.database.grace_period)
     jobs = Jobs(arcade, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
@@ -328,8 +331,15 @@ def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
 
 
 def _metered(invoke: Invoke, meter: Meter) -> Invoke:
-    async def metered(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0) -> Any:
-        return await metered_rpc(meter, tool, invoke(tool, tool_input, timeout=timeout))
+    async def metered(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+    ) -> Any:
+        answer = invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+        return await metered_rpc(meter, tool, answer)
 
     return invoke if meter is UNMETERED else metered
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ability_search.collection import Collection
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import ASPECTS
 from ability_search.errors import InvalidInput
 from ability_search.indexing.preparing import Recipe

@@ -21,8 +21,8 @@ from ability_search.text.bm25 import document_vector
 from ability_search.text.chunkers.strategies import chunk, joined
 from ability_search.text.term_ids import CONTENT, TITLE
 from ability_search.text.token_counter import TokenCounter
-from ability_search.understanding.chunk_dates import chunk_periods, to_numbers
-from ability_search.understanding.periods import Period, buckets
+from ability_search.understanding.periods import Period, buckets, to_numbers
+from ability_search.understanding.written_dates import chunk_periods
 
 LAYOUT = "2"
 """Version of the stored representation; increase it when this module stores texts differently."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import DatabaseUnavailable, NotFound
 from ability_search.generations import Generations

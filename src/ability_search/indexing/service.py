@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ability_search.collection import Collection, checked_name
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
 from ability_search.indexing.describing import Describing

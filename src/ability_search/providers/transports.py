@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx
 from pydantic import SecretStr
 
 from ability_search.errors import SearchError
+from ability_search.ports import Invoke
 from ability_search.providers.provider_errors import (
     Objection,
     error_text,
@@ -21,7 +21,6 @@ from ability_search.providers.provider_errors import (
     refusal_of_status,
     refusal_of_text,
 )
-from ability_search.store.arcadedb.client import Invoke
 from kadi_client.errors import FrameTooLarge, KadiError, RemoteError, ToolError
 
 _VERSION = re.compile(r"/v\d+$")
@@ -68,18 +67,6 @@ class HttpService(Service):
 
     api: str
     route: str
-
-
-async def in_time(
-    transport: Transport, request: Mapping[str, Any], *, timeout: float, late: SearchError
-) -> Any:
-    """Send a request and return the answer; raise ``late`` after ``timeout`` seconds."""
-    try:
-        # A transport may apply the timeout to each of its steps, not to the whole request.
-        async with asyncio.timeout(timeout):
-            return await transport(request, timeout=timeout)
-    except TimeoutError as exc:
-        raise late from exc
 
 
 def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, Reranker, Store
 from ability_search.querying.adjusting import Context
 from ability_search.querying.candidates import Pool

@@ -12,8 +12,7 @@ from ability_search.ranking.fusion import SIGNAL_TERMS, signal_weight
 from ability_search.ranking.temporal import proximity
 from ability_search.store.arcadedb import Predicate
 from ability_search.text.bm25 import QueryTerms
-from ability_search.understanding.chunk_dates import from_numbers
-from ability_search.understanding.periods import Period, buckets_of_query, day_of
+from ability_search.understanding.periods import Period, buckets_of_query, day_of, from_numbers
 
 NAME = "temporal"
 DATED: Final = 30

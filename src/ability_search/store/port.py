@@ -101,6 +101,25 @@ class CollectionStore(Protocol):
         """Drop a generation and everything in it."""
 
 
+class TermStatisticsStore(Protocol):
+    """The log of the term statistics of generations."""
+
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order.
+
+        There are none if the generation was dropped.
+        """
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
+
+        Returns:
+            False if another worker was faster; nothing is changed then.
+        """
+
+
 class SearchStore(Protocol):
     """Retrieval of candidates and of what surrounds them."""
 
@@ -168,21 +187,6 @@ class SearchStore(Protocol):
         """Return the best chunk of each source that is linked to others, and given chunks.
 
         Links are followed in both directions.
-        """
-
-    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order.
-
-        There are none if the generation was dropped.
-        """
-
-    async def fold_term_statistics(
-        self, generation: str, *, revision: int, count: int, merged: bytes
-    ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
-
-        Returns:
-            False if another worker was faster; nothing is changed then.
         """
 
 
@@ -305,10 +309,14 @@ class IndexStore(Protocol):
         """Write new weights. A chunk that became a duplicate, or no longer is one, is left out."""
 
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        """Build the vector graph, and return when it is complete or a statement's time is over."""
+        """Build the vector graph, and return when it is complete."""
 
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
+
+
+class CopyStore(Protocol):
+    """Reads of whole collections, for artifacts and overviews."""
 
     async def source_order(
         self, generation: str, *, after: str, limit: int
@@ -418,16 +426,27 @@ class UsageStore(Protocol):
         """Delete all counts of a collection."""
 
 
-class Store(CollectionStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol):
+class Store(
+    CollectionStore,
+    TermStatisticsStore,
+    SearchStore,
+    IndexStore,
+    CopyStore,
+    JobStore,
+    UsageStore,
+    Protocol,
+):
     """Everything that a worker stores."""
 
 
 __all__ = [
     "CollectionStore",
+    "CopyStore",
     "IndexStore",
     "JobStore",
     "SearchStore",
     "SparseVector",
     "Store",
+    "TermStatisticsStore",
     "UsageStore",
 ]

@@ -62,7 +62,7 @@ class ChunkRecord:
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()
-    """Periods that the text mentions, see :func:`ability_search.understanding.chunk_dates`."""
+    """Periods that the text mentions, see :mod:`ability_search.understanding.written_dates`."""
     embedding: Sequence[float] | None = None
     """Unit length."""
     vector_key: str | None = None
@@ -337,6 +337,8 @@ class VectorPlaces:
     own: Sequence[tuple[str, bool]]
     live: Sequence[tuple[str, bool]]
     others: Sequence[tuple[str, bool]]
+    new: bool = False
+    """Whether nothing was ever stored, so that there may be places soon."""
 
 
 @dataclass(frozen=True, slots=True)

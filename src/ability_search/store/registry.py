@@ -180,4 +180,4 @@ class Registry:
 
     async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
         """Create the types for links and kinds if they are needed and do not exist yet."""
-        await self._store.create_types(collection, links=links, kinds=aspects)
+        await self._store._create_types(collection, links=links, kinds=aspects)

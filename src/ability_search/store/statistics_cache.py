@@ -1,28 +1,26 @@
-"""Term statistics of collections, read from the database and cached.
+"""Term statistics of collections, read from the store and cached.
 
-The database holds a log of them: every transaction that changes chunks appends what it added and
-removed, and a long log is folded into one record. A worker reads the log once, then only its new
-records.
+The store holds a log of them: every transaction that changes chunks appends what it added and
+removed, and a long log is folded into one entry. A worker reads the log once, then only its new
+entries.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.store.port import TermStatisticsStore
+from ability_search.store.records import TermStatisticsEntry
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
 _FOLD_AFTER = 32
-"""Minimum number of log records to fold."""
+"""Minimum number of log entries to fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ EMPTY = Snapshot(TermStatistics.empty(), 0)
 class StatisticsCache:
     """Cache of the term statistics of collections."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TermStatisticsStore) -> None:
         self._store = store
         self._known: dict[str, Snapshot] = {}
         self._reading: dict[str, asyncio.Lock] = {}
@@ -60,29 +58,25 @@ class StatisticsCache:
         async with self._reading.setdefault(collection.type, asyncio.Lock()):
             known = self._known.get(collection.type, EMPTY)
             if known.revision < collection.revision:
-                rows = await self._store.read(
-                    *arcadedb.term_statistics(collection.type, after=known.revision)
-                )
-                known = await asyncio.to_thread(advanced, known, rows, collection.revision)
+                entries = await self._store.term_statistics(collection.type, after=known.revision)
+                known = await asyncio.to_thread(advanced, known, entries, collection.revision)
                 self._known[collection.type] = known
         return known
 
     async def fold(self, collection: Collection) -> bool:
         """Fold the log of a collection if it is long enough; return whether it was folded."""
-        rows = await self._store.read(*arcadedb.term_statistics(collection.type, after=0))
-        if len(rows) < _FOLD_AFTER:
+        entries = await self._store.term_statistics(collection.type, after=0)
+        if len(entries) < _FOLD_AFTER:
             return False
-        merged = await asyncio.to_thread(advanced, EMPTY, rows, rows[-1]["seq"])
-        answer = await self._store.write(
-            *arcadedb.fold_term_statistics(
-                collection.type,
-                up_to=merged.revision,
-                count=len(rows),
-                merged=base64.b64encode(merged.statistics.to_bytes()).decode("ascii"),
-            )
+        merged = await asyncio.to_thread(advanced, EMPTY, entries, entries[-1].revision)
+        folded = await self._store.fold_term_statistics(
+            collection.type,
+            revision=merged.revision,
+            count=len(entries),
+            merged=merged.statistics.to_bytes(),
         )
-        log.debug("folded %d records of %s", len(rows), collection.type)
-        return bool(answer["deleted"] == len(rows))
+        log.debug("folded %d entries of %s", len(entries), collection.type)
+        return folded
 
     def forget(self, chunk_type: str) -> None:
         """Drop the cached statistics of a generation."""
@@ -90,23 +84,19 @@ class StatisticsCache:
         self._reading.pop(chunk_type, None)
 
 
-def advanced(known: Snapshot, rows: Sequence[Mapping[str, Any]], revision: int) -> Snapshot:
-    """Apply log records, in order of their revision, to a snapshot.
+def advanced(known: Snapshot, entries: Sequence[TermStatisticsEntry], revision: int) -> Snapshot:
+    """Apply log entries, in order of their revision, to a snapshot.
 
-    A base record replaces everything up to its revision.
+    A base entry replaces everything up to its revision.
     """
-    bases = [place for place, row in enumerate(rows) if row.get("base")]
+    bases = [place for place, entry in enumerate(entries) if entry.base]
     first = bases[-1] if bases else 0
     start = EMPTY.statistics if bases else known.statistics
-    added = [
-        TermStatistics.from_bytes(base64.b64decode(row["added"]))
-        for row in rows[first:]
-        if row.get("added")
-    ]
+    added = [TermStatistics.from_bytes(entry.added) for entry in entries[first:] if entry.added]
     removed = [
-        TermStatistics.of_chunks(row["removed"], row["removedLengths"])
-        for row in rows[first:]
-        if row.get("removed")
+        TermStatistics.of_chunks(entry.removed, entry.removed_lengths)
+        for entry in entries[first:]
+        if entry.removed
     ]
-    latest = max((row["seq"] for row in rows), default=0)
+    latest = max((entry.revision for entry in entries), default=0)
     return Snapshot(start.merged(added).less(removed), max(revision, latest, known.revision))

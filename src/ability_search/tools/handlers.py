@@ -11,10 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filing import FileIndexing, FileRequest
 from ability_search.generations import Generations
+from ability_search.index.overview import measure
 from ability_search.indexing import Indexing, Progress
 from ability_search.indexing.maintenance import Maintenance
 from ability_search.indexing.mending import Mending
@@ -25,7 +26,6 @@ from ability_search.jobs.running import Run
 from ability_search.listing import list_sources
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.overview.service import look_over
 from ability_search.ports import Store
 from ability_search.querying import Querying
 from ability_search.querying.model import QueryAnswer
@@ -213,8 +213,8 @@ class _Table:
             cursor=value.cursor,
         )
         jobs = await self._services.jobs.of(value.collection)
-        overview = await look_over(
-            self._services.store,
+        overview = await measure(
+            self._services.arcade,
             self._services.registry,
             page.collection,
             requests.overview(value),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from ability_search.tools.base import Count, Input, NonBlank, Share
+from ability_search.wire import Count, Input, NonBlank, Share
 
 FieldName = Annotated[
     NonBlank,

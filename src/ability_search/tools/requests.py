@@ -8,11 +8,10 @@ from typing import Any
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
-from ability_search.filters.parser import parse_filter
-from ability_search.filters.source_globs import source_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import combine
+from ability_search.index.overview import Wanted
 from ability_search.indexing import IndexOptions
-from ability_search.overview.service import Wanted
 from ability_search.querying.model import Query
 from ability_search.store.arcadedb import Predicate
 from ability_search.store.arcadedb.filter_sql import to_sql

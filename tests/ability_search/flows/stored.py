@@ -17,6 +17,7 @@ from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb import aspect_type, link_type, source_type
 from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
@@ -150,7 +151,7 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
         "SELECT FROM TermStatistics WHERE type = :type ORDER BY seq",
         type=collection.type,
     )
-    told = advanced(EMPTY, log, collection.revision).statistics
+    told = advanced(EMPTY, list(map(statistics_entry, log)), collection.revision).statistics
     counted = TermStatistics.of_chunks(
         [row["terms"] or row.get("spareTerms") or [] for row in stored],
         [row["lengths"] for row in stored],

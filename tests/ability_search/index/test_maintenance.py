@@ -60,7 +60,7 @@ def maintenance_of(store: Store) -> Maintenance:
     return Maintenance(
         store,
         registry,
-        StatisticsCache(store),
+        StatisticsCache(ArcadeStore(store)),
         Generations(ArcadeStore(store), registry, grace=0),
         scan_below=1000,
         now=lambda: 0,

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import random
-from typing import Any
 
+from ability_search.store.records import TermStatisticsEntry
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 
 Chunk = tuple[list[int], list[int]]
 
 
-def added(chunks: list[Chunk]) -> str | None:
-    if not chunks:
-        return None
-    return base64.b64encode(counted(chunks).to_bytes()).decode()
-
-
 def counted(chunks: list[Chunk]) -> TermStatistics:
     return TermStatistics.of_chunks([ids for ids, _ in chunks], [length for _, length in chunks])
 
 
-def random_log(chance: random.Random, length: int) -> tuple[list[dict[str, Any]], list[Chunk]]:
+def random_log(chance: random.Random, length: int) -> tuple[list[TermStatisticsEntry], list[Chunk]]:
     """A log of replacements, and the chunks that are left after it."""
     live: list[Chunk] = []
     log = []
@@ -34,13 +27,13 @@ def random_log(chance: random.Random, length: int) -> tuple[list[dict[str, Any]]
         ]
         live += new
         log.append(
-            {
-                "seq": seq,
-                "base": False,
-                "added": added(new),
-                "removed": [ids for ids, _ in gone],
-                "removedLengths": [lengths for _, lengths in gone],
-            }
+            TermStatisticsEntry(
+                revision=seq,
+                base=False,
+                added=counted(new).to_bytes() if new else None,
+                removed=[ids for ids, _ in gone],
+                removed_lengths=[lengths for _, lengths in gone],
+            )
         )
     return log, live
 
@@ -49,8 +42,8 @@ def test_a_log_read_at_once_or_step_by_step_equals_a_recount() -> None:
     log, live = random_log(random.Random(1), 80)
     assert advanced(EMPTY, log, 80).statistics == counted(live)
     known = EMPTY
-    for row in log:
-        known = advanced(known, [row], row["seq"])
+    for entry in log:
+        known = advanced(known, [entry], entry.revision)
     assert known.statistics == counted(live)
     assert known.revision == 80
 
@@ -58,13 +51,7 @@ def test_a_log_read_at_once_or_step_by_step_equals_a_recount() -> None:
 def test_a_base_record_stands_for_everything_before_it_whatever_was_known() -> None:
     log, live = random_log(random.Random(2), 60)
     folded = advanced(EMPTY, log[:40], 40).statistics
-    base = {
-        "seq": 40,
-        "base": True,
-        "added": base64.b64encode(folded.to_bytes()).decode(),
-        "removed": [],
-        "removedLengths": [],
-    }
+    base = TermStatisticsEntry(40, True, folded.to_bytes(), [], [])
     early = advanced(EMPTY, log[:10], 10)
     assert advanced(early, [base, *log[40:]], 60).statistics == counted(live)
     assert advanced(EMPTY, [base, *log[40:]], 60).statistics == counted(live)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone, StatementRefused
 from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.arcadedb.schema import create_generation, drop_generation
+from ability_search.store.records import Read, TermStatisticsEntry
+
+T = TypeVar("T")
 
 _WIRE = {
     "average_length": "averageLength",
@@ -127,11 +132,32 @@ class CollectionSql(Database):
         """Drop a generation and everything in it."""
         await self.write(drop_generation(generation))
 
+    async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
+        """Return the changes of term statistics after a revision, in order."""
+        found = await self.generation_read(generation, term_statistics(generation, after=after))
+        return list(map(statistics_entry, found))
+
+    async def fold_term_statistics(
+        self, generation: str, *, revision: int, count: int, merged: bytes
+    ) -> bool:
+        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        encoded = base64.b64encode(merged).decode("ascii")
+        answer = await self.write(
+            fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
+        )
+        return bool(answer["deleted"] == count)
+
 
 def from_record(record: Mapping[str, Any]) -> Collection:
     """Convert a database record; fields missing from an older record get their defaults."""
     known = {name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
     return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
+
+
+def read_of(answer: Mapping[str, Any], value: T) -> Read[T]:
+    """Return a value with the record among the rows ``collection`` of the same answer."""
+    records = answer["collection"]
+    return Read(from_record(records[0]) if records else None, value)
 
 
 def to_record(collection: Collection) -> dict[str, Any]:

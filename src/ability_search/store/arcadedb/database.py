@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from tenacity import wait_fixed
+
 from ability_search.errors import EarlierLayout, GenerationGone, StatementRefused
+from ability_search.retry import retry
 from ability_search.store.arcadedb.core import Scripts, Statement
 from ability_search.store.arcadedb.schema import base_type, schema
 
 T = TypeVar("T")
 
-_TRIES = 8
+_ATTEMPTS = 8
 _PAUSE = 0.1
 """Seconds between attempts."""
 MISSING = ("missing_database", "missing_type")
@@ -136,14 +139,11 @@ async def check_new(scripts: Scripts, refusal: StatementRefused) -> None:
 
 async def insist(run: Callable[[], Awaitable[T]], *passing: str) -> T:
     """Run a statement; retry if it is refused for one of these reasons."""
-    for _ in range(_TRIES - 1):
-        try:
-            return await run()
-        except StatementRefused as exc:
-            if exc.reason not in passing:
-                raise
-        await asyncio.sleep(_PAUSE)
-    return await run()
+
+    def refused(exc: BaseException) -> bool:
+        return isinstance(exc, StatementRefused) and exc.reason in passing
+
+    return await retry(run, when=refused, attempts=_ATTEMPTS, pause=wait_fixed(_PAUSE))
 
 
 @contextmanager

@@ -1,18 +1,152 @@
-"""Documents and chunks."""
+"""Documents and chunks of generations: replacement, pages of sources, checks, vectors, weights."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from ability_search.batching import batches
 from ability_search.collection import Collection
-from ability_search.store.arcadedb.database import Database, insist
+from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.retry import growing, retry
+from ability_search.store.arcadedb import rows, verification, write
+from ability_search.store.arcadedb.collections import collection as collection_record
+from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.core import Scripts, Statement, aspect_type
+from ability_search.store.arcadedb.database import MISSING, Database, insist
 from ability_search.store.arcadedb.schema import create_aspects, create_links
+from ability_search.store.arcadedb.search import build_graph, nearest
+from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
+from ability_search.store.records import (
+    ChunkRecord,
+    Neighbour,
+    Passage,
+    Read,
+    Replaced,
+    Replacement,
+    SourceRecord,
+    VectorCheck,
+    VectorPlaces,
+    WeightedChunk,
+)
+
+Row = Mapping[str, Any]
+
+_ATTEMPTS = 8
+_PAUSE = growing(0.25, longest=8)
+"""Retries of a replacement outlast a restart of the database."""
+_BUILDS = 10
+_BUILD_PAUSE = 60.0
+"""Seconds between checks of a graph whose build takes longer than a statement may."""
+MESSAGE_BYTES = 4 << 20
 
 
 class IndexSql(Database):
-    """Documents and chunks of generations, see :class:`.port.IndexStore`."""
+    """Documents and chunks of generations, see :class:`.port.IndexStore`.
 
-    async def create_types(self, collection: Collection, *, links: bool, kinds: bool) -> None:
+    Args:
+        scripts: Runs scripts over the ``arcade-*`` tools.
+        message_bytes: Maximum bytes of chunks in one statement; a larger source is staged in parts.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts retried replacements.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        super().__init__(scripts)
+        self._message_bytes = message_bytes
+        self._now = now
+        self._meter = meter
+
+    # Replacement
+
+    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+        """Replace the contents of some sources in one transaction."""
+        per_source = await asyncio.to_thread(_chunk_rows, replacement.chunks)
+        chunks, kinds = await self._parts(per_source)
+        await self._create_types(collection, links=bool(replacement.links), kinds=kinds.count > 0)
+        statistics = replacement.term_statistics
+        statement = write.replace_sources(
+            collection.name,
+            collection.type,
+            sources=replacement.sources,
+            chunks=chunks,
+            aspects=kinds,
+            records=[rows.source_row(record) for record in replacement.records],
+            links=[rows.link_row(link) for link in replacement.links],
+            added=None if statistics is None else base64.b64encode(statistics).decode("ascii"),
+            duplicates=sum(
+                chunk.duplicate_of is not None for own in replacement.chunks for chunk in own
+            ),
+            stand_ins=replacement.stand_ins,
+            now=self._now(),
+        )
+        try:
+            answer = await self.amended(partial(self._insist, statement))
+        except StatementRefused:
+            # The errors for types being dropped vary, so the record decides.
+            current = await self._current(collection.name)
+            if current is not None and current.type == collection.type:
+                raise
+            return None
+        if answer["revision"] is None:
+            return None
+        inserted, stored = int(answer["inserted"] or 0), chunks.count + kinds.count
+        if inserted != stored:
+            raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
+        return Replaced(
+            from_record(answer["collection"][0]),
+            deleted=int(answer["deleted"] or 0),
+            inserted=inserted,
+            replaced=int(answer["replaced"] or 0),
+        )
+
+    async def discard_staged(self, *, before: int) -> None:
+        """Delete parts of replacements that writers left behind before this time."""
+        await self.write(write.discard_staged(before=before))
+
+    async def _parts(self, per_source: Sequence[Sequence[Row]]) -> tuple[write.Rows, write.Rows]:
+        """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
+        inline: dict[bool, list[Row]] = {False: [], True: []}
+        tokens: dict[bool, list[str]] = {False: [], True: []}
+        staged = {False: 0, True: 0}
+        room = self._message_bytes
+        for own in per_source:
+            size = sum(map(_row_bytes, own))
+            of_kind = bool(own and own[0]["aspectOf"])
+            if size <= room:
+                inline[of_kind] += own
+                room -= size
+            else:
+                tokens[of_kind].append(await self._stage(own))
+                staged[of_kind] += len(own)
+        chunks, kinds = (
+            write.Rows(inline[of_kind], tokens[of_kind], staged[of_kind])
+            for of_kind in (False, True)
+        )
+        return chunks, kinds
+
+    async def _stage(self, own: Sequence[Row]) -> str:
+        """Stage the chunks of a source in messages of bounded size; return their token."""
+        token = secrets.token_hex(8)
+        sized = batches(own, _row_bytes, most=len(own), most_bytes=self._message_bytes)
+        for part in sized:
+            await self._insist(write.stage_rows(token, part))
+        return token
+
+    async def _create_types(self, collection: Collection, *, links: bool, kinds: bool) -> None:
         """Create the types for links and kinds if they are needed and do not exist yet."""
         wanted = []
         if links and not collection.links:
@@ -21,3 +155,259 @@ class IndexSql(Database):
             wanted.append(create_aspects(collection.type, dimensions=collection.dimensions))
         for types in wanted:
             await insist(partial(self.write, types), "duplicate", "conflict")
+
+    async def _insist(self, statement: Statement) -> Any:
+        """Run an idempotent statement, with retries that outlast a restart of the database."""
+        return await retry(
+            partial(self._scripts.write, *statement),
+            when=_passing,
+            attempts=_ATTEMPTS,
+            pause=_PAUSE,
+            meter=self._meter,
+        )
+
+    async def _current(self, name: str) -> Collection | None:
+        found = await self.rows(collection_record(name))
+        return from_record(found[0]) if found else None
+
+    # Sources
+
+    async def content_hashes(
+        self, collection: Collection, sources: Sequence[str]
+    ) -> Read[Mapping[str, str]]:
+        """Return the content hash of each of these sources that is stored."""
+        answer = await self.current_read(
+            collection.type, write.source_hashes(collection.name, collection.type, sources)
+        )
+        record = answer["collection"]
+        return Read(
+            from_record(record[0]) if record else None,
+            {row["source"]: row["contentHash"] for row in answer["sources"]},
+        )
+
+    async def sources(
+        self, generation: str, *, after: str, limit: int, files: bool = False
+    ) -> list[str]:
+        """Return source names greater than ``after``, in order."""
+        listed = write.list_file_sources if files else write.list_sources
+        found = await self.generation_read(generation, listed(generation, after=after, limit=limit))
+        return [row["source"] for row in found]
+
+    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        """Return the sources of kinds that were made of these sources."""
+        found = await self.generation_read(generation, write.aspect_sources(generation, sources))
+        return [row["source"] for row in found]
+
+    async def source_records(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[SourceRecord]:
+        """Return source records greater than ``after``, in order, without generated kinds."""
+        statement = write.source_records(generation, after=after, limit=limit)
+        return list(map(rows.source_record, await self.generation_read(generation, statement)))
+
+    async def source_records_named(
+        self, generation: str, sources: Sequence[str]
+    ) -> list[SourceRecord]:
+        """Return the records of these sources, in any order."""
+        statement = verification.sources_named(generation, sources)
+        return list(map(rows.source_record, await self.generation_read(generation, statement)))
+
+    async def source_passages(
+        self, generation: str, source: str, *, kinds: bool = False
+    ) -> list[Passage]:
+        """Return the parts of a document's text, in chunk order."""
+        statement = write.source_passages(_chunk_type(generation, kinds=kinds), source)
+        return list(map(rows.passage, await self.generation_read(generation, statement)))
+
+    async def compare_sources(
+        self, generation: str, other: str, *, after: str, limit: int
+    ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
+        """Return sources with their content hashes, and their origins in another generation."""
+        statement = verification.compare_sources(generation, other, after=after, limit=limit)
+        answer = await self.generation_read(generation, statement)
+        return (
+            [(row["source"], row["contentHash"]) for row in answer["live"]],
+            {row["source"]: row.get("origin") for row in answer["built"]},
+        )
+
+    async def count_sources(self, generation: str) -> tuple[int, int]:
+        """Return the number of sources, without generated ones, and the chunks they record."""
+        counted = await self.generation_read(generation, verification.count_sources(generation))
+        return counted["sources"], counted["chunks"]
+
+    # Checks
+
+    async def check_vectors(
+        self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
+    ) -> VectorCheck:
+        """Check the vectors of a page of chunks greater than ``after``, in order."""
+        page = await self.generation_read(
+            generation,
+            verification.check_vectors(
+                _chunk_type(generation, kinds=kinds),
+                dimensions=dimensions,
+                after=after,
+                limit=limit,
+            ),
+        )
+        return VectorCheck(page["last"], page["checked"], page["unfit"])
+
+    async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
+        """Return some indexed chunks with their embeddings."""
+        statement = verification.sample_chunks(generation, limit=limit)
+        return list(map(_weighted, await self.generation_read(generation, statement)))
+
+    async def probe_chunks(
+        self, generation: str, *, newest: int, others: int, after: str
+    ) -> list[WeightedChunk]:
+        """Return the indexed chunks stored last, and others with a vector key from ``after``."""
+        answer = await self.generation_read(
+            generation,
+            verification.some_chunks(generation, newest=newest, others=others, after=after),
+        )
+        return list(map(_weighted, answer["newest"] + answer["others"]))
+
+    # Vectors
+
+    async def nearest(
+        self,
+        generation: str,
+        vectors: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        beam: int,
+        exact: bool,
+    ) -> list[list[Neighbour]]:
+        """Return the indexed chunks nearest to each vector, nearest first."""
+        if not vectors:
+            return []
+        answer = await self.generation_read(
+            generation, nearest(generation, vectors, limit=limit, beam=beam, exact=exact)
+        )
+        return [
+            [
+                Neighbour(row["chunkId"], row["source"], row["createdAt"], row["cosine"])
+                for row in answer[f"n{place}"]
+            ]
+            for place in range(len(vectors))
+        ]
+
+    async def vector_places(
+        self, model: str, record: str, *, dimensions: int | None, limit: int
+    ) -> VectorPlaces:
+        """Return the generations that may hold vectors of ``model`` with these dimensions."""
+        try:
+            found = await self._scripts.read(*vector_places(model, record, limit=limit))
+        except StatementRefused as exc:
+            if exc.reason not in MISSING:
+                raise
+            return VectorPlaces((), (), (), new=True)
+
+        def places(name: str) -> list[tuple[str, bool]]:
+            return [
+                (row["type"], kinds)
+                for row in found[name]
+                if dimensions in (None, row["dimensions"])
+                for kinds in ((False, True) if row.get("aspects") else (False,))
+            ]
+
+        return VectorPlaces(places("own"), places("live"), places("others"))
+
+    async def stored_vectors(
+        self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
+    ) -> list[dict[str, Sequence[float]]]:
+        """Return for each place the stored vectors by vector key."""
+        if not places:
+            return []
+        types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
+        answer = await self.generation_read(places[0][0], known_vectors(types, keys))
+        return [
+            {row["vectorKey"]: row["vector"] or () for row in answer[f"v{place}"]}
+            for place in range(len(places))
+        ]
+
+    async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
+        """Build the vector graph, and return when it is complete."""
+        probe = [1.0] + [0.0] * (dimensions - 1)
+        statement = build_graph(_chunk_type(generation, kinds=kinds), probe)
+        for left in reversed(range(_BUILDS)):
+            try:
+                await self.generation_read(generation, statement)
+                return
+            except DatabaseUnavailable as exc:
+                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
+                if refused or isinstance(exc, GenerationGone) or not left:
+                    raise
+            await asyncio.sleep(_BUILD_PAUSE)
+
+    # Weights
+
+    async def outdated_weights(
+        self, generation: str, *, kinds: bool, average_length: float, limit: int
+    ) -> list[WeightedChunk]:
+        """Return chunks whose weights assume another average length, by chunkId."""
+        statement = write.outdated_weights(
+            _chunk_type(generation, kinds=kinds), average_length=average_length, limit=limit
+        )
+        return list(map(_weighted, await self.generation_read(generation, statement)))
+
+    async def set_weights(
+        self,
+        generation: str,
+        *,
+        kinds: bool,
+        average_length: float,
+        changes: Sequence[WeightedChunk],
+    ) -> None:
+        """Write new weights."""
+        await self.generation_write(
+            generation,
+            write.set_weights(
+                _chunk_type(generation, kinds=kinds),
+                average_length=average_length,
+                changes=[
+                    {
+                        "chunkId": change.chunk_id,
+                        "duplicateOf": change.duplicate_of,
+                        "weights": list(change.weights),
+                    }
+                    for change in changes
+                ],
+            ),
+        )
+
+
+def _chunk_type(generation: str, *, kinds: bool) -> str:
+    return aspect_type(generation) if kinds else generation
+
+
+def _chunk_rows(per_source: Sequence[Sequence[ChunkRecord]]) -> list[list[dict[str, Any]]]:
+    return [list(map(rows.chunk_row, own)) for own in per_source]
+
+
+def _row_bytes(row: Row) -> int:
+    """Estimate the bytes of a row in a statement, seldom too low."""
+    text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
+    text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])
+    vector = row["embedding"] or row.get("spareEmbedding") or ()
+    terms = row["terms"] or row.get("spareTerms") or ()
+    return 600 + text + 11 * len(vector) + 18 * len(terms) + 8 * len(row["dates"])
+
+
+def _weighted(row: Row) -> WeightedChunk:
+    return WeightedChunk(
+        chunk_id=row["chunkId"],
+        terms=row.get("terms") or (),
+        weights=row.get("weights") or (),
+        lengths=row.get("lengths") or (),
+        average_length=row.get("averageLength") or 0.0,
+        duplicate_of=row.get("duplicateOf"),
+        embedding=row.get("embedding"),
+    )
+
+
+def _passing(exc: BaseException) -> bool:
+    if isinstance(exc, StatementRefused):
+        # The statement deletes before it inserts: a duplicate is from a concurrent transaction.
+        return exc.reason in ("conflict", "duplicate")
+    return isinstance(exc, DatabaseUnavailable)

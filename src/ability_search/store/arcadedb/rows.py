@@ -1,0 +1,173 @@
+"""Rows of the database <-> values of the store port.
+
+A duplicate keeps its embedding, terms and weights in *spare* columns, which have no index.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from ability_search.store.records import (
+    ChunkRecord,
+    Link,
+    Passage,
+    SourceRecord,
+    TermStatisticsEntry,
+)
+
+Row = Mapping[str, Any]
+
+_CHUNK_COLUMNS = {
+    "collection": "collection",
+    "source": "source",
+    "title": "title",
+    "kind": "kind",
+    "of": "aspectOf",
+    "metadata": "metadata",
+    "total_chunks": "totalChunks",
+    "created_at": "createdAt",
+    "average_length": "averageLength",
+    "chunk_id": "chunkId",
+    "content": "content",
+    "lead": "lead",
+    "overlap": "overlap",
+    "tokens": "tokens",
+    "facets": "facets",
+    "dates": "dates",
+    "chunk_index": "chunkIndex",
+    "breadcrumb": "breadcrumb",
+    "section": "section",
+    "page": "page",
+    "start_line": "startLine",
+    "end_line": "endLine",
+    "start_offset": "startOffset",
+    "end_offset": "endOffset",
+    "embedding": "embedding",
+    "vector_key": "vectorKey",
+    "terms": "terms",
+    "weights": "weights",
+    "lengths": "lengths",
+    "duplicate_of": "duplicateOf",
+}
+"""Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
+_SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
+_LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
+_SOURCE_COLUMNS = {
+    "source": "source",
+    "title": "title",
+    "content_hash": "contentHash",
+    "chunks": "chunks",
+    "tokens": "tokens",
+    "tokens_min": "tokensMin",
+    "tokens_max": "tokensMax",
+    "indexed_at": "indexedAt",
+    "kind": "kind",
+    "metadata": "metadata",
+    "format": "format",
+    "language": "language",
+    "links": "links",
+    "of": "aspectOf",
+    "file": "file",
+    "file_hash": "fileHash",
+    "generated": "generated",
+    "tail": "tail",
+    "origin": "origin",
+}
+"""Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
+
+
+def column_of(field: str) -> str:
+    """Return the column of a field of :class:`ChunkRecord`."""
+    return _CHUNK_COLUMNS[field]
+
+
+def chunk_row(record: ChunkRecord) -> dict[str, Any]:
+    """Return the row of a chunk to store."""
+    row = {column: getattr(record, name) for name, column in _CHUNK_COLUMNS.items()}
+    row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
+    row["metadata"] = dict(record.metadata)
+    if record.duplicate_of is None:
+        del row["duplicateOf"]
+    else:
+        row |= {spare: row[name] for name, spare in _SPARE.items()}
+        row |= dict.fromkeys(_SPARE)
+    return row
+
+
+def chunk_record(row: Row) -> ChunkRecord:
+    """Convert a whole row of a chunk; columns that an older row lacks get their defaults."""
+    stored = dict(row)
+    for name, spare in _SPARE.items():
+        if stored.get(name) is None:
+            stored[name] = stored.get(spare)
+    return ChunkRecord(**{"metadata": {}, **_fields(stored, _CHUNK_COLUMNS)})
+
+
+def source_row(record: SourceRecord) -> dict[str, Any]:
+    """Return the row of a source record to store."""
+    row = {column: getattr(record, name) for name, column in _SOURCE_COLUMNS.items()}
+    return row | {
+        "metadata": dict(record.metadata),
+        "links": [dict(link) for link in record.links],
+        "generated": record.generated or None,
+    }
+
+
+def source_record(row: Row) -> SourceRecord:
+    """Convert a whole row of a source; columns that an older row lacks get their defaults."""
+    defaults: dict[str, Any] = {
+        "tokens_min": None,
+        "tokens_max": None,
+        "kind": "document",
+        "metadata": {},
+    }
+    return SourceRecord(**{**defaults, **_fields(row, _SOURCE_COLUMNS)})
+
+
+def link_row(link: Link) -> dict[str, Any]:
+    """Return the row of a link to store."""
+    return {
+        "source": link.source,
+        "target": link.target,
+        "kind": link.kind,
+        "weight": link.weight,
+    }
+
+
+def link(row: Row) -> Link:
+    """Convert a row of a link."""
+    return Link(row["source"], row["target"], row["kind"], row["weight"])
+
+
+def passage(row: Row) -> Passage:
+    """Convert a row with the text of a chunk."""
+    return Passage(
+        chunk_id=row.get("chunkId") or "",
+        source=row.get("source") or "",
+        content=row["content"],
+        lead=row.get("lead") or "",
+        overlap=row.get("overlap") or 0,
+        chunk_index=row["chunkIndex"],
+        section=row.get("section"),
+        start_line=row.get("startLine"),
+        end_line=row.get("endLine"),
+    )
+
+
+def statistics_entry(row: Row) -> TermStatisticsEntry:
+    """Convert a row of the log of term statistics."""
+    added = row.get("added")
+    return TermStatisticsEntry(
+        revision=row["seq"],
+        base=bool(row.get("base")),
+        added=base64.b64decode(added) if added else None,
+        removed=row.get("removed") or (),
+        removed_lengths=row.get("removedLengths") or (),
+    )
+
+
+def _fields(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values that a row has, by field."""
+    return {name: row[column] for name, column in columns.items() if row.get(column) is not None}

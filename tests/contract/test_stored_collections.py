@@ -1,0 +1,264 @@
+"""Records of collections and their generations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.contract.stored_records import (
+    DIMENSIONS,
+    HOUR,
+    NOTHING,
+    by_vector,
+    chunk,
+    collection,
+    filled,
+    found_ids,
+    gone,
+    put,
+    replacement,
+    towards,
+)
+
+from ability_search.collection import Collection
+from ability_search.errors import GenerationGone
+from ability_search.store.port import Store
+from ability_search.store.records import Columns, GraphRequest, Job, OverviewRequest, Use
+
+
+async def test_new_store_answers_as_if_empty(store: Store) -> None:
+    assert await store.collection("notes") is None
+    assert await store.collections() == []
+    assert await store.due_generations() == []
+    assert await store.generations() == []
+    assert await store.jobs("notes") == []
+    assert await store.job("notes", "reindex") is None
+    assert await store.orphaned_jobs("reindex") == []
+    assert await store.records_under_construction() == set()
+    assert await store.agents("notes") == []
+    assert await store.uses("agent", ["notes:a:0"]) == {}
+    assert await store.uses_of("agent", "notes", after="", limit=10) == []
+    assert await store.term_statistics("Chunk_x", after=0) == []
+
+
+async def test_created_collection_is_stored_whole(store: Store) -> None:
+    new = collection("notes", kinds=("title", "summary"), tokens_min=3, bm25_k1=1.5)
+    assert await store.create_collection(new) == new
+    assert await store.collection("notes") == new
+    assert await store.generations() == [new.type]
+
+
+async def test_collections_are_listed_by_name_with_those_under_construction(store: Store) -> None:
+    for name in ("b", "a@1", "B", "a", "a-1"):
+        await store.create_collection(collection(name))
+    assert [each.name for each in await store.collections()] == ["B", "a", "a-1", "a@1", "b"]
+
+
+async def test_creating_an_existing_collection_returns_the_stored_one(store: Store) -> None:
+    first = await store.create_collection(collection())
+    assert await store.create_collection(collection(model="other")) == first
+    assert await store.collection("notes") == first
+    assert await store.generations() == [first.type]
+
+
+async def test_created_generation_has_no_record(store: Store) -> None:
+    new = collection()
+    await store.create_generation(new)
+    await store.create_generation(new)
+    assert await store.generations() == [new.type]
+    assert await store.collections() == []
+    assert await store.count_sources(new.type) == (0, 0)
+
+
+async def test_fields_of_a_record_are_changed(store: Store) -> None:
+    stored = await filled(store)
+    await store.update_collection(
+        stored, {"graph": True, "average_length": 7.5, "kinds": ("title",)}
+    )
+    changed = await store.collection("notes")
+    assert changed == replace(stored, graph=True, average_length=7.5, kinds=("title",))
+
+
+async def test_fields_of_another_generation_are_not_changed(store: Store) -> None:
+    stored = await filled(store)
+    await store.update_collection(collection(), {"graph": True})
+    await store.update_collection(collection("unknown"), {"graph": True})
+    assert await store.collections() == [stored]
+
+
+async def test_deleted_collection_is_gone_with_all_that_belongs_to_it(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    other = await filled(store, chunk("a", of_collection="other"), name="other")
+    built = collection("notes@1")
+    await store.create_generation(built)
+    job = Job("1", "reindex", "notes", owner="me", record=built.name)
+    assert await store.begin_job(job, lease=HOUR, built=built)
+    await store.put_uses(
+        [Use("agent", "notes", "notes:a:0", 1, 1), Use("agent", "other", "other:a:0", 2, 1)]
+    )
+    assert await store.delete_collection(stored)
+    assert await store.collections() == [other]
+    assert await store.generations() == [other.type]
+    assert await store.due_generations() == []
+    assert await store.jobs("notes") == []
+    assert await store.agents("notes") == []
+    assert await store.uses("agent", ["notes:a:0", "other:a:0"]) == {"other:a:0": 2}
+    assert not await store.delete_collection(stored)
+
+
+async def test_collection_on_another_generation_is_not_deleted(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    assert not await store.delete_collection(collection())
+    assert await store.collections() == [stored]
+    assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
+
+
+async def _rebuilt(store: Store) -> tuple[Collection, Collection, Collection, Job]:
+    """A collection, what it is rebuilt as, its record after the switch, and the job."""
+    old = await filled(store, chunk("a"))
+    built = collection("notes@1")
+    await store.create_generation(built)
+    job = Job("1", "reindex", "notes", owner="me", record=built.name)
+    assert await store.begin_job(job, lease=HOUR, built=built)
+    built = (await put(store, built, chunk("a"), chunk("b"))).collection
+    return old, built, replace(built, name="notes", generation=2, revision=built.revision + 1), job
+
+
+async def test_switched_collection_is_on_the_generation_that_was_built(store: Store) -> None:
+    old, built, new, _ = await _rebuilt(store)
+    assert await store.switch_generation(old, built, new, grace=-1, result={"sources": 2})
+    assert await store.collections() == [new]
+    assert await found_ids(store, new, by_vector()) == ["notes:a:0", "notes:b:0"]
+    assert await store.due_generations() == [old.type]
+    job = await store.job("notes", "reindex")
+    assert job is not None
+    assert (job.state, job.stage, job.done, job.total) == ("done", "done", 2, 2)
+    assert (job.owner, job.record, job.expired, job.result) == (None, None, False, {"sources": 2})
+
+
+async def test_old_generation_stays_readable_until_its_grace_is_over(store: Store) -> None:
+    old, built, new, _ = await _rebuilt(store)
+    assert await store.switch_generation(old, built, new, grace=HOUR, result={})
+    assert await store.due_generations() == []
+    read = await store.search(old, [by_vector()], NOTHING)
+    assert read.collection == new
+    assert [row.chunk_id for row in read.value["vector"]] == ["notes:a:0"]
+    await store.drop_generation(old.type)
+    with gone(old.type):
+        await store.search(old, [by_vector()], NOTHING)
+
+
+@pytest.mark.parametrize("moved", ["old", "built"])
+async def test_nothing_is_switched_if_a_record_has_changed(store: Store, moved: str) -> None:
+    old, built, new, job = await _rebuilt(store)
+    await put(store, old if moved == "old" else built, chunk("later"))
+    before = await store.collections()
+    assert not await store.switch_generation(old, built, new, grace=-1, result={})
+    assert await store.collections() == before
+    assert await store.due_generations() == []
+    running = await store.job("notes", "reindex")
+    assert running is not None
+    assert (running.state, running.record, running.owner) == ("running", built.name, job.owner)
+
+
+async def test_published_generation_is_a_collection(store: Store) -> None:
+    built = await filled(store, chunk("a"), name="notes@1")
+    new = replace(built, name="notes", revision=built.revision + 1, created_at=5)
+    assert await store.publish_generation(built, new)
+    assert await store.collections() == [new]
+    assert await found_ids(store, new, by_vector()) == ["notes:a:0"]
+
+
+async def test_generation_is_not_published_under_a_taken_name(store: Store) -> None:
+    stored = await filled(store)
+    built = await filled(store, chunk("a"), name="notes@1")
+    assert not await store.publish_generation(built, replace(built, name="notes"))
+    assert await store.collections() == [stored, built]
+
+
+async def test_dropping_a_generation_twice_is_harmless(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    await store.drop_generation(stored.type)
+    await store.drop_generation(stored.type)
+    assert await store.generations() == []
+    assert await store.collections() == [stored]
+    assert await store.term_statistics(stored.type, after=0) == []
+    assert not await store.fold_term_statistics(stored.type, revision=9, count=1, merged=b"")
+
+
+async def test_generations_hold_their_own_chunks_only(store: Store) -> None:
+    one = await filled(store, chunk("a", of_collection="one"), name="one")
+    two = await filled(store, chunk("b", of_collection="two"), name="two")
+    assert await found_ids(store, one, by_vector()) == ["one:a:0"]
+    await store.drop_generation(one.type)
+    assert await found_ids(store, two, by_vector()) == ["two:b:0"]
+
+
+_GRAPH = GraphRequest(
+    ["a"], Columns(cosines={"cosine": towards(0.6)}), "cosine", None, 1, None, True, (), 0.0, 5
+)
+_OVERVIEW = OverviewRequest(5, None, HOUR, 5, 1)
+_CALLS: dict[str, Callable[[Store, Collection], Awaitable[Any]]] = {
+    "search": lambda store, old: store.search(old, [by_vector()], NOTHING),
+    "chunks": lambda store, old: store.chunks(old.type, ["#1:1"]),
+    "chunk": lambda store, old: store.chunk(old, "notes:a:0"),
+    "embeddings": lambda store, old: store.embeddings(old.type, ["#1:1"]),
+    "passages": lambda store, old: store.passages(old.type, ["notes:a:0"], None),
+    "best_chunks": lambda store, old: store.best_chunks(
+        old.type, ["a"], _GRAPH.columns, None, by="cosine"
+    ),
+    "graph": lambda store, old: store.graph(old.type, _GRAPH),
+    "content_hashes": lambda store, old: store.content_hashes(old, ["a"]),
+    "sources": lambda store, old: store.sources(old.type, after="", limit=5),
+    "kinds_of": lambda store, old: store.kinds_of(old.type, ["a"]),
+    "source_records": lambda store, old: store.source_records(old.type, after="", limit=5),
+    "source_records_named": lambda store, old: store.source_records_named(old.type, ["a"]),
+    "source_passages": lambda store, old: store.source_passages(old.type, "a"),
+    "count_sources": lambda store, old: store.count_sources(old.type),
+    "check_vectors": lambda store, old: store.check_vectors(
+        old.type, kinds=False, dimensions=DIMENSIONS, after="", limit=5
+    ),
+    "sample_chunks": lambda store, old: store.sample_chunks(old.type, limit=5),
+    "probe_chunks": lambda store, old: store.probe_chunks(old.type, newest=1, others=1, after=""),
+    "nearest": lambda store, old: store.nearest(
+        old.type, [towards(0.6)], limit=1, beam=10, exact=True
+    ),
+    "stored_vectors": lambda store, old: store.stored_vectors([(old.type, False)], ["0"]),
+    "outdated_weights": lambda store, old: store.outdated_weights(
+        old.type, kinds=False, average_length=1.0, limit=5
+    ),
+    "source_order": lambda store, old: store.source_order(old.type, after="", limit=5),
+    "source_records_at": lambda store, old: store.source_records_at(old.type, [1]),
+    "chunk_records": lambda store, old: store.chunk_records(
+        old.type, ["a"], kinds=False, first=0, end=5
+    ),
+    "overview": lambda store, old: store.overview(old, _OVERVIEW),
+    "map_points": lambda store, old: store.map_points(old, [towards(1.0)], limit=5, indexed=1),
+}
+
+
+@pytest.mark.parametrize("method", _CALLS)
+async def test_reading_a_dropped_generation_raises(store: Store, method: str) -> None:
+    stored = await filled(store, chunk("a"))
+    await store.drop_generation(stored.type)
+    with gone(stored.type):
+        await _CALLS[method](store, stored)
+
+
+async def test_comparing_with_a_dropped_generation_raises(store: Store) -> None:
+    old = await filled(store, chunk("a"))
+    built = await filled(store, chunk("a"), name="notes@1")
+    await store.drop_generation(built.type)
+    with pytest.raises(GenerationGone):
+        await store.compare_sources(old.type, built.type, after="", limit=5)
+
+
+async def test_nothing_is_written_to_a_generation_that_was_switched(store: Store) -> None:
+    old, built, new, _ = await _rebuilt(store)
+    assert await store.switch_generation(old, built, new, grace=HOUR, result={})
+    assert await store.replace(old, replacement(chunk("late"))) is None
+    assert await store.replace(built, replacement(chunk("late"))) is None
+    assert await store.collections() == [new]
+    assert await found_ids(store, new, by_vector()) == ["notes:a:0", "notes:b:0"]

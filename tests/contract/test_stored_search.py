@@ -1,0 +1,484 @@
+"""Retrieval: order, ties, filters, columns, graph expansion and term statistics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.contract.stored_records import (
+    NOTHING,
+    by_terms,
+    by_vector,
+    chunk,
+    collection,
+    filled,
+    found,
+    found_ids,
+    put,
+    rids,
+    sparse,
+    statistics_of,
+    towards,
+)
+
+from ability_search.collection import Collection
+from ability_search.filters.tree import And, Compare, Field, Not, OneOf
+from ability_search.store.port import Store
+from ability_search.store.records import Columns, GraphRequest, Link, Row
+from ability_search.text.term_statistics import TermStatistics
+
+FIRST = towards(1.0)
+
+
+def ids(rows: list[Row]) -> list[str]:
+    return [row.chunk_id for row in rows]
+
+
+def kind_is(*kinds: str) -> OneOf:
+    return OneOf(Field("kind"), kinds)
+
+
+async def test_chunks_nearest_to_a_vector_come_first(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("far", embedding=towards(0.1)),
+        chunk("near", embedding=towards(0.9)),
+        chunk("middle", embedding=towards(0.5)),
+        chunk("opposite", embedding=towards(-0.5)),
+    )
+    rows = await found(store, stored, by_vector(FIRST))
+    assert ids(rows) == ["notes:near:0", "notes:middle:0", "notes:far:0", "notes:opposite:0"]
+    assert [row.score for row in rows] == pytest.approx([0.9, 0.5, 0.1, -0.5], abs=1e-6)
+    assert ids(await found(store, stored, by_vector(FIRST, limit=2))) == ids(rows)[:2]
+
+
+async def test_score_is_the_cosine_of_vectors_of_any_length(store: Store) -> None:
+    stored = await filled(store, chunk("a", embedding=towards(0.6)))
+    (row,) = await found(store, stored, by_vector([3.0 * part for part in towards(0.6)]))
+    assert row.score == pytest.approx(1.0, abs=1e-6)
+
+
+async def test_graph_search_finds_what_an_exact_search_finds(store: Store) -> None:
+    parts = [chunk(f"s{n}", embedding=towards(n / 20)) for n in range(20)]
+    stored = await filled(store, *parts)
+    await store.build_graph(stored.type, kinds=False, dimensions=stored.dimensions)
+    exact = await found_ids(store, stored, by_vector(FIRST, limit=5))
+    assert await found_ids(store, stored, by_vector(FIRST, limit=5, exact=False)) == exact
+
+
+async def test_chunks_of_the_greatest_dot_product_come_first(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("light", terms=(1, 3), weights=(0.5, 9.0)),
+        chunk("heavy", terms=(1, 2), weights=(1.5, 2.0)),
+        chunk("other", terms=(3,), weights=(9.0,)),
+    )
+    rows = await found(store, stored, by_terms({1: 2.0, 2: 0.5}))
+    assert ids(rows) == ["notes:heavy:0", "notes:light:0"]
+    assert [row.score for row in rows] == pytest.approx([4.0, 1.0], abs=1e-6)
+    assert ids(await found(store, stored, by_terms({1: 2.0}, limit=1))) == ["notes:heavy:0"]
+
+
+async def test_no_terms_find_nothing(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    assert await found(store, stored, by_terms({})) == []
+    assert await found(store, stored, by_terms({99: 1.0})) == []
+
+
+async def test_equal_scores_keep_the_order_of_storage(store: Store) -> None:
+    names = ["m", "c", "z", "a", "q"]
+    stored = await filled(store, *map(chunk, names))
+    expected = [f"notes:{name}:0" for name in names]
+    assert await found_ids(store, stored, by_vector()) == expected
+    assert await found_ids(store, stored, by_vector(limit=3)) == expected[:3]
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == expected
+    assert await found_ids(store, stored, by_terms({1: 1.0}, limit=3)) == expected[:3]
+
+
+async def test_places_of_deleted_chunks_are_taken_by_the_next(store: Store) -> None:
+    stored = await filled(store, *map(chunk, "mcz"))
+    stored = (await put(store, stored, gone=["m", "z"])).collection
+    stored = (await put(store, stored, *map(chunk, "yba"))).collection
+    expected = [f"notes:{name}:0" for name in "ycba"]
+    assert await found_ids(store, stored, by_vector()) == expected
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == expected
+
+
+async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b", terms=(7,), weights=(1.0,)))
+    read = await store.search(stored, [by_vector(), by_terms({7: 1.0})], NOTHING)
+    assert read.collection == stored
+    assert {name: [row.chunk_id for row in rows] for name, rows in read.value.items()} == {
+        "vector": ["notes:a:0", "notes:b:0"],
+        "terms": ["notes:b:0"],
+    }
+
+
+async def test_empty_collection_has_no_rows(store: Store) -> None:
+    stored = await filled(store)
+    read = await store.search(stored, [by_vector(), by_terms({1: 1.0})], NOTHING)
+    assert read.collection == stored
+    assert {name: list(rows) for name, rows in read.value.items()} == {"vector": [], "terms": []}
+
+
+async def test_search_of_a_deleted_record_says_so(store: Store) -> None:
+    generation = collection()
+    await store.create_generation(generation)
+    read = await store.search(generation, [by_vector()], NOTHING)
+    assert read.collection is None
+
+
+@pytest.mark.parametrize("exact", [True, False])
+async def test_filter_leaves_out_chunks_before_the_limit(store: Store, exact: bool) -> None:
+    chunks = [
+        chunk(f"s{n}", embedding=towards(1 - n / 20), kind="code" if n % 4 == 3 else "document")
+        for n in range(12)
+    ]
+    stored = await filled(store, *chunks)
+    wanted = kind_is("code")
+    expected = ["notes:s3:0", "notes:s7:0"]
+    search = by_vector(FIRST, limit=2, filter=wanted, exact=exact)
+    assert await found_ids(store, stored, search) == expected
+    assert await found_ids(store, stored, by_terms({1: 1.0}, limit=2, filter=wanted)) == expected
+
+
+async def test_filters_see_source_title_kind_time_and_metadata(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("a", title="One", kind="code", created_at=5, metadata={"team": "red", "n": 3}),
+        chunk("b", title="Two", created_at=9, metadata={"team": "blue"}),
+    )
+    for condition in (
+        OneOf(Field("source"), ("a",)),
+        OneOf(Field("title"), ("One", "Three")),
+        kind_is("code"),
+        Compare(Field("createdAt"), "<", 9),
+        OneOf(Field("metadata", ("team",)), ("red",)),
+        Compare(Field("metadata", ("n",)), ">=", 3),
+        Not(OneOf(Field("metadata", ("team",)), ("blue",))),
+        And((kind_is("code"), Compare(Field("createdAt"), "<=", 5))),
+    ):
+        assert await found_ids(store, stored, by_vector(filter=condition)) == ["notes:a:0"]
+        assert await found_ids(store, stored, by_terms({1: 1.0}, filter=condition)) == ["notes:a:0"]
+    nothing = kind_is("nothing")
+    assert await found_ids(store, stored, by_vector(filter=nothing)) == []
+
+
+async def test_kinds_are_searched_apart(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("a/title", of="a", kind="title"))
+    assert stored.aspects == 1
+    assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
+    assert await found_ids(store, stored, by_vector(kinds=True)) == ["notes:a/title:0"]
+    assert await found_ids(store, stored, by_terms({1: 1.0}, kinds=True)) == ["notes:a/title:0"]
+
+
+async def test_search_of_kinds_finds_nothing_where_there_are_none(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    assert await found_ids(store, stored, by_vector(kinds=True)) == []
+    assert await found_ids(store, stored, by_terms({1: 1.0}, kinds=True)) == []
+
+
+async def test_duplicates_are_not_found(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
+    assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
+    assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
+
+
+async def test_rows_have_the_requested_columns(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("a", 3, embedding=towards(0.8), dates=(20240101,), section=2, tokens=7),
+    )
+    vector, other = towards(0.6), FIRST
+    columns = Columns(
+        ("source", "chunk_index", "created_at", "dates", "section", "tokens", "title"),
+        {"cosine": vector, "own": other},
+        {"heavy": sparse({2: 4.0}), "none": sparse({9: 1.0})},
+    )
+    search = by_terms({1: 1.0}, products={"one": sparse({1: 3.0})})
+    (row,) = await found(store, stored, search, columns)
+    assert dict(row.columns) == {
+        "source": "a",
+        "chunk_index": 3,
+        "created_at": 1000,
+        "dates": row.columns["dates"],
+        "section": 2,
+        "tokens": 7,
+        "title": "Title of a",
+        "cosine": pytest.approx(0.8 * 0.6 + 0.6 * 0.8, abs=1e-6),
+        "own": pytest.approx(0.8, abs=1e-6),
+        "heavy": pytest.approx(2.0, abs=1e-6),
+        "none": pytest.approx(0.0, abs=1e-6),
+        "one": pytest.approx(3.0, abs=1e-6),
+    }
+    assert list(row.columns["dates"]) == [20240101]
+    (row,) = await found(store, stored, by_vector(vector), columns)
+    assert row.score == pytest.approx(0.96, abs=1e-6)
+    assert "cosine" not in row.columns
+    assert "one" not in row.columns
+    assert row.columns["own"] == pytest.approx(0.8, abs=1e-6)
+
+
+async def test_first_rows_have_their_terms_and_embeddings(store: Store) -> None:
+    stored = await filled(
+        store, chunk("a", embedding=towards(0.9)), chunk("b", embedding=towards(0.5))
+    )
+    first, second = await found(store, stored, by_vector(FIRST), first=1)
+    assert list(first.columns["terms"]) == [1, 2]
+    assert list(first.columns["weights"]) == pytest.approx([1.0, 0.5])
+    assert list(first.columns["embedding"]) == pytest.approx(towards(0.9), abs=1e-6)
+    assert "embedding" not in second.columns
+
+
+async def test_chunks_are_read_by_record_id(store: Store) -> None:
+    metadata = {"team": "red", "tags": ["x", 1, True, None], "inner": {"n": 1.5}}
+    one = chunk(
+        "a", metadata=metadata, breadcrumb="A > B", page=3, start_line=1, end_line=4, kind="code"
+    )
+    stored = await filled(store, one, chunk("b"))
+    known = await rids(store, stored)
+    (text,) = await store.chunks(stored.type, [known["notes:a:0"]])
+    assert (text.rid, text.chunk_id, text.source) == (known["notes:a:0"], "notes:a:0", "a")
+    assert (text.title, text.content, text.kind) == (one.title, one.content, "code")
+    assert text.metadata == metadata
+    assert (text.chunk_index, text.total_chunks, text.tokens) == (0, 1, 5)
+    assert (text.breadcrumb, text.page, text.start_line, text.end_line) == ("A > B", 3, 1, 4)
+    assert (text.created_at, list(text.cosines), text.embedding) == (1000, [], None)
+    assert len(await store.chunks(stored.type, list(known.values()))) == 2
+    assert await store.chunks(stored.type, []) == []
+
+
+async def test_chunks_are_compared_with_others(store: Store) -> None:
+    stored = await filled(store, chunk("a", embedding=FIRST), chunk("b", embedding=towards(0.6)))
+    known = await rids(store, stored)
+    a, b = known["notes:a:0"], known["notes:b:0"]
+    texts = {each.rid: each for each in await store.chunks(stored.type, [a, b], compared=[b, a])}
+    assert list(texts[a].cosines) == pytest.approx([0.6, 1.0], abs=1e-6)
+    assert list(texts[b].cosines) == pytest.approx([1.0, 0.6], abs=1e-6)
+
+
+async def test_chunks_that_are_gone_are_left_out(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b"))
+    known = await rids(store, stored)
+    await put(store, stored, gone=["a"])
+    texts = await store.chunks(stored.type, list(known.values()))
+    assert [each.chunk_id for each in texts] == ["notes:b:0"]
+    assert set(await store.embeddings(stored.type, list(known.values()))) == {known["notes:b:0"]}
+
+
+async def test_what_is_returned_can_be_changed_without_harm(store: Store) -> None:
+    metadata = {"tags": ["x"]}
+    stored = await filled(store, chunk("a", metadata=metadata), metadata=metadata)
+    metadata["tags"].append("changed before")
+    (rid,) = (await rids(store, stored)).values()
+    (text,) = await store.chunks(stored.type, [rid])
+    assert isinstance(text.metadata, dict)
+    text.metadata["tags"].append("changed after")
+    (record,) = await store.source_records(stored.type, after="", limit=1)
+    assert isinstance(record.metadata, dict)
+    record.metadata["tags"].append("changed after")
+    (again,) = await store.chunks(stored.type, [rid])
+    (unchanged,) = await store.source_records(stored.type, after="", limit=1)
+    assert again.metadata == unchanged.metadata == {"tags": ["x"]}
+
+
+async def test_chunk_is_read_by_its_id_with_its_embedding(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b", duplicate_of="notes:a:0"))
+    read = await store.chunk(stored, "notes:a:0")
+    assert read.collection == stored
+    assert read.value is not None
+    assert read.value.chunk_id == "notes:a:0"
+    assert list(read.value.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
+    duplicate = (await store.chunk(stored, "notes:b:0")).value
+    assert duplicate is not None
+    assert list(duplicate.embedding or ()) == pytest.approx(towards(0.6), abs=1e-6)
+    missing = await store.chunk(stored, "notes:c:0")
+    assert (missing.collection, missing.value) == (stored, None)
+
+
+async def test_embeddings_are_read_by_record_id(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b", embedding=FIRST))
+    known = await rids(store, stored)
+    embeddings = await store.embeddings(stored.type, [known["notes:b:0"]])
+    assert set(embeddings) == {known["notes:b:0"]}
+    assert list(embeddings[known["notes:b:0"]]) == pytest.approx(FIRST)
+    assert await store.embeddings(stored.type, []) == {}
+
+
+async def test_passages_are_read_by_chunk_id_and_filtered(store: Store) -> None:
+    parts = [
+        chunk("a", n, lead="\n" * n, overlap=n, section=0, start_line=n, end_line=n + 1)
+        for n in range(3)
+    ]
+    stored = await filled(store, *parts, chunk("b", kind="code"))
+    wanted = ["notes:a:2", "notes:a:0", "notes:b:0", "notes:missing:0"]
+    passages = await store.passages(stored.type, wanted, None)
+    by_id = {each.chunk_id: each for each in passages}
+    assert set(by_id) == {"notes:a:2", "notes:a:0", "notes:b:0"}
+    last = by_id["notes:a:2"]
+    assert (last.source, last.content, last.lead, last.overlap) == (
+        "a",
+        parts[2].content,
+        "\n\n",
+        2,
+    )
+    assert (last.chunk_index, last.section, last.start_line, last.end_line) == (2, 0, 2, 3)
+    filtered = await store.passages(stored.type, wanted, kind_is("code"))
+    assert [each.chunk_id for each in filtered] == ["notes:b:0"]
+
+
+async def test_best_chunk_of_each_source_is_found(store: Store) -> None:
+    stored = await filled(
+        store,
+        chunk("a", 0, embedding=towards(0.5)),
+        chunk("a", 1, embedding=towards(0.9)),
+        chunk("b", 1, embedding=towards(0.7)),
+        chunk("b", 0, embedding=towards(0.7)),
+        chunk("c", embedding=FIRST),
+        chunk("d", duplicate_of="notes:c:0"),
+    )
+    columns = Columns(("source",), {"cosine": FIRST})
+    best = await store.best_chunks(
+        stored.type, ["a", "b", "d", "missing"], columns, None, by="cosine"
+    )
+    assert {source: row.chunk_id for source, row in best.items()} == {
+        "a": "notes:a:1",
+        "b": "notes:b:0",
+    }
+    assert best["a"].score == pytest.approx(0.9, abs=1e-6)
+    assert best["a"].columns["source"] == "a"
+    first = Not(OneOf(Field("title"), ("Title of b",)))
+    best = await store.best_chunks(stored.type, ["a", "b"], columns, first, by="cosine")
+    assert set(best) == {"a"}
+
+
+# Graph expansion
+
+
+async def _linked(store: Store) -> Collection:
+    """A chain a -> b -> c, d -> a, and e, which nothing links to."""
+    return await filled(
+        store,
+        *(
+            chunk(source, embedding=towards(part))
+            for source, part in {"a": 0.95, "b": 0.5, "c": 0.4, "d": 0.3, "e": 0.9}.items()
+        ),
+        chunk("b", 1, embedding=towards(0.7)),
+        links=[
+            Link("a", "b", "cites", 0.5),
+            Link("b", "c", "cites", 1.0),
+            Link("d", "a", "mentions", 0.8),
+            Link("a", "missing", "cites", 0.2),
+        ],
+    )
+
+
+REQUEST = GraphRequest(
+    sources=["a"],
+    columns=Columns(("source",), {"cosine": FIRST}),
+    by="cosine",
+    filter=None,
+    hops=1,
+    kinds=None,
+    links=True,
+    neighbours=(),
+    least=0.0,
+    limit=10,
+)
+
+
+async def test_best_chunks_of_linked_sources_are_found_in_both_directions(store: Store) -> None:
+    stored = await _linked(store)
+    answer = await store.graph(stored.type, REQUEST)
+    scores = {row.chunk_id: row.score for row in answer.rows}
+    assert scores == {
+        "notes:b:1": pytest.approx(0.7, abs=1e-6),
+        "notes:d:0": pytest.approx(0.3, abs=1e-6),
+    }
+    assert {row.columns["source"] for row in answer.rows} == {"b", "d"}
+    ((out, into),) = answer.hops
+    assert list(out) == [Link("a", "b", "cites", 0.5), Link("a", "missing", "cites", 0.2)]
+    assert list(into) == [Link("d", "a", "mentions", 0.8)]
+
+
+async def test_second_hop_starts_from_what_the_first_reached(store: Store) -> None:
+    stored = await _linked(store)
+    answer = await store.graph(stored.type, replace(REQUEST, hops=2))
+    assert {row.chunk_id for row in answer.rows} == {"notes:b:1", "notes:c:0", "notes:d:0"}
+    out, into = answer.hops[1]
+    assert list(out) == [Link("b", "c", "cites", 1.0), Link("d", "a", "mentions", 0.8)]
+    assert list(into) == [Link("a", "b", "cites", 0.5)]
+
+
+async def test_links_of_other_kinds_are_not_followed(store: Store) -> None:
+    stored = await _linked(store)
+    answer = await store.graph(stored.type, replace(REQUEST, kinds=["mentions"]))
+    assert {row.chunk_id for row in answer.rows} == {"notes:d:0"}
+    assert [(list(out), len(into)) for out, into in answer.hops] == [([], 1)]
+
+
+async def test_graph_expansion_filters_and_limits_chunks(store: Store) -> None:
+    stored = await _linked(store)
+    not_b = Not(OneOf(Field("source"), ("b",)))
+    answer = await store.graph(stored.type, replace(REQUEST, filter=not_b, hops=2))
+    assert {row.chunk_id for row in answer.rows} == {"notes:d:0"}
+    answer = await store.graph(stored.type, replace(REQUEST, least=0.5))
+    assert {row.chunk_id for row in answer.rows} == {"notes:b:1"}
+    answer = await store.graph(stored.type, replace(REQUEST, hops=2, limit=2))
+    assert {row.chunk_id for row in answer.rows} == {"notes:b:1", "notes:c:0"}
+
+
+async def test_given_chunks_are_found_without_links(store: Store) -> None:
+    stored = await filled(store, chunk("a"), chunk("b", embedding=towards(0.7)))
+    request = replace(REQUEST, links=False, neighbours=["notes:b:0", "notes:missing:0"])
+    answer = await store.graph(stored.type, request)
+    assert [row.chunk_id for row in answer.rows] == ["notes:b:0"]
+    assert list(answer.hops) == []
+
+
+async def test_given_chunks_are_found_once_beside_linked_ones(store: Store) -> None:
+    stored = await _linked(store)
+    answer = await store.graph(stored.type, replace(REQUEST, neighbours=["notes:b:1", "notes:e:0"]))
+    assert sorted(row.chunk_id for row in answer.rows) == ["notes:b:1", "notes:d:0", "notes:e:0"]
+
+
+# Term statistics
+
+
+async def test_changes_of_term_statistics_are_logged_in_order(store: Store) -> None:
+    created = await filled(store)
+    old = chunk("a", terms=(1, 5), weights=(1.0, 1.0), lengths=(1, 7))
+    new = chunk("a", terms=(2,), weights=(1.0,), lengths=(1, 3))
+    first = await put(store, created, old)
+    second = await put(store, first.collection, new, chunk("a/title", of="a", kind="title"))
+    third = await put(store, second.collection, gone=["a"])
+    log = await store.term_statistics(created.type, after=0)
+    assert [each.revision for each in log] == [
+        each.collection.revision for each in (first, second, third)
+    ]
+    assert [each.base for each in log] == [False, False, False]
+    assert [[list(terms) for terms in each.removed] for each in log] == [[], [[1, 5]], [[2]]]
+    assert [[list(each) for each in e.removed_lengths] for e in log] == [[], [[1, 7]], [[1, 3]]]
+    added = [TermStatistics.from_bytes(each.added) for each in log[:2] if each.added]
+    assert added == [statistics_of([old]), statistics_of([new])]
+    assert log[2].added is None
+    later = await store.term_statistics(created.type, after=log[0].revision)
+    assert [each.revision for each in later] == [each.revision for each in log[1:]]
+
+
+async def test_folded_term_statistics_are_one_entry(store: Store) -> None:
+    stored = await filled(store, chunk("a"))
+    stored = (await put(store, stored, chunk("b"))).collection
+    revision = stored.revision
+    later = (await put(store, stored, chunk("c"))).collection
+    merged = statistics_of([chunk("a"), chunk("b")]).to_bytes()
+    fold = store.fold_term_statistics
+    assert not await fold(stored.type, revision=revision, count=3, merged=merged)
+    assert len(await store.term_statistics(stored.type, after=0)) == 3
+    assert await fold(stored.type, revision=revision, count=2, merged=merged)
+    assert not await fold(stored.type, revision=revision, count=2, merged=merged)
+    base, last = await store.term_statistics(stored.type, after=0)
+    assert (base.revision, base.base, base.added) == (revision, True, merged)
+    assert (list(base.removed), list(base.removed_lengths)) == ([], [])
+    assert (last.revision, last.base) == (later.revision, False)
