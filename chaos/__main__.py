@@ -21,7 +21,7 @@ from rich.console import Console
 from chaos.campaign import Campaign, Plan, Recorded
 from chaos.report import show
 from chaos.stack_process import StartFailed
-from chaos.steps import GROUPS, SWITCHABLE, chosen_faults
+from chaos.steps import DEFAULT, GROUPS, chosen_faults
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,8 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         "--faults",
         default="default",
         metavar="LIST",
-        help=f"names, separated by commas, of: {', '.join((*GROUPS, *GROUPS['all']))}."
-        f" default: all but {' and '.join(SWITCHABLE)}",
+        help=f"names, separated by commas, of: {', '.join((*GROUPS, *DEFAULT))}; default: default",
     )
     parser.add_argument("--no-attacks", action="store_true", help="no hostile input")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run the steps of a log again")

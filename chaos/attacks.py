@@ -212,7 +212,7 @@ def _http(chance: random.Random) -> bytes:
         + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n",
         *(
             typed + b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-            for body in (broken, surrogate, b"[" * 100_000, b"\x00", b"nul", b'{"a":1e999}')
+            for body in (broken, surrogate, b"[" * 100_000, b"\x00", b"nul")
         ),
         b"GET /collections/%00%ff?limit=1&limit=2 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"GET /../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
@@ -276,9 +276,8 @@ class Attacker:
 
     async def _document(self, document: Document, chance: random.Random) -> str:
         whole = {"source": f"h{chance.randrange(5)}", "title": "hostile", **document}
-        sent = await self._call(
-            chance, "search-index", {"collection": COLLECTION, "documents": [whole]}
-        )
+        options = {"collection": COLLECTION, "maxTokens": chance.choice((16, 256))}
+        sent = await self._call(chance, "search-index", {**options, "documents": [whole]})
         failed = (sent.answer or {}).get("failed") or [{}]
         code = sent.code or failed[0].get("code", "ok")
         await self._call(
@@ -317,14 +316,17 @@ class Attacker:
         return f"{sent} sent"
 
     async def _requests(self, chance: random.Random) -> str:
-        """Send requests to the gateway; it must not fail with a server error."""
-        statuses = set()
+        """Send requests to the gateway; it must not answer with a server error in calm."""
+        statuses, weather = set(), self._ledger.weather
         for _ in range(5):
-            request = _http(chance)
+            request, epoch = _http(chance), weather.epoch()
             status = await self._status(request)
             statuses.add(str(status))
-            if status == 500:
-                raise Violation("no server error for a malformed request", repr(request[:200]))
+            calm = epoch is not None and weather.epoch() == epoch
+            if status is not None and status >= 500 and (calm or status == 500):
+                raise Violation(
+                    "no server error for a malformed request", f"{status}: {request[:200]!r}"
+                )
         return " ".join(sorted(statuses))
 
     async def _status(self, request: bytes) -> int | None:

@@ -30,6 +30,8 @@ from chaos.steps import Step, attack_step, client_step, fault_step
 from kadi_client import Connection
 
 SAMPLE_SECONDS = 2.0
+ZOMBIE_SECONDS = 30.0
+"""How long an ended process may wait for its parent, which may be paused."""
 DISK_BYTES = 2 * 2**30
 VIOLATIONS = 10
 """After so many violations the campaign ends."""
@@ -179,8 +181,7 @@ class Campaign:
 
             async def connected(proxy: Proxy, name: str) -> KadiCaller:
                 url = f"ws://127.0.0.1:{proxy.port}/kadi"
-                networks = stack.state()["networks"]
-                connection = Connection(url, name=name, networks=networks)
+                connection = Connection(url, name=name, networks=stack.networks)
                 return KadiCaller(await exits.enter_async_context(connection))
 
             async def over_http(proxy: Proxy) -> HttpCaller:
@@ -251,19 +252,21 @@ class Campaign:
 
     async def _watch(self, stack: StackProcess) -> None:
         """Sample the memory of the components; look for children that nobody waits for."""
-        before: set[int] = set()
+        seen: dict[int, float] = {}
+        reported: set[int] = set()
         while True:
             pids = {"supervisor": stack.pid, **stack.pids()}
             for component, pid in pids.items():
                 size = resident_bytes(pid)
                 if size is not None:
                     self._ledger.sampled(component, pid, size)
-            now = zombies(set(pids.values()))
-            if lasting := now & before:
-                text = f"zombies of the stack: {sorted(lasting)}"
-                self._ledger.notes.append(text)
-                now -= lasting
-            before = now
+            now = time.monotonic()
+            seen = {pid: seen.get(pid, now) for pid in zombies(set(pids.values()))}
+            lasting = {pid for pid, since in seen.items() if now - since > ZOMBIE_SECONDS}
+            if lasting - reported:
+                reported |= lasting
+                violation = Violation("no zombies", f"processes {sorted(lasting)}")
+                self._ledger.violated(Step("watch", 0, "zombies", {}), violation)
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def _after_stop(self, stack: StackProcess, code: int) -> None:

@@ -20,7 +20,7 @@ from chaos.ledger import Ledger
 from chaos.proxy import Proxy
 from chaos.stack_process import POLL_SECONDS, StackProcess
 from chaos.steps import Parameters, Step
-from kadi_client import Connection, Identity, Tool
+from kadi_client import Connection, Identity, KadiError, Tool
 
 RECOVERY_SECONDS = 120.0
 SLOW_SECONDS = 0.05
@@ -174,7 +174,7 @@ class Faults:
                 **self._stack.environ,
                 "SEARCH_DATA_DIR": str(self._stack.home / "second"),
                 "BROKER_URL": state.get("url", ""),
-                "BROKER_NETWORKS": ",".join(state.get("networks", ())),
+                "BROKER_NETWORKS": ",".join(self._networks(parameters)),
             },
         )
         try:
@@ -196,12 +196,18 @@ class Faults:
             for name in (*names, "create-embedding")
         ]
         state = self._stack.state()
-        async with Connection(
-            state["url"],
-            identity=Identity.generate(),
-            networks=state["networks"],
-            role="ability",
-            tools=tools,
-            connect_timeout=RECOVERY_SECONDS,
-        ):
-            await asyncio.sleep(parameters["seconds"])
+        # The broker may refuse it: what counts is what the clients notice.
+        with suppress(KadiError):
+            async with Connection(
+                state["url"],
+                identity=Identity.generate(),
+                networks=self._networks(parameters),
+                role="ability",
+                tools=tools,
+            ):
+                await asyncio.sleep(parameters["seconds"])
+
+    def _networks(self, parameters: Parameters) -> tuple[str, ...]:
+        """Return the networks that an intruder joins: also that of the components, or not."""
+        every = tuple(self._stack.state().get("networks", ()))
+        return every if parameters["private"] and every else self._stack.networks

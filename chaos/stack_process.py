@@ -156,6 +156,11 @@ class StackProcess:
         """Return the process ids of the components, workers by the name ``worker-1``."""
         return {part["name"]: part["pid"] for part in self.state().get("parts", ())}
 
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks that any agent may join."""
+        return ("global",)
+
     async def broker(self) -> tuple[str, int]:
         """Return the address of the broker."""
         return _address(self.state().get("url", ""))

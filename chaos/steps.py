@@ -21,14 +21,11 @@ MODES = ("semantic", "keyword", "hybrid")
 COMPONENTS = ("broker", "database", "models", "worker-1", "gateway")
 CUTS = ("cut", "slow", "hold")
 SHORT = (*(f"kill-{name}" for name in COMPONENTS), "pause", *CUTS)
-DEFAULT = (*SHORT, "kill-supervisor", "disk-full")
-SWITCHABLE = ("second-database", "squatters")
-"""Faults that lose acknowledged writes as long as workers do not pin their providers."""
+DEFAULT = (*SHORT, "kill-supervisor", "disk-full", "second-database", "squatters")
 GROUPS: Mapping[str, Sequence[str]] = {
     "none": (),
     "short": SHORT,
     "default": DEFAULT,
-    "all": (*DEFAULT, *SWITCHABLE),
 }
 
 
@@ -64,8 +61,8 @@ def chosen_faults(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in filter(None, (each.strip() for each in text.split(","))):
         members = GROUPS.get(name, (name,))
-        if not set(members) <= set(GROUPS["all"]):
-            known = ", ".join((*GROUPS, *GROUPS["all"]))
+        if not set(members) <= set(DEFAULT):
+            known = ", ".join((*GROUPS, *DEFAULT))
             raise ValueError(f"no fault {name!r}; there are: {known}")
         found.update(dict.fromkeys(members))
     return tuple(found)
@@ -99,6 +96,7 @@ def fault_step(seed: int, number: int, faults: Sequence[str]) -> Step:
             "seconds": round(chance.uniform(0.5, 8.0), 1),
             "component": chance.choice(COMPONENTS),
             "proxy": chance.choice(("broker", "gateway")),
+            "private": chance.random() < 0.5,
         },
     )
 
