@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
+from kadi_client import Connection
+from kadi_localnet.broker import serve_broker
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tools import database_tools
+
+TIMEOUT = 60.0
+
+
+@asynccontextmanager
+async def arcadedb(directory: Path) -> AsyncIterator[BrokerStore]:
+    """A new database of the embedded engine, over a broker."""
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
+        engine = await stack.enter_async_context(EmbeddedDatabases(directory))
+        await stack.enter_async_context(
+            Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
+        )
+        client = await stack.enter_async_context(Connection(broker.url, name="worker"))
+        yield BrokerStore(client.invoke, database="contract", timeout=TIMEOUT)
 
 
 @pytest.fixture(params=["memory"])
-async def store() -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """A new store."""
     yield MemoryStore()

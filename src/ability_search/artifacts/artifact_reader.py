@@ -27,8 +27,8 @@ from ability_search.artifacts.manifest import (
     SkillsManifest,
     parsed_manifest,
 )
+from ability_search.artifacts.stored_rows import link_rows, restored_document
 from ability_search.documents import Vector
-from ability_search.indexing.preparing import link_rows, restored_document
 
 Row = dict[str, Any]
 

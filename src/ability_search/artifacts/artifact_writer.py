@@ -15,7 +15,7 @@ import numpy as np
 
 from ability_search.artifacts.artifact_files import Writing
 from ability_search.artifacts.manifest import CHUNKS, SOURCES, USAGE, VECTORS, Counts, FileDigest
-from ability_search.indexing.preparing import link_rows, restored_document
+from ability_search.artifacts.stored_rows import link_rows, restored_document
 
 Row = Mapping[str, Any]
 

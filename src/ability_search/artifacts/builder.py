@@ -14,7 +14,8 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.indexing import Indexing
 from ability_search.ports import Store
 from ability_search.store import arcadedb
 from ability_search.store.registry import Registry
@@ -131,6 +132,6 @@ class Building:
             floor = page[-1]["source"]
             gone = [row["source"] for row in page if row["source"] not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, aspects=False)
+                await self._indexing.remove(collection, gone, kinds=False)
                 removed += len(gone)
         return removed

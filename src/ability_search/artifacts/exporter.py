@@ -32,7 +32,7 @@ from ability_search.artifacts.manifest import (
 )
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused, TooLarge
-from ability_search.indexing import Progress, Report
+from ability_search.index.index_calls import Progress, Report
 from ability_search.ports import Store
 from ability_search.store import (
     arcadedb,

@@ -15,6 +15,13 @@ import numpy as np
 
 from ability_search.artifacts.artifact_reader import Item, Row
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
+from ability_search.artifacts.stored_rows import (
+    Contents,
+    Storage,
+    link_rows,
+    restored_document,
+    row_bytes,
+)
 from ability_search.collection import Collection, checked_name
 from ability_search.config.loading import Settings
 from ability_search.errors import (
@@ -23,12 +30,11 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.generations import Generations
-from ability_search.indexing import Progress, Report
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restored_document
-from ability_search.indexing.storing import Contents, Storage, row_bytes
-from ability_search.indexing.writing import new_collection
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress, Report
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import LAYOUT, Recipe
+from ability_search.index.writer import new_collection
 from ability_search.ports import Store
 from ability_search.store import arcadedb
 from ability_search.store.registry import Registry
@@ -135,7 +141,7 @@ class Importing:
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
-            await self._maintenance.settled()
+            await self._maintenance.idle()
             imported = await self._publish(artifact.origin, name, record, replacing)
         except Exception as exc:
             # Only a component is missing: the import continues later.
@@ -165,7 +171,6 @@ class Importing:
             self._store,
             self._registry,
             name=record,
-            collection=collection,
             message_bytes=self._group_bytes,
             now=_now,
         )

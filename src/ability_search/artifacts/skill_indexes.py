@@ -21,18 +21,17 @@ from msgspec import Meta
 from ability_search.artifacts.artifact_files import Reading, opened
 from ability_search.artifacts.artifact_reader import Item, Row, parsed, unit_vectors
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
+from ability_search.artifacts.stored_rows import chunk_rows, source_record
 from ability_search.collection import Collection
 from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
-from ability_search.indexing.preparing import (
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
-    chunk_rows,
     content_hash,
     prepare,
-    source_record,
 )
-from ability_search.indexing.writing import expected_length, new_collection
+from ability_search.index.writer import expected_length, new_collection
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.token_counter import TokenCounter
 

@@ -11,12 +11,12 @@ from ability_search.cli import output
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.transferring import importing_of, reporting, services_and_connection
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import State, Survey
-from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.legacy import ASIDE_TYPE, LEGACY_TYPE, LegacySql
 from ability_search.worker import open_embedder, token_counter
 
 _ALIKE = 0.9
@@ -136,10 +136,12 @@ async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIt
         async with open_embedder(settings, connection.invoke) as embedder:
             count, counter = token_counter(settings)
             migration = Migration(
-                BrokerStore(
-                    connection.invoke, database=database, timeout=settings.database.timeout
+                LegacySql(
+                    BrokerStore(
+                        connection.invoke, database=database, timeout=settings.database.timeout
+                    )
                 ),
-                services.store,
+                services.arcade,
                 in_place=database == into,
                 registry=services.registry,
                 importing=importing_of(services),

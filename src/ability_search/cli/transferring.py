@@ -28,8 +28,8 @@ from ability_search.config.loading import Settings, load_settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
 from ability_search.files.file_documents import Reading, open_extractor
-from ability_search.indexing import IndexOptions, Progress
-from ability_search.indexing.preparing import LAYOUT
+from ability_search.index.index_calls import IndexOptions, Progress
+from ability_search.index.preparation import LAYOUT
 from ability_search.tools.handlers import Services
 from ability_search.tools.responses import index_result
 from ability_search.worker import open_services, token_counter

@@ -12,11 +12,12 @@ import numpy as np
 
 from ability_search.artifacts.artifact_reader import Item, Row
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
+from ability_search.artifacts.stored_rows import chunk_rows, source_record
 from ability_search.config.loading import Settings
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
-from ability_search.indexing.preparing import Recipe, analyzed, chunk_rows, source_record
-from ability_search.indexing.writing import new_collection
+from ability_search.index.preparation import Recipe, analyzed
+from ability_search.index.writer import new_collection
 from ability_search.legacy.legacy_chunks import Piece, assembled, read_piece
 from ability_search.legacy.survey import OldCollection, rid_of
 from ability_search.text.analyzer import analyzer_for

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ability_search.artifacts.importer import Importing
 from ability_search.collection import Collection as Live
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
-from ability_search.indexing import Progress, Report
+from ability_search.index.index_calls import Progress, Report
 from ability_search.legacy.legacy_import import Moving, Reach, Way
-from ability_search.legacy.legacy_pages import OldDatabase
 from ability_search.legacy.survey import OldCollection, State, Survey, Surveying
-from ability_search.ports import Embedder, Store
-from ability_search.store import arcadedb
-from ability_search.store.arcadedb import ASIDE_TYPE, LEGACY_TYPE
+from ability_search.ports import Embedder
+from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -28,28 +26,71 @@ T = TypeVar("T")
 _PAGE = 200
 """Chunks read at a time."""
 _COPIED = 500
-"""Chunks set aside in one transaction."""
+"""Chunks copied in one transaction."""
 _SOURCES = 500
-"""Sources looked for at a time."""
+"""Sources looked up at a time."""
+
+
+class LegacyStore(Protocol):
+    """A database of the earlier ability.
+
+    Its rows are as that ability wrote them: any column may be missing or of any type.
+    """
+
+    async def chunk_type(self) -> str | None:
+        """Return the type that holds the chunks; ``None`` if there is none.
+
+        While they are being copied, it is the one that they are copied from.
+        """
+
+    def in_the_way(self, chunk_type: str) -> bool:
+        """Return whether the chunks stand where today's layout has its own type."""
+
+    async def size(self, chunk_type: str) -> int:
+        """Return the number of chunks."""
+
+    def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
+        """Yield the record ids of the chunks, at most ``most`` at a time."""
+
+    async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
+        """Return rows by record id, in any order."""
+
+    async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
+        """Return the sources of chunks by record id, in any order."""
+
+    async def create_aside(self) -> str:
+        """Create the type for copies if it does not exist; return its name."""
+
+    async def copy_aside(self, rids: Sequence[str]) -> None:
+        """Copy chunks by record id; those that were copied before are left out."""
+
+    async def totals(self, chunk_type: str) -> Mapping[str, int]:
+        """Return the number ``n`` of chunks and the sizes of their texts and embeddings."""
+
+    async def make_room(self) -> None:
+        """Drop the chunks that were copied, and create today's type in their place."""
+
+    async def drop(self, chunk_type: str) -> None:
+        """Drop the chunks."""
 
 
 class Migration:
-    """Moves what the earlier ability stored; its own data stays until it is dropped.
+    """Migrates the data of the earlier ability, which stays until it is dropped.
 
     Args:
-        old: The database that it wrote to.
-        store: The database that is moved to.
-        in_place: Whether the two are the same.
-        registry: Knows the collections of the latter.
-        importing: Writes them.
-        embedder: The models.
-        way: How chunks are moved.
+        old: The database of the earlier ability.
+        store: The store to migrate to.
+        in_place: Whether both are the same database.
+        registry: Registry of the collections of the store.
+        importing: Imports collections.
+        embedder: The embedder.
+        way: How chunks are migrated.
     """
 
     def __init__(
         self,
-        old: Store,
-        store: Store,
+        old: LegacyStore,
+        store: IndexStore,
         *,
         in_place: bool,
         registry: Registry,
@@ -57,7 +98,7 @@ class Migration:
         embedder: Embedder,
         way: Way,
     ) -> None:
-        self._old = OldDatabase(old)
+        self._old = old
         self._store = store
         self._in_place = in_place
         self._registry = registry
@@ -73,20 +114,20 @@ class Migration:
         mending: bool = False,
         wanted: Collection[str] = (),
     ) -> Survey | None:
-        """Read all that there is; nothing is changed.
+        """Read everything; nothing is changed.
 
         Args:
             report: Receives the progress.
-            prefix: Of the collections' new names.
-            mending: Whether chunks without an embedding that is of use get a new one.
-            wanted: Names of collections; all if there are none.
+            prefix: Prefix of the collections' new names.
+            mending: Whether chunks without a usable embedding get a new one.
+            wanted: Names of collections; empty for all.
 
         Returns:
-            What there is; ``None`` if the database is none of the earlier ability.
+            What was found; ``None`` if the database has no data of the earlier ability.
 
         Raises:
             DatabaseUnavailable: if the database did not answer.
-            EmbeddingUnavailable: if embeddings are to be made, and the model did not answer.
+            EmbeddingUnavailable: if embeddings have to be made and the model did not answer.
         """
         chunk_type = await self._old.chunk_type()
         if chunk_type is None:
@@ -107,47 +148,48 @@ class Migration:
         return survey
 
     async def set_aside(self, report: Report) -> bool:
-        """Make room for the types of today, where the chunks stand in their way.
+        """Make room for today's layout if the chunks are in its way.
 
-        They are copied to a type of another name, compared, and dropped only then. Killed at any
-        instant it leaves at least one of the two whole; calling again completes it. What was
-        surveyed before is in other places then.
+        They are copied to a type of another name, compared, and only then dropped. If this is
+        interrupted, at least one of the two is complete, and calling again continues. Record ids
+        of an earlier survey are invalid afterwards.
 
         Returns:
-            Whether there was anything in the way.
+            False if nothing was in the way.
 
         Raises:
             DatabaseUnavailable: if the database did not answer, or not all was copied.
         """
-        if not self._in_place or await self._old.chunk_type() != LEGACY_TYPE:
+        chunk_type = await self._old.chunk_type() if self._in_place else None
+        if chunk_type is None or not self._old.in_the_way(chunk_type):
             return False
-        total = await self._old.size(LEGACY_TYPE)
-        await self._store.write(*arcadedb.create_aside())
+        total = await self._old.size(chunk_type)
+        aside = await self._old.create_aside()
         done = 0
-        async for rids in self._old.places(LEGACY_TYPE, most=_COPIED):
-            await self._store.write(*arcadedb.set_aside(rids))
+        async for rids in self._old.places(chunk_type, most=_COPIED):
+            await self._old.copy_aside(rids)
             done += len(rids)
-            await report(Progress(LEGACY_TYPE, done, total, "setting aside"))
-        there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
+            await report(Progress(chunk_type, done, total, "setting aside"))
+        there, copied = [await self._old.totals(each) for each in (chunk_type, aside)]
         if there != copied:
             raise DatabaseUnavailable(
-                f"{ASIDE_TYPE} does not hold the same {there['n']} chunks as {LEGACY_TYPE}:"
+                f"{aside} does not hold the same {there['n']} chunks as {chunk_type}:"
                 " somebody writes to it, or has since it was set aside",
                 hint="Stop the earlier ability, drop the type that does not count, and call again.",
             )
-        await self._store.write(*arcadedb.make_room())
-        log.info("set %d chunks of the earlier ability aside as %s", done, ASIDE_TYPE)
+        await self._old.make_room()
+        log.info("set %d chunks of the earlier ability aside as %s", done, aside)
         return True
 
     async def move(self, survey: Survey, old: OldCollection, report: Report) -> None:
-        """Make one collection of the earlier ability one of today.
+        """Migrate one collection.
 
-        Nobody sees it before it is complete. Killed at any instant, calling again completes it.
+        It is visible once it is complete. If this is interrupted, calling again continues.
 
         Raises:
-            InvalidInput: if there is a collection of its new name.
+            InvalidInput: if a collection of its new name exists.
             DatabaseUnavailable: if the database did not answer.
-            EmbeddingUnavailable: if embeddings are to be made, and the model did not answer.
+            EmbeddingUnavailable: if embeddings have to be made and the model did not answer.
         """
         reach = self._reach(survey.chunk_type)
         moving = Moving(old, self._way, reach, now=time.time_ns() // 1_000_000)
@@ -155,11 +197,11 @@ class Migration:
         old.state = State.MOVED
 
     async def drop(self, survey: Survey) -> None:
-        """Drop what the earlier ability stored."""
-        await self._old.store.write(*arcadedb.drop_legacy(survey.chunk_type))
+        """Drop the data of the earlier ability."""
+        await self._old.drop(survey.chunk_type)
 
     def _reach(self, chunk_type: str) -> Reach:
-        """The database and the model for another thread."""
+        """Return the database and the model for another thread."""
         loop = asyncio.get_running_loop()
 
         def waited(work: Coroutine[Any, Any, T]) -> T:
@@ -177,7 +219,7 @@ class Migration:
         )
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
-        """See whether the collection is there already, and with all of its sources."""
+        """Check whether the collection exists already, and with all of its sources."""
         if not old.chunks:
             old.state, old.reason = State.REFUSED, "none of its chunks can be moved"
             return
@@ -198,8 +240,7 @@ class Migration:
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):
             names = await self._old.sources(survey.chunk_type, firsts[start : start + _SOURCES])
-            answer = await self._store.read(*arcadedb.source_hashes(live.name, live.type, names))
-            missing += len(names) - len(answer["sources"])
+            missing += len(names) - len((await self._store.content_hashes(live, names)).value)
         return missing
 
     async def _check_model(self, survey: Survey, *, mending: bool) -> None:

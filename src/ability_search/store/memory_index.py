@@ -275,7 +275,7 @@ class MemoryDocuments(Tables):
 
 
 class MemoryCopies(Tables):
-    """Reads of whole collections, for artifacts and overviews."""
+    """See :class:`ability_search.store.port.CopyStore`."""
 
     async def source_order(
         self, generation: str, *, after: str, limit: int

@@ -314,6 +314,10 @@ class IndexStore(Protocol):
     async def discard_staged(self, *, before: int) -> None:
         """Delete parts of replacements that writers left behind before this time."""
 
+
+class CopyStore(Protocol):
+    """Reads of whole collections, for artifacts and overviews."""
+
     async def source_order(
         self, generation: str, *, after: str, limit: int
     ) -> list[tuple[str, int]]:
@@ -423,13 +427,21 @@ class UsageStore(Protocol):
 
 
 class Store(
-    CollectionStore, TermStatisticsStore, SearchStore, IndexStore, JobStore, UsageStore, Protocol
+    CollectionStore,
+    TermStatisticsStore,
+    SearchStore,
+    IndexStore,
+    CopyStore,
+    JobStore,
+    UsageStore,
+    Protocol,
 ):
     """Everything that a worker stores."""
 
 
 __all__ = [
     "CollectionStore",
+    "CopyStore",
     "IndexStore",
     "JobStore",
     "SearchStore",

@@ -13,19 +13,17 @@ from pydantic import BaseModel
 
 from ability_search.config.loading import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
-from ability_search.filing import FileIndexing, FileRequest
-from ability_search.generations import Generations
-from ability_search.indexing import Indexing, Progress
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.mending import Mending
-from ability_search.indexing.reindexing import Reindexing
-from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
-from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.running import Run
-from ability_search.listing import list_sources
+from ability_search.index.file_indexing import FileIndexing, FileRequest
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import COMPLETED, FAILED, PROGRESS, Jobs, Run
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.overview import measure
+from ability_search.index.reindex import Reindexing
+from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.overview.service import look_over
 from ability_search.ports import Store
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher
@@ -59,7 +57,7 @@ class Services:
     generations: Generations
     jobs: Jobs
     reindexing: Reindexing
-    mending: Mending
+    self_repair: SelfRepair
     searcher: Searcher
     maintenance: Maintenance
     settings: Settings
@@ -128,10 +126,12 @@ class _Table:
             sweep=value.sweep,
         )
         record = Job(job.id, FILES, value.collection)
-        async with job.announced(value.collection), self._services.jobs.told(record) as told:
+        jobs = self._services.jobs
+        async with job.announced(value.collection), jobs.recorded(record) as recorded:
 
             async def progress(progress: Progress) -> None:
-                told.done, told.total, told.stage = progress.done, progress.total, progress.stage
+                recorded.done, recorded.total = progress.done, progress.total
+                recorded.stage = progress.stage
                 await job.progress(progress)
 
             report = await self._services.files.index(
@@ -203,16 +203,12 @@ class _Table:
         self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
-        page = await list_sources(
-            self._services.store,
-            self._services.registry,
-            value.collection,
-            limit=value.limit,
-            cursor=value.cursor,
+        page = await self._services.indexing.list_sources(
+            value.collection, limit=value.limit, cursor=value.cursor
         )
         jobs = await self._services.jobs.of(value.collection)
-        overview = await look_over(
-            self._services.store,
+        overview = await measure(
+            self._services.arcade,
             self._services.registry,
             page.collection,
             requests.overview(value),

@@ -11,8 +11,8 @@ from ability_search.errors import TooLarge
 from ability_search.filters.parser import parse_filter
 from ability_search.filters.source_globs import source_filter
 from ability_search.filters.tree import Filter, combine
-from ability_search.indexing import IndexOptions
-from ability_search.overview.service import Wanted
+from ability_search.index.index_calls import IndexOptions
+from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
 from ability_search.tools import inputs
 

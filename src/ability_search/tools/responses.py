@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.filing import FileReport
-from ability_search.indexing import Failure, IndexReport
-from ability_search.listing import SourcePage
-from ability_search.overview.service import Map, Overview, Sizes
-from ability_search.overview.times import Growth
+from ability_search.index.file_indexing import FileReport
+from ability_search.index.index_calls import Failure, IndexReport
+from ability_search.index.indexing import SourcePage
+from ability_search.index.overview import Growth, Map, Overview, Sizes
 from ability_search.store.records import Job
 from ability_search.tools import results
 

@@ -20,9 +20,10 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     origin_of,
 )
+from ability_search.artifacts.stored_rows import chunk_rows, source_record
 from ability_search.documents import Document
-from ability_search.indexing.preparing import Recipe, chunk_rows, prepare, source_record
-from ability_search.indexing.writing import new_collection
+from ability_search.index.preparation import Recipe, prepare
+from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 

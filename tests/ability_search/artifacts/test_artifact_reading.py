@@ -31,7 +31,7 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     Damaged,
 )
-from ability_search.indexing.preparing import restored_document
+from ability_search.artifacts.stored_rows import restored_document
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from typing import Any
 from tests.ability_search.flows.conftest import DIMENSIONS, Network, word_vector
 from tests.ability_search.flows.stored import PATIENCE, services_of
 
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.legacy import LegacySql
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",
@@ -108,8 +109,8 @@ def migration_of(
     settings = network.settings
     name = database or settings.database.name
     return Migration(
-        BrokerStore(network.client.invoke, database=name, timeout=PATIENCE),
-        services.store,
+        LegacySql(BrokerStore(network.client.invoke, database=name, timeout=PATIENCE)),
+        services.arcade,
         in_place=name == settings.database.name,
         registry=services.registry,
         importing=importing(network, base),

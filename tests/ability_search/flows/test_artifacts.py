@@ -29,7 +29,7 @@ from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
-from ability_search.indexing import Progress
+from ability_search.index.index_calls import Progress
 from ability_search.store import arcadedb
 from ability_search.store.arcadedb import source_type
 from ability_search.text.token_counter import EstimatedTokens

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.overview.projection import principal_axes
-from ability_search.overview.sizes import bin_width
-from ability_search.overview.times import DAY, HOUR, Growth, Period, finest, grown
+from ability_search.index.overview import (
+    DAY,
+    HOUR,
+    Growth,
+    Period,
+    bin_width,
+    finest,
+    grown,
+    principal_axes,
+)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone, StatementRefused
@@ -13,7 +13,9 @@ from ability_search.store.arcadedb.core import CLOCK, Statement
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.arcadedb.schema import create_generation, drop_generation
-from ability_search.store.records import TermStatisticsEntry
+from ability_search.store.records import Read, TermStatisticsEntry
+
+T = TypeVar("T")
 
 _WIRE = {
     "average_length": "averageLength",
@@ -150,6 +152,12 @@ def from_record(record: Mapping[str, Any]) -> Collection:
     """Convert a database record; fields missing from an older record get their defaults."""
     known = {name: record[wire] for name, wire in _FIELDS.items() if record.get(wire) is not None}
     return Collection(**{**known, "kinds": tuple(known.get("kinds", ()))})
+
+
+def read_of(answer: Mapping[str, Any], value: T) -> Read[T]:
+    """Return a value with the record among the rows ``collection`` of the same answer."""
+    records = answer["collection"]
+    return Read(from_record(records[0]) if records else None, value)
 
 
 def to_record(collection: Collection) -> dict[str, Any]:

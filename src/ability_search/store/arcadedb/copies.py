@@ -1,10 +1,57 @@
-"""Whole collections, on their way out."""
+"""Reads of whole collections: records in the order of storage, and their chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ability_search.store.arcadedb.core import Statement, source_type
+from ability_search.store.arcadedb import rows
+from ability_search.store.arcadedb.core import Statement, aspect_type, source_type
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.records import ChunkRecord, SourceRecord
+
+_POSITION_BITS = 40
+"""Bits of a place that hold the position in a bucket; those above hold the bucket."""
+
+
+class CopySql(Database):
+    """Reads of whole collections, see :class:`.port.CopyStore`."""
+
+    async def source_order(
+        self, generation: str, *, after: str, limit: int
+    ) -> list[tuple[str, int]]:
+        """Return sources greater than ``after``, in order, with their places."""
+        found = await self.generation_read(
+            generation, source_places(generation, after=after, limit=limit)
+        )
+        return [(row["source"], _place(row["rid"])) for row in found]
+
+    async def source_records_at(
+        self, generation: str, places: Sequence[int]
+    ) -> dict[int, SourceRecord]:
+        """Return source records by their places."""
+        found = await self.generation_read(
+            generation, source_records_at(generation, [_rid(place) for place in places])
+        )
+        return {_place(row["@rid"]): rows.source_record(row) for row in found}
+
+    async def chunk_records(
+        self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
+    ) -> list[ChunkRecord]:
+        """Return the chunks ``first`` to ``end - 1`` of each source."""
+        chunk_type = aspect_type(generation) if kinds else generation
+        found = await self.generation_read(
+            generation, source_chunks(chunk_type, sources, first=first, end=end)
+        )
+        return [rows.chunk_record(row) for row in found]
+
+
+def _place(rid: str) -> int:
+    bucket, _, position = rid.removeprefix("#").partition(":")
+    return int(bucket) << _POSITION_BITS | int(position)
+
+
+def _rid(place: int) -> str:
+    return f"#{place >> _POSITION_BITS}:{place & (1 << _POSITION_BITS) - 1}"
 
 
 def source_places(chunk_type: str, *, after: str, limit: int) -> Statement:

@@ -1,26 +1,121 @@
-"""The layout of the earlier TypeScript ability: one document type for the chunks of everything."""
+"""The data of the earlier TypeScript ability: one document type with the chunks of everything."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
-from ability_search.store.arcadedb.core import Statement
+from ability_search.errors import StatementRefused, TooLarge
+from ability_search.store.arcadedb.core import Scripts, Statement
 
 LEGACY_TYPE = "Chunk"
-"""Of its chunks. In the layout of today that is the vertex type which all chunks extend."""
+"""Its type of chunks; in today's layout the vertex type that all types of chunks extend."""
 ASIDE_TYPE = "LegacyChunk"
-"""Holds them after they were set aside."""
+"""Type of the copies that make room for today's layout."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9_]+")
 _COLUMNS = (
     "@rid AS rid, chunkId, collection, source, title, content, embedding, metadata, chunkIndex,"
     " totalChunks, createdAt"
 )
+_PLACES = 10_000
+"""Record ids read at a time; the further back a page begins, the longer it takes to find."""
+
+
+class LegacySql:
+    """Data of the earlier ability, see :class:`ability_search.legacy.migration.LegacyStore`.
+
+    Args:
+        scripts: Runs scripts on its database.
+    """
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def chunk_type(self) -> str | None:
+        """Return the type that holds the chunks; ``None`` if there is none."""
+        try:
+            found = await self._scripts.read(*legacy_types())
+        except StatementRefused as exc:
+            if exc.reason != "missing_database":
+                raise
+            return None
+        documents = {row["name"] for row in found if row["type"] == "document"}
+        for name in (LEGACY_TYPE, ASIDE_TYPE):
+            if name in documents and await self._has_chunks(name):
+                return name
+        return None
+
+    async def _has_chunks(self, name: str) -> bool:
+        """Return whether a type holds chunks of the earlier ability, or nothing."""
+        found = await self._scripts.read(*legacy_sample(name))
+        return not found or any(row.get("chunkId") and row.get("collection") for row in found)
+
+    def in_the_way(self, chunk_type: str) -> bool:
+        """Return whether the chunks stand where today's layout has its own type."""
+        return chunk_type == LEGACY_TYPE
+
+    async def size(self, chunk_type: str) -> int:
+        """Return the number of chunks."""
+        (row,) = await self._scripts.read(*legacy_size(chunk_type))
+        return int(row["n"])
+
+    async def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
+        """Yield the record ids of the chunks, at most ``most`` at a time."""
+        (row,) = await self._scripts.read(*legacy_buckets(chunk_type))
+        for bucket in row["buckets"]:
+            after: str | None = None
+            while page := await self._scripts.read(
+                *legacy_places(bucket, after=after, limit=_PLACES)
+            ):
+                rids = [each["rid"] for each in page]
+                for start in range(0, len(rids), most):
+                    yield rids[start : start + most]
+                after = rids[-1]
+
+    async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
+        """Return rows by record id, in any order; in parts if they do not fit into a message."""
+        try:
+            found: list[dict[str, Any]] = await self._scripts.read(*legacy_rows(chunk_type, rids))
+        except TooLarge:
+            if len(rids) == 1:
+                raise
+            middle = len(rids) // 2
+            halves = rids[:middle], rids[middle:]
+            return [row for half in halves for row in await self.rows(chunk_type, half)]
+        return found
+
+    async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
+        """Return the sources of chunks by record id, in any order."""
+        found = await self._scripts.read(*legacy_sources(chunk_type, rids))
+        return [row["source"] for row in found]
+
+    async def create_aside(self) -> str:
+        """Create the type for copies if it does not exist; return its name."""
+        await self._scripts.write(*create_aside())
+        return ASIDE_TYPE
+
+    async def copy_aside(self, rids: Sequence[str]) -> None:
+        """Copy chunks by record id; those that were copied before are left out."""
+        await self._scripts.write(*set_aside(rids))
+
+    async def totals(self, chunk_type: str) -> Mapping[str, int]:
+        """Return the number of chunks and the sizes of their texts and embeddings."""
+        (row,) = await self._scripts.read(*legacy_totals(chunk_type))
+        return {name: row[name] or 0 for name in ("n", "characters", "numbers")}
+
+    async def make_room(self) -> None:
+        """Drop the chunks that were copied, and create today's type in their place."""
+        await self._scripts.write(*make_room())
+
+    async def drop(self, chunk_type: str) -> None:
+        """Drop the chunks."""
+        await self._scripts.write(*drop_legacy(chunk_type))
 
 
 def legacy_types() -> Statement:
-    """Rows ``name`` and ``type`` (document, vertex) of those types that chunks may be in."""
+    """Select ``name`` and ``type`` (document, vertex) of the types that may hold chunks."""
     return Statement(
         "SELECT name, type FROM schema:types WHERE name IN :names",
         {"names": [LEGACY_TYPE, ASIDE_TYPE]},
@@ -28,25 +123,25 @@ def legacy_types() -> Statement:
 
 
 def legacy_sample(chunk_type: str) -> Statement:
-    """Rows ``chunkId`` and ``collection`` of some chunks."""
+    """Select ``chunkId`` and ``collection`` of some chunks."""
     return Statement(f"SELECT chunkId, collection FROM `{chunk_type}` LIMIT 100", {})
 
 
 def legacy_size(chunk_type: str) -> Statement:
-    """One row: ``n`` chunks."""
+    """Count the chunks: one row ``n``."""
     return Statement(f"SELECT count(*) AS n FROM `{chunk_type}`", {})
 
 
 def legacy_buckets(chunk_type: str) -> Statement:
-    """One row: ``buckets``, the names of the files that hold the chunks."""
+    """Select ``buckets``, the names of the files that hold the chunks: one row."""
     return Statement("SELECT buckets FROM schema:types WHERE name = :name", {"name": chunk_type})
 
 
 def legacy_places(bucket: str, *, after: str | None, limit: int) -> Statement:
-    """Rows ``rid``: where the chunks of a bucket are, in order, behind the place ``after``.
+    """Select ``rid`` of the chunks of a bucket, in order, greater than ``after``.
 
     Raises:
-        ValueError: if that is no name of a bucket; it cannot be quoted.
+        ValueError: if ``bucket`` is not the name of a bucket; it cannot be quoted.
     """
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"not the name of a bucket: {bucket!r}")
@@ -58,19 +153,19 @@ def legacy_places(bucket: str, *, after: str | None, limit: int) -> Statement:
 
 
 def legacy_rows(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """Chunks by their places, in no order."""
+    """Select chunks by record id, in any order."""
     return Statement(
         f"SELECT {_COLUMNS} FROM `{chunk_type}` WHERE @rid IN :rids", {"rids": list(rids)}
     )
 
 
 def legacy_sources(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """The sources of the chunks at these places, in no order."""
+    """Select the sources of chunks by record id, in any order."""
     return Statement(f"SELECT source FROM `{chunk_type}` WHERE @rid IN :rids", {"rids": list(rids)})
 
 
 def legacy_totals(chunk_type: str) -> Statement:
-    """One row: ``n`` chunks, and the ``characters`` and ``numbers`` of texts and embeddings."""
+    """Select one row: ``n`` chunks, ``characters`` of their texts, ``numbers`` of embeddings."""
     return Statement(
         "SELECT count(*) AS n, sum(content.length()) AS characters,"
         f" sum(embedding.size()) AS numbers FROM `{chunk_type}`",
@@ -79,7 +174,7 @@ def legacy_totals(chunk_type: str) -> Statement:
 
 
 def create_aside() -> Statement:
-    """Create the type for chunks that are set aside; harmless where it exists."""
+    """Create the type for copies; harmless if it exists."""
     return Statement(
         f"""
         CREATE DOCUMENT TYPE {ASIDE_TYPE} IF NOT EXISTS BUCKETS 1;
@@ -91,7 +186,7 @@ def create_aside() -> Statement:
 
 
 def set_aside(rids: Sequence[str]) -> Statement:
-    """Copy the chunks at these places; those that were copied before are left out.
+    """Copy chunks by record id; those that were copied before are left out.
 
     Returns one map: ``copied`` chunks.
     """
@@ -110,7 +205,7 @@ def set_aside(rids: Sequence[str]) -> Statement:
 
 
 def make_room() -> Statement:
-    """Drop the chunks that were set aside, and put the type of today in the place of theirs."""
+    """Drop the chunks that were copied, and create today's type in their place."""
     return Statement(
         f"DROP TYPE {LEGACY_TYPE} UNSAFE; CREATE VERTEX TYPE {LEGACY_TYPE} IF NOT EXISTS;", {}
     )

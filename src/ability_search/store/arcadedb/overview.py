@@ -1,19 +1,80 @@
-"""What a collection is like: sizes of its chunks, when they were indexed, where their vectors lie.
+"""Measures of a collection: sizes of chunks, times of indexing, samples of vectors.
 
-All of it is about the chunks of documents; aspects are left out.
+Kinds are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ability_search.collection import Collection
+from ability_search.store.arcadedb.collections import read_of
 from ability_search.store.arcadedb.core import Statement, source_type
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.records import MapPoint, OverviewAnswer, OverviewRequest, Read
 
 _TITLE = 120
 _EXCERPT = 160
 """Characters that are read of a title, and of a content for its excerpt."""
 _SAMPLED = "(SELECT expand(rid) FROM (SELECT expand($sample)))"
 """The chunks of a sample, in its order."""
+
+
+class OverviewSql(Database):
+    """Overviews of collections, see :class:`.port.CopyStore`."""
+
+    async def overview(
+        self, collection: Collection, request: OverviewRequest
+    ) -> Read[OverviewAnswer]:
+        """Measure a collection."""
+        answer = await self.current_read(
+            collection.type,
+            overview(
+                collection.name,
+                collection.type,
+                width=request.bin_width,
+                counted=request.sample,
+                period=request.period,
+                vectors=request.vectors,
+                indexed=request.indexed,
+            ),
+        )
+        return read_of(
+            answer,
+            OverviewAnswer(
+                sizes={int(row["least"]): int(row["chunks"]) for row in answer.get("sizes", ())},
+                periods=[
+                    (int(row["start"]), row["sources"], row["chunks"])
+                    for row in answer.get("periods", ())
+                ],
+                vectors=[row["embedding"] for row in answer.get("vectors", ())],
+            ),
+        )
+
+    async def map_points(
+        self,
+        collection: Collection,
+        axes: Sequence[Sequence[float]],
+        *,
+        limit: int,
+        indexed: int,
+    ) -> Read[list[MapPoint]]:
+        """Return a sample of the indexed chunks, with their cosines to axes."""
+        answer = await self.current_read(
+            collection.type,
+            map_points(collection.name, collection.type, axes, limit=limit, indexed=indexed),
+        )
+        points = [
+            MapPoint(
+                row["chunkId"],
+                row["source"],
+                row["title"],
+                row["excerpt"],
+                [row[f"axis{place}"] for place in range(len(axes))],
+            )
+            for row in answer["points"]
+        ]
+        return read_of(answer, points)
 
 
 def overview(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ability_search.store.arcadedb.collections import CollectionSql
+from ability_search.store.arcadedb.copies import CopySql
 from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
+from ability_search.store.arcadedb.overview import OverviewSql
 from ability_search.store.arcadedb.retrieval import SearchSql
 from ability_search.store.arcadedb.usage import UsageSql
 
@@ -13,7 +15,9 @@ class ArcadeStore(
     CollectionSql,
     IndexSql,
     SearchSql,
+    CopySql,
     JobSql,
+    OverviewSql,
     UsageSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""

@@ -1,1 +1,0 @@
-"""Overview of a collection: chunk sizes, growth and a map."""
