@@ -49,10 +49,6 @@ from ability_search.store.arcadedb.schema import (
     schema,
 )
 from ability_search.store.arcadedb.search import (
-    Arm,
-    Shown,
-    TermsArm,
-    VectorArm,
     build_graph,
     candidates,
     chunk_embedding,
@@ -92,13 +88,9 @@ from ability_search.store.arcadedb.write import (
 )
 
 __all__ = [
-    "Arm",
     "Predicate",
     "Rows",
-    "Shown",
     "Statement",
-    "TermsArm",
-    "VectorArm",
     "agents",
     "aspect_sources",
     "aspect_type",
