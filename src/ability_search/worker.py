@@ -14,16 +14,13 @@ import httpx
 
 from ability_search.config.loading import Settings
 from ability_search.errors import Busy, ConfigurationError
-from ability_search.filing import FileIndexing
-from ability_search.generations import Generations
-from ability_search.indexing import Indexing
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.mending import Mending
-from ability_search.indexing.rebuilding import Rebuilding
-from ability_search.indexing.reindexing import Reindexing
-from ability_search.jobs.events import Publish
-from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.watching import watching
+from ability_search.index.file_indexing import FileIndexing
+from ability_search.index.generations import Generations
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import Jobs, Publish, watching
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.reindex import Rebuilding, Reindexing
+from ability_search.index.self_repair import Mending
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
+import msgspec.structs
 from msgspec import UNSET, Meta, UnsetType
 
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
@@ -50,8 +51,8 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     tail: str | None = None
     origin: str | None = None
 
-    def record(self) -> SourceRecord:
-        """Return the record of the source."""
+    def record(self, further: Mapping[str, Any]) -> SourceRecord:
+        """Return the record of the source, with properties of a later version."""
         return SourceRecord(
             source=self.source,
             title=self.title,
@@ -72,6 +73,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
             generated=bool(self.generated),
             tail=self.tail or "",
             origin=self.origin,
+            further=further,
         )
 
 
@@ -131,7 +133,13 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         ascending = all(one < other for one, other in zip(terms, terms[1:], strict=False))
         return (terms, weights) if ascending else None
 
-    def record(self, collection: str, terms: Sequence[int], weights: Sequence[float]) -> ChunkRecord:
+    def record(
+        self,
+        collection: str,
+        terms: Sequence[int],
+        weights: Sequence[float],
+        further: Mapping[str, Any],
+    ) -> ChunkRecord:
         """Return the chunk as a record of a collection, without an embedding."""
         return ChunkRecord(
             chunk_id=self.chunk_id,
@@ -163,6 +171,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             lengths=self.lengths,
             average_length=self.average_length,
             duplicate_of=self.stand_in,
+            further=further,
         )
 
 
@@ -198,7 +207,8 @@ def source_line(record: SourceRecord) -> bytes:
             generated=record.generated or None,
             tail=record.tail,
             origin=record.origin,
-        )
+        ),
+        record.further,
     )
 
 
@@ -239,13 +249,14 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
             duplicate_of=chunk.duplicate_of if duplicate else UNSET,
             spare_terms=terms if duplicate else UNSET,
             spare_weights=weights if duplicate else UNSET,
-        )
+        ),
+        chunk.further,
     )
 
 
 def use_line(use: Use) -> bytes:
     """Return the line of a use, with its end."""
-    return _encoded(UseLine(use.agent, use.chunk_id, use.uses, use.last_at))
+    return _encoded(UseLine(use.agent, use.chunk_id, use.uses, use.last_at), {})
 
 
 def text_hash(chunk: ChunkRecord | ChunkLine) -> str:
@@ -254,5 +265,11 @@ def text_hash(chunk: ChunkRecord | ChunkLine) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _encoded(line: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(line, order="sorted") + b"\n"
+def properties(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the names of the properties that a line of this kind may have."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+def _encoded(line: msgspec.Struct, further: Mapping[str, Any]) -> bytes:
+    value: Any = {**msgspec.to_builtins(line), **further} if further else line
+    return msgspec.json.encode(value, order="sorted") + b"\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -16,7 +16,13 @@ import msgspec
 import numpy as np
 
 from ability_search.artifacts.artifact_files import Reading, opened
-from ability_search.artifacts.artifact_lines import ChunkLine, SourceLine, UseLine, text_hash
+from ability_search.artifacts.artifact_lines import (
+    ChunkLine,
+    SourceLine,
+    UseLine,
+    properties,
+    text_hash,
+)
 from ability_search.artifacts.manifest import (
     MANIFEST,
     ChunksManifest,
@@ -30,7 +36,7 @@ from ability_search.documents import Vector
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -107,9 +113,12 @@ class Artifact:
             names = array("Q")
             while (line := sources.line()) is not None:
                 place = f"{sources.name}:{len(names) + 1}"
-                known = parsed(line, SourceLine, place)
-                names.append(int.from_bytes(blake2b(known.source.encode(), digest_size=8).digest()))
-                item = self._item(known, chunks, vectors, counted["chunks"])
+                source, further = parsed(line, SourceLine, place)
+                digest = blake2b(source.source.encode(), digest_size=8).digest()
+                names.append(int.from_bytes(digest))
+                before = counted["chunks"]
+                own = self._chunks(source, chunks, before)
+                item = Item(source.record(further), own, self._vectors(vectors, len(own), before))
                 _count(counted, item)
                 yield item
             if chunks.line() is not None:
@@ -140,7 +149,7 @@ class Artifact:
             while (line := file.line()) is not None:
                 count += 1
                 place = f"{name}:{count}"
-                use = parsed(line, UseLine, place)
+                use, _ = parsed(line, UseLine, place)
                 if not use.chunk_id.startswith(prefix):
                     raise Damaged(place, "names a chunk of another collection")
                 yield Use(use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at)
@@ -152,24 +161,32 @@ class Artifact:
         file = stack.enter_context(opened(self.directory, name))
         return Reading(file, name, self.manifest.digests[name])
 
-    def _item(self, source: SourceLine, chunks: Reading, vectors: Reading, before: int) -> Item:
-        records = []
+    def _chunks(self, source: SourceLine, file: Reading, before: int) -> list[ChunkRecord]:
+        chunks = []
         for index in range(source.chunks):
-            place = f"{chunks.name}:{before + index + 1}"
-            line = chunks.line()
+            place = f"{file.name}:{before + index + 1}"
+            line = file.line()
             if line is None:
-                raise Damaged(chunks.name, "has fewer lines than the sources have chunks")
-            records.append(self._chunk(place, parsed(line, ChunkLine, place), source, index))
-        tokens = [chunk.tokens for chunk in records]
+                raise Damaged(file.name, "has fewer lines than the sources have chunks")
+            chunk, further = parsed(line, ChunkLine, place)
+            chunks.append(self._chunk(place, chunk, source, index, further))
+        tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens), max(tokens)) != (
             source.tokens,
             source.tokens_min,
             source.tokens_max,
         ):
-            raise Damaged(chunks.name, f"the tokens of {source.source!r} are not its record's")
-        return Item(source.record(), records, self._vectors(vectors, len(records), before))
+            raise Damaged(file.name, f"the tokens of {source.source!r} are not its record's")
+        return chunks
 
-    def _chunk(self, place: str, chunk: ChunkLine, source: SourceLine, index: int) -> ChunkRecord:
+    def _chunk(
+        self,
+        place: str,
+        chunk: ChunkLine,
+        source: SourceLine,
+        index: int,
+        further: Mapping[str, Any],
+    ) -> ChunkRecord:
         prefix = f"{self.origin.name}:"
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.aspect_of) != (
             source.source,
@@ -187,7 +204,7 @@ class Artifact:
         weighted = chunk.weighted_terms()
         if weighted is None:
             raise Damaged(place, "has no terms, or some that are not ascending or not weighed")
-        return chunk.record(self.origin.name, *weighted)
+        return chunk.record(self.origin.name, *weighted, further)
 
     def _vectors(self, file: Reading, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -261,8 +278,8 @@ def _count(counted: Counter[str], item: Item) -> None:
     counted["links"] += len(links_of(restored_document(item.record, ())))
 
 
-def parsed(line: bytes, kind: type[T], place: str) -> T:
-    """Return a line, checked; properties that this version does not know are ignored.
+def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
+    """Return a checked line, and its properties that this version does not know.
 
     Raises:
         Damaged: if something is missing or wrong, or a name is that of no property.
@@ -272,9 +289,11 @@ def parsed(line: bytes, kind: type[T], place: str) -> T:
         if not _PROPERTY.fullmatch(name) or name in _NOT_PROPERTIES:
             raise Damaged(place, f"has {name[:100]!r}, which is no property of it")
     try:
-        return msgspec.convert(row, kind)
+        found = msgspec.convert(row, kind)
     except msgspec.ValidationError as exc:
         raise Damaged(place, str(exc)) from exc
+    known = properties(kind)
+    return found, {name: value for name, value in row.items() if name not in known}
 
 
 def _json(data: bytes, place: str) -> dict[str, Any]:

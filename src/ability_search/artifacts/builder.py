@@ -14,7 +14,8 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.indexing import Indexing
 from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 
@@ -127,6 +128,6 @@ class Building:
             after = page[-1]
             gone = [source for source in page if source not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, aspects=False)
+                await self._indexing.remove(collection, gone, kinds=False)
                 removed += len(gone)
         return removed

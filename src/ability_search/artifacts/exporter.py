@@ -35,7 +35,7 @@ from ability_search.errors import (
     StatementRefused,
     TooLarge,
 )
-from ability_search.indexing import Progress, Report
+from ability_search.index.index_calls import Progress, Report
 from ability_search.store.port import Store
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 from ability_search.store.registry import Registry

@@ -23,7 +23,7 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.generations import Generations
+from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
@@ -43,7 +43,7 @@ _NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 
 
 class Importable(Protocol):
-    """A collection to import, such as :class:`ability_search.artifacts.artifact_reader.Artifact`."""
+    """A collection to import, such as :class:`.artifact_reader.Artifact`."""
 
     @property
     def manifest(self) -> Manifest:
@@ -134,7 +134,7 @@ class Importing:
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
-            await self._maintenance.settled()
+            await self._maintenance.idle()
             imported = await self._publish(artifact.origin, name, record, replacing)
         except Exception as exc:
             # If a component is unavailable, the import can be continued later.

@@ -11,7 +11,7 @@ from ability_search.cli import output
 from ability_search.cli.progress import progress_bar
 from ability_search.cli.transferring import importing_of, reporting, services_and_connection
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import State, Survey

@@ -12,7 +12,7 @@ from ability_search.batching import batches
 from ability_search.errors import SearchError
 from ability_search.evaluation.judged_sets import Dataset
 from ability_search.evaluation.runs import Indexing
-from ability_search.indexing.preparing import LAYOUT
+from ability_search.index.preparation import LAYOUT
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Calls a tool; raises its failures."""

@@ -19,7 +19,7 @@ from tenacity import (
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, StatementRefused
-from ability_search.indexing.preparing import generated_sources
+from ability_search.index.preparation import generated_sources
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import RETRIES
 from ability_search.ports import Store

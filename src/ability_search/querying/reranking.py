@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search.errors import RerankerUnavailable
-from ability_search.indexing.preparing import embedded_text
+from ability_search.index.preparation import embedded_text
 from ability_search.querying.adjusting import adjust, put_behind
 from ability_search.querying.answers import Found, Listed, together
 from ability_search.querying.model import Candidate, Query, QueryAnswer

@@ -76,6 +76,8 @@ class ChunkRecord:
     """Average length that the weights were computed with."""
     duplicate_of: str | None = None
     """ChunkId that stands for this one in the indexes; ``None`` if the chunk is indexed itself."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of a later version of this program, which are kept."""
 
 
 def chunk_bytes(chunk: ChunkRecord) -> int:
@@ -113,6 +115,8 @@ class SourceRecord:
     """Text after the last chunk."""
     origin: str | None = None
     """Content hash of the document that a rebuild restored it from."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of a later version of this program, which are kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,15 @@ from pydantic import BaseModel
 
 from ability_search.config.loading import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
-from ability_search.filing import FileIndexing, FileRequest
-from ability_search.generations import Generations
+from ability_search.index.file_indexing import FileIndexing, FileRequest
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import COMPLETED, FAILED, PROGRESS, Jobs, Run
+from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
-from ability_search.indexing import Indexing, Progress
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.mending import Mending
-from ability_search.indexing.reindexing import Reindexing
-from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
-from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.running import Run
+from ability_search.index.reindex import Reindexing
+from ability_search.index.self_repair import Mending
 from ability_search.listing import list_sources
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS

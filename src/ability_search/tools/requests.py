@@ -11,8 +11,8 @@ from ability_search.errors import TooLarge
 from ability_search.filters.parser import parse_filter
 from ability_search.filters.source_globs import source_filter
 from ability_search.filters.tree import combine
+from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
-from ability_search.indexing import IndexOptions
 from ability_search.querying.model import Query
 from ability_search.store.arcadedb import Predicate
 from ability_search.store.arcadedb.filter_sql import to_sql

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.filing import FileReport
+from ability_search.index.file_indexing import FileReport
+from ability_search.index.index_calls import Failure, IndexReport
 from ability_search.index.overview import Growth, Map, Overview, Sizes
-from ability_search.indexing import Failure, IndexReport
 from ability_search.listing import SourcePage
 from ability_search.querying import Budget, Hit, QueryAnswer, SimilarAnswer, Understood
 from ability_search.store.records import Job

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.jobs.events import COMPLETED as COMPLETED
-from ability_search.jobs.events import FAILED as FAILED
-from ability_search.jobs.events import PROGRESS as PROGRESS
+from ability_search.index.jobs import COMPLETED as COMPLETED
+from ability_search.index.jobs import FAILED as FAILED
+from ability_search.index.jobs import PROGRESS as PROGRESS
 from ability_search.tools import inputs, results
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
 
-from ability_search.indexing.preparing import restored_document
+from ability_search.index.preparation import restored_document
 from ability_search.store import arcadedb
 
 pytestmark = pytest.mark.engine

@@ -16,7 +16,7 @@ from tests.ability_search.flows.stored import (
 )
 from tests.ability_search.flows.test_jobs import ALONE, Gate
 
-from ability_search.indexing.mending import Mending
+from ability_search.index.self_repair import Mending
 
 pytestmark = pytest.mark.engine
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ability_search.indexing.duplicates import Deduplication, Duplicates, find_duplicates
-from ability_search.indexing.preparing import Recipe
-from ability_search.indexing.writing import new_collection
+from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.preparation import Recipe
+from ability_search.index.writer import new_collection
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
 EMPTY = new_collection(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
-from ability_search.generations import Generations
-from ability_search.indexing import maintenance as upkeep
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import Recipe
-from ability_search.indexing.writing import new_collection
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import maintenance as upkeep
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import Recipe
+from ability_search.index.writer import new_collection
 from ability_search.ports import Store
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore

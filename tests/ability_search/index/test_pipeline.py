@@ -17,8 +17,8 @@ from ability_search.errors import (
     SearchError,
     TextsRefused,
 )
-from ability_search.indexing.pipeline import Pipeline, Task
-from ability_search.indexing.preparing import Prepared
+from ability_search.index.pipeline import Pipeline, Task
+from ability_search.index.preparation import Prepared
 
 PATIENCE = 10.0
 

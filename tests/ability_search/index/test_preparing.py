@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing.preparing import (
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
     chunk_rows,
@@ -26,7 +26,7 @@ from ability_search.indexing.preparing import (
     restored_document,
     source_record,
 )
-from ability_search.indexing.writing import new_collection
+from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import STRATEGIES
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens

@@ -19,10 +19,10 @@ from ability_search.errors import (
     SearchError,
     StatementRefused,
 )
-from ability_search.indexing import storing
-from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, prepare
+from ability_search.index.index_calls import storing
+from ability_search.index.preparation import Prepared, Recipe, chunk_rows, prepare
+from ability_search.index.writer import Writer, expected_length, new_collection, prepared_bytes
 from ability_search.indexing.storing import row_bytes
-from ability_search.indexing.writing import Writer, expected_length, new_collection, prepared_bytes
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry

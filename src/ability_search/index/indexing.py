@@ -1,29 +1,45 @@
-"""The index and delete services."""
+"""Services on documents: index, delete, list."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from ability_search.collection import Collection, checked_name
 from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
-from ability_search.indexing.describing import Describing
-from ability_search.indexing.duplicates import Deduplication
-from ability_search.indexing.options import IndexOptions, recipe_for
-from ability_search.indexing.pipeline import Pipeline, Task
-from ability_search.indexing.preparing import Bounds, Prepared, Recipe, content_hash, prepare
-from ability_search.indexing.reports import IndexReport, Job, Report
-from ability_search.indexing.reusing import Reusing
-from ability_search.indexing.writing import Writer, prepared_bytes
+from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
+from ability_search.index.embedding_cache import EmbeddingCache
+from ability_search.index.index_calls import (
+    IndexCall,
+    IndexOptions,
+    IndexReport,
+    Report,
+    Written,
+    recipe_for,
+)
+from ability_search.index.kinds.derivation import KindDerivation
+from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
+from ability_search.index.preparation import (
+    Bounds,
+    Prepared,
+    Recipe,
+    content_hash,
+    generated_sources,
+    prepare,
+)
+from ability_search.index.writer import Writer
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED, EMBEDDING_TEXTS
-from ability_search.ports import Chat, Embedder, Store
-from ability_search.store import arcadedb
+from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
+from ability_search.ports import Chat, Embedder
+from ability_search.store.port import IndexStore
+from ability_search.store.records import Replaced, Replacement
 from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import TokenCounter
@@ -31,19 +47,29 @@ from ability_search.text.token_counter import TokenCounter
 log = logging.getLogger(__name__)
 
 _HASH_SLICE = 500
-"""Sources whose hashes are read in one statement."""
+"""Sources whose hashes are read in one round trip."""
 _SHORT = 4_000
 """Characters up to which a text is chunked without a thread, in some milliseconds; a switch to a
 thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
+_DELETE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """A page of sources in order; ``cursor`` marks the next page, ``None`` on the last one."""
+
+    collection: Collection
+    sources: tuple[str, ...]
+    cursor: str | None
 
 
 class Indexing:
-    """The index and delete services.
+    """The index and delete services, and the list of what is stored.
 
     Args:
-        store: The database.
+        store: The store.
         embedder: The embedder.
         chat: The language model for deriving kinds.
         registry: The registry of collections.
@@ -56,7 +82,7 @@ class Indexing:
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         embedder: Embedder,
         chat: Chat,
         registry: Registry,
@@ -115,26 +141,34 @@ class Indexing:
         recipe = self.recipe(options, collection)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
-        job = Job(result, report)
-        tasks = await self._tasks(job.distinct(documents), recipe, model)
-        writer = self._writer(
-            record, collection, recipe, model, dedup_threshold=options.dedup_threshold
-        )
+        call = IndexCall(result, report)
+        tasks = await self._hashed(call.distinct(documents), recipe, model)
         if collection is not None and not options.force:
-            tasks = await self._changed(writer, tasks, result)
-            now = writer.collection
-            if now is None and record != result.collection:
+            current, tasks = await self._changed(collection, tasks, result)
+            if current is None and record != result.collection:
                 raise DatabaseUnavailable(
                     "the generation being built no longer exists", hint="Try again."
                 )
-            if now is None or now.type != collection.type:
+            if current is None or current.type != collection.type:
                 # Another generation may be chunked and embedded differently: start over with it.
-                return await self.index_into(record, now, documents, options, report)
+                return await self.index_into(record, current, documents, options, report)
+            collection = current
         result.wanted = [task.document.source for task in tasks if task.document.unread]
         tasks = [task for task in tasks if not task.document.unread]
-        await job.publish("indexing")
+        await call.publish("indexing")
+        writer = Writer(
+            self._store,
+            self._registry,
+            name=record,
+            collection=collection,
+            model=model,
+            recipe=recipe,
+            settings=self._settings.ranking,
+            now=self._now,
+            dedup_threshold=options.dedup_threshold,
+        )
         if tasks:
-            await self._run(tasks, writer, job, recipe, model, anew=options.anew)
+            await self._run(tasks, writer, call, recipe, model, anew=options.anew)
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -158,7 +192,7 @@ class Indexing:
         Raises:
             NotFound: if there is no such collection. A missing source is not an error.
         """
-        for _ in range(3):
+        for _ in range(_DELETE_ATTEMPTS):
             collection = await self._registry.get(name)
             if source is None:
                 current = await self._registry.reload(name) or collection
@@ -173,16 +207,37 @@ class Indexing:
         return 0
 
     async def remove(
-        self, collection: Collection, sources: Sequence[str], *, aspects: bool = True
+        self, collection: Collection, sources: Sequence[str], *, kinds: bool = True
     ) -> int | None:
-        """Delete sources, see :meth:`Writer.remove`."""
-        recipe = self.recipe(IndexOptions(), collection)
-        writer = self._writer(collection.name, collection, recipe, collection.model)
-        deleted = await writer.remove(collection, sources, aspects=aspects)
-        self._meter.add(CHUNKS_DELETED, deleted or 0)
+        """Delete sources with the kinds derived from them, then the kinds stored by callers.
+
+        The latter takes a second transaction, which ``kinds`` turns off. If a crash prevents it,
+        searches still never return these chunks, since their document is gone.
+
+        Returns:
+            The number of deleted chunks; ``None`` if the generation is gone.
+        """
+        removed = await self._remove(collection, sources)
+        if removed is None:
+            return None
+        deleted = removed.deleted
+        if kinds and removed.collection.aspects:
+            of_callers = await self._store.kinds_of(collection.type, sources)
+            further = await self._remove(collection, of_callers) if of_callers else None
+            deleted += further.deleted if further else 0
+        self._meter.add(CHUNKS_DELETED, deleted)
         return deleted
 
-    async def _tasks(self, documents: Iterable[Document], recipe: Recipe, model: str) -> list[Task]:
+    async def _remove(self, collection: Collection, sources: Sequence[str]) -> Replaced | None:
+        made = generated_sources(sources) if collection.aspects else []
+        replaced = await self._store.replace(collection, Replacement([*sources, *made]))
+        if replaced is not None:
+            self._registry.learn(collection.name, replaced.collection)
+        return replaced
+
+    async def _hashed(
+        self, documents: Iterable[Document], recipe: Recipe, model: str
+    ) -> list[Task]:
         wanted = list(documents)
 
         def hashed() -> list[Task]:
@@ -194,115 +249,81 @@ class Indexing:
         short = sum(map(_length, wanted)) <= _SHORT_BATCH
         return hashed() if short else await asyncio.to_thread(hashed)
 
-    async def _changed(self, writer: Writer, tasks: list[Task], result: IndexReport) -> list[Task]:
-        """Return the tasks whose stored hash differs; count the others as unchanged."""
+    async def _changed(
+        self, collection: Collection, tasks: list[Task], result: IndexReport
+    ) -> tuple[Collection | None, list[Task]]:
+        """Return the tasks whose stored hash differs; count the others as unchanged.
+
+        The collection is returned as it is now; ``None`` if it is gone.
+        """
         changed = []
-        for part in _slices(tasks, _HASH_SLICE):
-            stored = await self._stored_hashes(writer, [task.document.source for task in part])
+        current: Collection | None = collection
+        for start in range(0, len(tasks), _HASH_SLICE):
+            part = tasks[start : start + _HASH_SLICE]
+            stored: Mapping[str, str] = {}
+            if current is not None:
+                sources = [task.document.source for task in part]
+                found = await self._registry.consult(
+                    current, partial(self._store.content_hashes, sources=sources)
+                )
+                current, stored = found or (None, {})
             for task in part:
                 if stored.get(task.document.source) == task.content_hash:
                     result.unchanged += 1
                 else:
                     changed.append(task)
-        return changed
-
-    async def _stored_hashes(self, writer: Writer, sources: Sequence[str]) -> dict[str, str]:
-        collection = writer.collection
-        if collection is None:
-            return {}
-
-        async def ask(current: Collection) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-            answer = await self._store.read(
-                *arcadedb.source_hashes(current.name, current.type, sources)
-            )
-            return answer["collection"], answer["sources"]
-
-        found = await self._registry.consult(collection, ask)
-        if found is None:
-            writer.collection = None
-            return {}
-        writer.collection, rows = found
-        return {row["source"]: row["contentHash"] for row in rows}
+        return current, changed
 
     async def _run(
         self,
         tasks: Sequence[Task],
         writer: Writer,
-        job: Job,
+        call: IndexCall,
         recipe: Recipe,
         model: str,
         *,
         anew: bool,
     ) -> None:
-        """Store the documents, and report reused vectors and warnings."""
-        describing = Describing(
+        """Prepare, embed and store documents."""
+        embedding, database = self._settings.embedding, self._settings.database
+        kinds = KindDerivation(
             self._chat,
             recipe,
             settings=self._settings.aspects,
             analyzer=analyzer_for(recipe.language),
             count=self._count,
         )
-        pipeline = self._pipeline(writer, job, describing, recipe, model, anew=anew)
-        await pipeline.run(tasks)
-        job.told(reused=pipeline.reused, warnings=describing.warnings)
-
-    def _pipeline(
-        self,
-        writer: Writer,
-        job: Job,
-        describing: Describing,
-        recipe: Recipe,
-        model: str,
-        *,
-        anew: bool,
-    ) -> Pipeline:
-        embedding = self._settings.embedding
-
-        async def cut(task: Task) -> Prepared:
-            if _length(task.document) <= _SHORT:
-                prepared = self._cut(task, recipe)
-            else:
-                prepared = await asyncio.to_thread(self._cut, task, recipe)
-            return await describing.described(prepared)
-
-        async def embed(texts: list[str]) -> Vector:
-            timeout = embedding.timeout * embedding.attempts
-            return await self._embedder.embed(model, texts, timeout=timeout)
-
-        async def store(group: list[Prepared]) -> None:
-            written = await writer.write(group)
-            self._meter.add(CHUNKS_INDEXED, written.chunks)
-            await job.stored(written)
-
-        async def reuse(texts: list[str]) -> Mapping[str, Vector]:
-            found = await known.find(texts)
-            self._meter.add(EMBEDDING_TEXTS, len(found), "reused")
-            return found
-
-        known = Reusing(
+        embed = partial(self._embed, model)
+        cache = EmbeddingCache(
             self._store,
             model,
             record=writer.name,
             dimensions=writer.collection.dimensions if writer.collection else None,
             embed=embed,
+            enabled=embedding.reuse and not anew,
+            meter=self._meter,
         )
-        return Pipeline(
-            prepare=cut,
-            reuse=reuse if embedding.reuse and not anew else _nothing,
+        steps = Steps(
+            prepare=partial(self._prepare, recipe, kinds),
+            find_vectors=cache.find,
             embed=embed,
-            write=store,
-            fail=job.failed,
-            size=prepared_bytes,
-            abreast=describing.abreast,
+            write=partial(self._write, writer),
+        )
+        limits = Limits(
+            preparing=kinds.concurrency,
             batch_texts=embedding.batch_texts,
             embedders=embedding.concurrency,
-            group_chunks=self._settings.database.write_group_chunks,
-            group_bytes=self._settings.database.write_group_bytes,
+            group_chunks=database.write_group_chunks,
+            group_bytes=database.write_group_bytes,
         )
+        await Pipeline(call, steps, limits).run(tasks)
+        call.result.warnings += kinds.warnings
 
-    def _cut(self, task: Task, recipe: Recipe) -> Prepared:
+    async def _prepare(self, recipe: Recipe, kinds: KindDerivation, task: Task) -> Prepared:
+        """Chunk and analyze a document, and derive its kinds."""
         limits = self._settings.limits
-        prepared = prepare(
+        run = partial(
+            prepare,
             task.document,
             recipe,
             content_hash=task.content_hash,
@@ -310,9 +331,37 @@ class Indexing:
             count=self._count,
             bounds=Bounds(limits.document_chunks, limits.stored_bytes),
         )
+        short = _length(task.document) <= _SHORT
+        prepared = run() if short else await asyncio.to_thread(run)
         if not prepared.passages:
             raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
-        return prepared
+        return await kinds.derive(prepared)
+
+    async def _embed(self, model: str, texts: list[str]) -> Vector:
+        embedding = self._settings.embedding
+        timeout = embedding.timeout * embedding.attempts
+        return await self._embedder.embed(model, texts, timeout=timeout)
+
+    async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
+        written = await writer.write(group)
+        self._meter.add(CHUNKS_INDEXED, written.chunks)
+        return written
+
+    async def list_sources(self, name: str, *, limit: int, cursor: str | None) -> SourcePage:
+        """Return one page of a collection's sources, and the collection as it is now.
+
+        Raises:
+            NotFound: if there is no such collection.
+            InvalidInput: if the cursor was not returned with an earlier page.
+        """
+        after = "" if cursor is None else _read_cursor(cursor)
+        found = await self._registry.get(name)
+        collection = await self._registry.reload(found.name)
+        if collection is None:
+            raise NotFound("collection", name)
+        names = tuple(await self._store.sources(collection.type, after=after, limit=limit + 1))
+        more = len(names) > limit
+        return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
 
     def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
         """Return how a call chunks documents and derives kinds, see :func:`.recipe_for`."""
@@ -327,46 +376,20 @@ class Indexing:
             )
         return collection.model
 
-    def _writer(
-        self,
-        record: str,
-        collection: Collection | None,
-        recipe: Recipe,
-        model: str,
-        *,
-        dedup_threshold: float | None = None,
-    ) -> Writer:
-        ranking = self._settings.ranking
-        return Writer(
-            self._store,
-            self._registry,
-            name=record,
-            collection=collection,
-            model=model,
-            recipe=recipe,
-            k1=ranking.bm25_k1,
-            b=ranking.bm25_b,
-            message_bytes=self._settings.database.write_group_bytes,
-            now=self._now,
-            meter=self._meter,
-            deduplication=None
-            if dedup_threshold is None
-            else Deduplication(
-                dedup_threshold, beam=ranking.ef_search, scan_below=ranking.scan_below
-            ),
-        )
-
-
-async def _nothing(_texts: list[str]) -> Mapping[str, Vector]:
-    """Return no known vectors, so that every text is embedded."""
-    return {}
-
 
 def _length(document: Document) -> int:
-    """Characters of the text and, about, of the metadata."""
+    """Return the characters of the text and, roughly, of the metadata."""
     return len(document.content) + sum(len(str(value)) for value in document.metadata.values())
 
 
-def _slices(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _cursor(source: str) -> str:
+    return base64.urlsafe_b64encode(source.encode()).decode("ascii")
+
+
+def _read_cursor(cursor: str) -> str:
+    try:
+        return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as exc:
+        raise InvalidInput(
+            "cursor", "not a cursor of this tool", hint="Pass nextCursor of the previous page."
+        ) from exc

@@ -12,9 +12,9 @@ from ability_search.config.loading import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
-from ability_search.indexing import Indexing, IndexOptions, IndexReport, Progress, Report
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.indexing import Indexing
+from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 
 _PAGE = 1000
@@ -22,7 +22,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """Which files, read how."""
+    """Which files to index, and how to read them."""
 
     path: str
     format: str | None = None
@@ -35,7 +35,7 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What became of the files."""
+    """The result of indexing files."""
 
     index: IndexReport
     files: int
@@ -47,16 +47,16 @@ class FileIndexing:
     """The index-file service.
 
     Args:
-        store: The database.
-        registry: Knows the collections.
-        indexing: Stores documents.
+        store: The store.
+        registry: The registry of collections.
+        indexing: The index service.
         settings: Limits and allowed roots.
-        base: Where relative paths start.
+        base: Directory that relative paths start from.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         registry: Registry,
         indexing: Indexing,
         *,
@@ -111,7 +111,7 @@ class FileIndexing:
         total: _Total,
         skipped: list[Skipped],
     ) -> AsyncIterator[Selection]:
-        """The files that are not stored as they are, as their bytes tell, some at a time."""
+        """Yield the files whose bytes differ from what is stored, in parts."""
         limits = self._settings.limits
         found: list[Path] = []
         for part in slices(selection, most=limits.batch_documents):
@@ -131,7 +131,7 @@ class FileIndexing:
     async def _store_documents(
         self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
     ) -> Sequence[str]:
-        """Store documents; returns the sources of those whose text is wanted."""
+        """Store documents; return the sources of those whose text is needed."""
         if not documents:
             return ()
         report = await self._indexing.index(name, documents, options, total.report)
@@ -151,15 +151,15 @@ class FileIndexing:
         )
 
     async def _sweep(self, name: str, selection: Selection) -> int:
-        """Remove the sources below the selection whose files are gone; how many those were."""
+        """Remove the sources below the selection whose files are gone; return their number."""
         collection = await self._registry.reload(name)
         removed = 0
         floor = selection.prefix
         while collection is not None:
-            rows = await self._store.read(
-                *arcadedb.list_file_sources(collection.type, after=floor, limit=_PAGE)
+            sources = await self._store.sources(
+                collection.type, after=floor, limit=_PAGE, files=True
             )
-            below = [row["source"] for row in rows if row["source"].startswith(selection.prefix)]
+            below = [source for source in sources if source.startswith(selection.prefix)]
             gone = await asyncio.to_thread(_gone, selection.root, below)
             if gone and await self._indexing.remove(collection, gone) is None:
                 collection = await self._registry.reload(name)
@@ -172,14 +172,14 @@ class FileIndexing:
 
 
 class _Total:
-    """Adds up the reports of the parts of a tree."""
+    """Sums up the reports of the parts of a directory tree."""
 
     def __init__(self, name: str, model: str, documents: int, report: Report) -> None:
         self.result = IndexReport(name, documents, model)
         self._report = report
 
     def add(self, part: IndexReport) -> None:
-        """Add what became of one part."""
+        """Add the report of one part."""
         total = self.result
         total.model, total.dimensions = part.model, part.dimensions
         total.chunks += part.chunks
@@ -192,7 +192,7 @@ class _Total:
         total.seconds += part.seconds
 
     async def report(self, progress: Progress) -> None:
-        """Pass on the progress of a part as that of the whole."""
+        """Report the progress of a part as that of the whole."""
         total = self.result
         await self._report(
             Progress(total.collection, total.done + progress.done, total.documents, progress.stage)

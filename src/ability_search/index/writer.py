@@ -1,35 +1,40 @@
-"""Writing prepared documents to the database, one transaction per group of sources."""
+"""Writing prepared documents to the store, one transaction per group of documents."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
 from ability_search.collection import Collection, new_type
+from ability_search.config.schema import Ranking
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
+    GenerationGone,
     ModelMismatch,
     StatementRefused,
 )
-from ability_search.indexing.duplicates import Deduplication, Duplicates, find_duplicates
-from ability_search.indexing.preparing import (
+from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.index_calls import Written
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
-    chunk_rows,
+    chunk_records,
     generated_sources,
-    link_rows,
+    links_of,
     source_record,
 )
-from ability_search.indexing.storing import ATTEMPTS, Contents, Storage, Written
-from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ports import Store
+from ability_search.store.port import IndexStore
+from ability_search.store.records import ChunkRecord, Replacement
 from ability_search.store.registry import Registry
+from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
+_ATTEMPTS = 8
+"""Generations that a group is written to before giving up, as others keep replacing them."""
 _TYPICAL_LENGTH = 100.0
 _TYPICAL_WEIGHT = 20
 """Number of chunks of typical length in the initial average length of a collection."""
@@ -37,101 +42,96 @@ _PERIOD_BYTES = 40
 """Size of a date with its lookup keys."""
 
 
-class Writer(Storage):
+class Writer:
     """Writes groups of documents to one collection; the first write creates it if it is missing.
 
     Args:
-        store: The database.
+        store: The store.
         registry: The registry of collections.
         name: Name of the collection's record.
         collection: The collection, if it exists.
         model: Model of the vectors.
         recipe: Recipe recorded in a new collection.
-        k1: BM25 term frequency saturation of a new collection.
-        b: BM25 length normalisation of a new collection.
-        message_bytes: Maximum bytes in one statement; a larger source is staged in parts.
+        settings: BM25 parameters of a new collection, and parameters of the search for duplicates.
         now: Returns the time in epoch milliseconds.
-        deduplication: Parameters of duplicate detection; ``None`` disables it.
-        meter: Counts retried statements.
+        dedup_threshold: Minimum cosine of a duplicate; ``None`` disables their detection.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         registry: Registry,
         *,
         name: str,
         collection: Collection | None,
         model: str,
         recipe: Recipe,
-        k1: float,
-        b: float,
-        message_bytes: int,
+        settings: Ranking,
         now: Callable[[], int],
-        deduplication: Deduplication | None = None,
-        meter: Meter = UNMETERED,
+        dedup_threshold: float | None = None,
     ) -> None:
-        super().__init__(
-            store,
-            registry,
-            name=name,
-            collection=collection,
-            message_bytes=message_bytes,
-            now=now,
-            meter=meter,
-        )
+        self._store = store
+        self._registry = registry
+        self.name = name
+        self.collection = collection
         self._model = model
         self._recipe = recipe
-        self._k1 = k1
-        self._b = b
-        self._deduplication = deduplication
-        self._going_on = collection is not None and collection.name != collection.public_name
+        self._settings = settings
+        self._now = now
+        self._deduplication = (
+            None
+            if dedup_threshold is None
+            else Deduplication(
+                dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
+            )
+        )
+        self._resumed = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
         """Replace the sources of ``group`` by the prepared documents.
 
         Raises:
-            DatabaseUnavailable: if the database remains unavailable; whether the transaction was
+            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
                 committed is then unknown.
             ModelMismatch: if the model of the collection changed meanwhile.
             DimensionMismatch: if the vectors do not fit the collection.
         """
-        for _ in range(ATTEMPTS):
-            collection = self._checked(await self._existing(group), group)
-            written = await self._replace(collection, group)
+        for _ in range(_ATTEMPTS):
+            if self.collection is None:
+                self.collection = await self._create(group)
+            self._check(self.collection, group)
+            written = await self._replace(self.collection, group)
             if written is not None:
                 return written
             log.info("collection %s changed during a write, retrying", self.name)
             self.collection = await self._registry.reload(self.name)
-        raise StatementRefused("conflict", f"{self.name} keeps changing")
+        raise DatabaseUnavailable(f"collection {self.name!r} keeps changing", hint="Call again.")
 
-    async def _existing(self, group: Sequence[Prepared]) -> Collection:
-        if self.collection is None and self._going_on:
+    async def _create(self, group: Sequence[Prepared]) -> Collection:
+        if self._resumed:
             # A newly created generation would lack what was stored before.
             raise DatabaseUnavailable(
                 "the generation being built no longer exists", hint="Try again."
             )
-        if self.collection is None:
-            self.collection = await self._registry.create(
-                new_collection(
-                    self.name,
-                    model=self._model,
-                    dimensions=_dimensions(group),
-                    recipe=self._recipe,
-                    average_length=expected_length(group),
-                    k1=self._k1,
-                    b=self._b,
-                    now=self._now(),
-                )
+        return await self._registry.create(
+            new_collection(
+                self.name,
+                model=self._model,
+                dimensions=next(iter(_dimensions(group))),
+                recipe=self._recipe,
+                average_length=expected_length(group),
+                k1=self._settings.bm25_k1,
+                b=self._settings.bm25_b,
+                now=self._now(),
             )
-        return self.collection
+        )
 
-    def _checked(self, collection: Collection, group: Sequence[Prepared]) -> Collection:
+    def _check(self, collection: Collection, group: Sequence[Prepared]) -> None:
         if collection.model != self._model:
             raise ModelMismatch(
                 collection.public_name, recorded=collection.model, requested=self._model
             )
-        for received in _all_dimensions(group):
+        for received in _dimensions(group):
             if received != collection.dimensions:
                 raise DimensionMismatch(
                     collection.public_name, recorded=collection.dimensions, received=received
@@ -141,45 +141,73 @@ class Writer(Storage):
                 f"collection {collection.public_name!r} was rebuilt in another language meanwhile",
                 hint="Try again.",
             )
-        return collection
 
     async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
         """Write a group in one transaction; return ``None`` if the generation is gone."""
         now = self._now()
         parts = [part for item in group for part in item.parts if part.complete]
-        rows = await asyncio.to_thread(self._rows, collection, parts, now)
-        duplicates = await self._duplicates(collection, rows)
+        chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
+        duplicates = await self._duplicates(collection, chunks)
         if duplicates is None:
             return None
-        return await self.put(
+        made = {part.document.source for part in parts}
+        # Kinds that an earlier version of a document had.
+        kinds = generated_sources(item.document.source for item in group)
+        gone = [source for source in kinds if source not in made] if collection.aspects else []
+        replaced = await self._store.replace(
             collection,
-            Contents(
+            Replacement(
+                sources=[*(part.document.source for part in parts), *gone],
                 records=[source_record(part, now=now) for part in parts],
-                rows=[[duplicates.set_aside(row) for row in each] for each in rows],
-                links=[link for item in group for link in link_rows(item.document)],
+                chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                links=[link for item in group for link in links_of(item.document)],
+                term_statistics=statistics,
                 stand_ins=duplicates.stored,
-                gone=_unmade(group, parts) if collection.aspects else (),
             ),
+        )
+        if replaced is None:
+            return None
+        # The next group needs the record as it is after this transaction.
+        self.collection = self._registry.learn(self.name, replaced.collection)
+        return Written(
+            sources=sum(not part.document.generated for part in parts),
+            chunks=replaced.inserted,
+            replaced=replaced.replaced,
+            deduplicated=len(duplicates.stand_ins),
         )
 
     async def _duplicates(
-        self, collection: Collection, per_source: Sequence[Sequence[dict[str, Any]]]
+        self, collection: Collection, chunks: Sequence[Sequence[ChunkRecord]]
     ) -> Duplicates | None:
-        """Return the duplicates among the rows except derived kinds; ``None`` as above."""
+        """Return the duplicates among chunks except derived kinds; ``None`` as above."""
         if self._deduplication is None:
             return Duplicates()
-        rows = [row for rows in per_source for row in rows if not row["aspectOf"]]
+        own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:
-            return await find_duplicates(self._store, collection, rows, self._deduplication)
-        except StatementRefused:
-            if await self._is_on(collection.type):
+            return await find_duplicates(self._store, collection, own, self._deduplication)
+        except (GenerationGone, StatementRefused):
+            # The errors for a generation that is being dropped vary, so the record decides.
+            current = await self._registry.reload(self.name)
+            if current is not None and current.type == collection.type:
                 raise
             return None
 
-    def _rows(
-        self, collection: Collection, group: Sequence[Prepared], now: int
-    ) -> list[list[dict[str, Any]]]:
-        return [chunk_rows(item, collection, now=now) for item in group]
+
+def _chunks(
+    collection: Collection, parts: Sequence[Prepared], now: int
+) -> tuple[list[list[ChunkRecord]], bytes]:
+    """Return the chunks of each part, and their term statistics without those of kinds."""
+    chunks = [chunk_records(part, collection, now=now) for part in parts]
+    counted = [chunk for own in chunks for chunk in own if chunk.of is None]
+    statistics = TermStatistics.of_chunks(
+        [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
+    )
+    return chunks, statistics.to_bytes()
+
+
+def _marked(chunk: ChunkRecord, duplicates: Duplicates) -> ChunkRecord:
+    stand_in = duplicates.stand_ins.get(chunk.chunk_id)
+    return chunk if stand_in is None else replace(chunk, duplicate_of=stand_in)
 
 
 def new_collection(
@@ -234,7 +262,7 @@ def expected_length(group: Sequence[Prepared]) -> float:
 
 
 def prepared_bytes(prepared: Prepared) -> int:
-    """Estimate the bytes of a prepared document and its derived kinds in a statement."""
+    """Estimate the bytes of a prepared document and its derived kinds in a message."""
     return sum(map(_part_bytes, prepared.parts))
 
 
@@ -252,21 +280,7 @@ def _part_bytes(prepared: Prepared) -> int:
     return text + terms + links + dates + shared + passages * (600 + 11 * dimensions)
 
 
-def _unmade(group: Sequence[Prepared], parts: Sequence[Prepared]) -> list[str]:
-    """Return the sources of derived kinds that may exist from an earlier write and no longer do."""
-    made = {part.document.source for part in parts}
-    return [
-        source
-        for source in generated_sources(item.document.source for item in group)
-        if source not in made
-    ]
-
-
-def _dimensions(group: Sequence[Prepared]) -> int:
-    return next(iter(_all_dimensions(group)))
-
-
-def _all_dimensions(group: Sequence[Prepared]) -> set[int]:
+def _dimensions(group: Sequence[Prepared]) -> set[int]:
     return {
         len(vector)
         for item in group

@@ -11,15 +11,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ability_search.documents import Vector
-from ability_search.errors import SearchError, StatementRefused
-from ability_search.indexing.preparing import vector_key
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.errors import GenerationGone, SearchError
+from ability_search.index.preparation import vector_key
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
+from ability_search.store.port import IndexStore
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ _MISSES = 4
 """Consecutive lookups without a hit after which another collection is no longer searched."""
 _PATIENCE = 10.0
 """Timeout of a lookup in seconds, so that it does not delay embedding for longer."""
-_GONE = ("missing_type", "missing_database")
 _UNIT = 1e-3
 """Tolerance for the length of a unit vector."""
 _SAME = 0.98
@@ -37,9 +36,11 @@ _SAME = 0.98
 slightly on the rest of the batch; vectors of another model are unrelated."""
 
 Embed = Callable[[list[str]], Awaitable[Vector]]
+Place = tuple[str, bool]
+"""A generation, and whether its kinds are meant."""
 
 
-class Reusing:
+class EmbeddingCache:
     """The stored vectors of one model, for one call.
 
     Vectors of other generations are reused only after a check of the model: the first text found
@@ -47,26 +48,37 @@ class Reusing:
     name, and vectors of both must not be mixed.
 
     Args:
-        store: The database.
+        store: The store.
         model: The model.
         record: Record of the generation to store the vectors in, which may be a new one.
         dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
         embed: Embeds texts with the model.
+        enabled: Whether stored vectors are reused at all.
+        meter: Counts the texts with reused vectors.
     """
 
     def __init__(
-        self, store: Store, model: str, *, record: str, dimensions: int | None, embed: Embed
+        self,
+        store: IndexStore,
+        model: str,
+        *,
+        record: str,
+        dimensions: int | None,
+        embed: Embed,
+        enabled: bool = True,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._store = store
         self._model = model
         self._record = record
         self._dimensions = dimensions
         self._embed = embed
-        self._works = True
+        self._meter = meter
+        self._works = enabled
         self._trusted = False
-        self._own: list[str] | None = None
-        self._others: Counter[str] = Counter()
-        """Types of other generations, with the number of consecutive lookups without a hit."""
+        self._own: Sequence[Place] | None = None
+        self._others: Counter[Place] = Counter()
+        """Places in other generations, with the number of consecutive lookups without a hit."""
 
     async def find(self, texts: Sequence[str]) -> Mapping[str, Vector]:
         """Return the stored vectors by text, each of unit length; never raises."""
@@ -75,62 +87,51 @@ class Reusing:
         left = {vector_key(self._model, text): text for text in texts}
         try:
             if self._own is None:
-                self._own = await self._look_around()
-            own = await self._among(self._own, left)
+                self._own = await self._places()
+            own = await self._among(self._own or (), left)
             others = await self._among(list(self._others), left)
             if others and not self._trusted:
                 others = await self._confirmed(others)
         except (SearchError, TimeoutError) as exc:
             self._own = None
-            # A type may have been dropped, or the database may not exist yet.
-            self._works = isinstance(exc, StatementRefused) and exc.reason in _GONE
+            self._works = isinstance(exc, GenerationGone)
             if not self._works:
                 problem = str(exc) or "no answer in time"
                 log.warning("stored vectors are not reused: %s", problem)
             return {}
+        self._meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
         return {**own, **others}
 
-    async def _look_around(self) -> list[str]:
-        """Find the types that may have vectors; return those of the generation itself."""
+    async def _places(self) -> Sequence[Place] | None:
+        """Find the places that may have vectors; return those of the generation itself."""
         async with asyncio.timeout(_PATIENCE):
-            places = await self._store.read(
-                *arcadedb.vector_places(self._model, self._record, limit=_COLLECTIONS)
+            places = await self._store.vector_places(
+                self._model, self._record, dimensions=self._dimensions, limit=_COLLECTIONS
             )
-        others = self._types([*places["live"], *places["others"]])
-        self._others = Counter(dict.fromkeys(others, 0))
-        return self._types(places["own"])
+        self._others = Counter(dict.fromkeys([*places.live, *places.others], 0))
+        return None if places.new else places.own
 
-    def _types(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
-        types = []
-        for record in records:
-            if self._dimensions in (None, record["dimensions"]):
-                types.append(record["type"])
-                if record.get("aspects"):
-                    types.append(arcadedb.aspect_type(record["type"]))
-        return types
-
-    async def _among(self, types: Sequence[str], left: dict[str, str]) -> dict[str, Vector]:
-        """Return vectors found in types, by text, and remove their keys from ``left``."""
+    async def _among(self, places: Sequence[Place], left: dict[str, str]) -> dict[str, Vector]:
+        """Return vectors found in places, by text, and remove their keys from ``left``."""
         found: dict[str, Vector] = {}
-        if not types or not left:
+        if not places or not left:
             return found
         async with asyncio.timeout(_PATIENCE):
-            answer = await self._store.read(*arcadedb.known_vectors(types, list(left)))
-        for place, chunk_type in enumerate(types):
-            rows = answer[f"v{place}"]
-            self._note(chunk_type, success=bool(rows))
-            for row in rows:
-                vector = np.asarray(row["vector"] or (), dtype=np.float32)
-                if row["vectorKey"] in left and self._fits(vector):
-                    found[left.pop(row["vectorKey"])] = vector
+            answers = await self._store.stored_vectors(places, list(left))
+        for place, stored in zip(places, answers, strict=True):
+            self._count_miss(place, success=bool(stored))
+            for key, values in stored.items():
+                vector = np.asarray(values, dtype=np.float32)
+                if key in left and self._fits(vector):
+                    found[left.pop(key)] = vector
         return found
 
-    def _note(self, chunk_type: str, *, success: bool) -> None:
-        if chunk_type not in self._others:
+    def _count_miss(self, place: Place, *, success: bool) -> None:
+        if place not in self._others:
             return
-        self._others[chunk_type] = 0 if success else self._others[chunk_type] + 1
-        if self._others[chunk_type] == _MISSES:
-            del self._others[chunk_type]
+        self._others[place] = 0 if success else self._others[place] + 1
+        if self._others[place] == _MISSES:
+            del self._others[place]
 
     def _fits(self, vector: Vector) -> bool:
         has_length = abs(float(np.linalg.norm(vector)) - 1) <= _UNIT

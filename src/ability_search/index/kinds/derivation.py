@@ -1,4 +1,4 @@
-"""Deriving kinds (such as a summary) from documents, by extraction or with a language model."""
+"""Kinds (such as a summary) derived from documents, by extraction or with a language model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.kinds.chat_kinds import PROMPTS, read_aspect, shown
 from ability_search.index.kinds.extracted_kinds import Statement, extracted
-from ability_search.indexing.preparing import Prepared, Recipe, analyzed, generated_source
+from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
 from ability_search.ports import Chat
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.token_counter import TokenCounter
 
-CHAT = "chat"
-CONVERSATIONS = 4
+_CHAT = "chat"
+_CONVERSATIONS = 4
 """Documents that the language model processes at the same time."""
 
 
-class Describing:
+class KindDerivation:
     """Derives the kinds of the documents of one call.
 
     Args:
@@ -51,9 +51,9 @@ class Describing:
         self._reason = ""
 
     @property
-    def abreast(self) -> int:
+    def concurrency(self) -> int:
         """Number of documents to process at the same time."""
-        return CONVERSATIONS if self._recipe.kinds and self._recipe.kinds_by == CHAT else 1
+        return _CONVERSATIONS if self._recipe.kinds and self._recipe.kinds_by == _CHAT else 1
 
     @property
     def warnings(self) -> list[str]:
@@ -65,22 +65,21 @@ class Describing:
             f" because the language model failed: {self._reason}"
         ]
 
-    async def described(self, prepared: Prepared) -> Prepared:
+    async def derive(self, prepared: Prepared) -> Prepared:
         """Add the derived kinds to a document, in place; a failure of the model never fails it."""
         kinds = self._recipe.kinds_of(prepared.document)
         if not kinds or not prepared.passages:
             return prepared
-        said = await self._asked(prepared.document, kinds)
-        aspects = await asyncio.to_thread(self._aspects, prepared, kinds, said)
-        prepared.aspects = aspects
-        prepared.missing += sum(aspect.missing for aspect in aspects)
+        answers = await self._ask(prepared.document, kinds)
+        prepared.kinds = await asyncio.to_thread(self._prepared_kinds, prepared, kinds, answers)
+        prepared.missing += sum(kind.missing for kind in prepared.kinds)
         return prepared
 
-    async def _asked(self, document: Document, kinds: Sequence[str]) -> dict[str, list[Statement]]:
+    async def _ask(self, document: Document, kinds: Sequence[str]) -> dict[str, list[Statement]]:
         """Return the language model's answers by kind; empty if it is not used or fails."""
-        said: dict[str, list[Statement]] = {}
-        if self._recipe.kinds_by != CHAT:
-            return said
+        answers: dict[str, list[Statement]] = {}
+        if self._recipe.kinds_by != _CHAT:
+            return answers
         text = shown(document)
         for kind in kinds:
             try:
@@ -94,25 +93,27 @@ class Describing:
                 self._missed += 1
                 self._reason = str(exc)
                 break
-            said[kind] = read_aspect(kind, answer)
-        return said
+            answers[kind] = read_aspect(kind, answer)
+        return answers
 
-    def _aspects(
-        self, prepared: Prepared, kinds: Sequence[str], said: dict[str, list[Statement]]
+    def _prepared_kinds(
+        self, prepared: Prepared, kinds: Sequence[str], answers: dict[str, list[Statement]]
     ) -> list[Prepared]:
         found = []
         for kind in kinds:
-            statements = said.get(kind) or extracted(kind, prepared.document, prepared.passages)
+            statements = answers.get(kind) or extracted(kind, prepared.document, prepared.passages)
             if statements:
-                found.append(self._aspect(prepared, kind, statements))
+                found.append(self._prepared_kind(prepared, kind, statements))
         return found
 
-    def _aspect(self, prepared: Prepared, kind: str, said: Sequence[Statement]) -> Prepared:
+    def _prepared_kind(
+        self, prepared: Prepared, kind: str, statements: Sequence[Statement]
+    ) -> Prepared:
         whole = prepared.document
         document = replace(
             whole,
             source=generated_source(whole.source, kind),
-            content="\n".join(statement.text for statement in said),
+            content="\n".join(statement.text for statement in statements),
             kind=kind,
             format="text",
             language=None,
@@ -124,15 +125,15 @@ class Describing:
         )
         return analyzed(
             document,
-            list(self._cut(said)),
+            list(self._passages(statements)),
             content_hash=prepared.content_hash,
             analyzer=self._analyzer,
         )
 
-    def _cut(self, said: Sequence[Statement]) -> Iterator[Passage]:
+    def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:
         """Yield a passage for each statement, or several if it is longer than a chunk may be."""
         start, line = 0, 0
-        for statement in said:
+        for statement in statements:
             for passage in chunk(
                 statement.text,
                 strategy="paragraph",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, SearchError, StatementRefused
-from ability_search.generations import Generations
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.errors import SearchError
+from ability_search.index.generations import Generations
+from ability_search.store.port import IndexStore
+from ability_search.store.records import WeightedChunk
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.bm25 import reweighted
@@ -29,16 +29,13 @@ _PAGE = 500
 _STALE_AFTER = 6 * 3600 * 1000
 """Milliseconds after which unfinished work counts as abandoned."""
 _SWEEP_EVERY = 600 * 1000
-_BUILDS = 10
-_BUILD_PAUSE = 60.0
-"""Seconds between checks of a graph whose build takes longer than a statement may."""
 
 
 class Maintenance:
     """Maintains collections in the background, with one task per collection.
 
     Args:
-        store: The database.
+        store: The store.
         registry: The registry of collections.
         statistics_cache: The term statistics.
         generations: Drops abandoned generations.
@@ -48,7 +45,7 @@ class Maintenance:
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         registry: Registry,
         statistics_cache: StatisticsCache,
         generations: Generations,
@@ -72,7 +69,7 @@ class Maintenance:
         """Maintain a collection in the background; if that is running, do it once more after."""
         self._due.add(record)
         if record not in self._running:
-            task = asyncio.create_task(self._look_after(record), name=f"maintain {record}")
+            task = asyncio.create_task(self._maintain(record), name=f"maintain {record}")
             self._running[record] = task
 
     async def close(self) -> None:
@@ -82,23 +79,23 @@ class Maintenance:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def settled(self) -> None:
+    async def idle(self) -> None:
         """Wait until no task is running."""
         while self._running:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
-    async def _look_after(self, record: str) -> None:
+    async def _maintain(self, record: str) -> None:
         try:
             while record in self._due:
                 self._due.discard(record)
                 try:
-                    await self.tend(record)
+                    await self.maintain(record)
                 except SearchError as exc:
                     log.warning("maintenance of %s postponed: %s", record, exc)
         finally:
             del self._running[record]
 
-    async def tend(self, record: str) -> None:
+    async def maintain(self, record: str) -> None:
         """Maintain a collection now.
 
         Raises:
@@ -117,30 +114,23 @@ class Maintenance:
 
     async def _sweep(self, *, before: int) -> None:
         """Remove what crashed writers left: staged chunks and incomplete generations."""
-        await self._store.write(*arcadedb.discard_staged(before=before))
+        await self._store.discard_staged(before=before)
         await self._generations.sweep(before=before)
 
     async def _build_graph(self, collection: Collection) -> None:
-        """Let the engine build the vector graph now, so that no query has to wait for it."""
+        """Build the vector graph now, so that no query has to wait for it."""
         if not collection.graph and collection.chunks >= self._scan_below:
-            await self._build(collection.type, collection.dimensions)
+            await self._build(collection, kinds=False)
             collection = await self._registry.update(collection, graph=True)
             log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
         if not collection.aspect_graph and collection.aspects >= self._scan_below:
-            await self._build(arcadedb.aspect_type(collection.type), collection.dimensions)
+            await self._build(collection, kinds=True)
             await self._registry.update(collection, aspect_graph=True)
 
-    async def _build(self, chunk_type: str, dimensions: int) -> None:
-        probe = [1.0] + [0.0] * (dimensions - 1)
-        for left in reversed(range(_BUILDS)):
-            try:
-                await self._store.read(*arcadedb.build_graph(chunk_type, probe))
-                return
-            except DatabaseUnavailable as exc:
-                refused = isinstance(exc, StatementRefused) and exc.reason != "timeout"
-                if refused or not left:
-                    raise
-                await asyncio.sleep(_BUILD_PAUSE)
+    async def _build(self, collection: Collection, *, kinds: bool) -> None:
+        await self._store.build_graph(
+            collection.type, kinds=kinds, dimensions=collection.dimensions
+        )
 
     async def _renew_weights(self, collection: Collection) -> Collection:
         """Recompute the term weights if the average length differs too much from the assumed one.
@@ -154,46 +144,38 @@ class Maintenance:
         state = (collection.type, collection.revision, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
-        renewed = await self._renew_type(collection.type, collection)
+        renewed = await self._renew(collection, kinds=False)
         if collection.aspects:
-            aspects = arcadedb.aspect_type(collection.type)
-            renewed += await self._renew_type(aspects, collection)
+            renewed += await self._renew(collection, kinds=True)
         if renewed:
             log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)
         self._inspected[collection.name] = state
         return collection
 
-    async def _renew_type(self, chunk_type: str, collection: Collection) -> int:
-        """Recompute outdated term weights of one type; return the number of chunks."""
+    async def _renew(self, collection: Collection, *, kinds: bool) -> int:
+        """Recompute outdated term weights; return the number of chunks."""
+        generation, average = collection.type, collection.average_length
         renewed = 0
-        while rows := await self._store.read(
-            *arcadedb.outdated_weights(
-                chunk_type, average_length=collection.average_length, limit=_PAGE
-            )
+        while chunks := await self._store.outdated_weights(
+            generation, kinds=kinds, average_length=average, limit=_PAGE
         ):
-            changes = [_weighed(row, collection) for row in rows]
-            await self._store.write(
-                *arcadedb.set_weights(
-                    chunk_type, average_length=collection.average_length, changes=changes
-                )
+            changes = [_reweighted(chunk, collection) for chunk in chunks]
+            await self._store.set_weights(
+                generation, kinds=kinds, average_length=average, changes=changes
             )
-            renewed += len(rows)
+            renewed += len(chunks)
         return renewed
 
 
-def _weighed(row: Mapping[str, Any], collection: Collection) -> dict[str, Any]:
-    """Return the change that adapts a chunk's weights to its collection's average length."""
+def _reweighted(chunk: WeightedChunk, collection: Collection) -> WeightedChunk:
+    """Return a chunk with weights for the average length of its collection."""
     weights = reweighted(
-        row["terms"],
-        row["weights"],
-        lengths=row["lengths"],
-        old_average=row["averageLength"],
+        chunk.terms,
+        chunk.weights,
+        lengths=chunk.lengths,
+        old_average=chunk.average_length,
         new_average=collection.average_length,
         k1=collection.bm25_k1,
         b=collection.bm25_b,
     )
-    return {
-        "chunkId": row["chunkId"],
-        "duplicateOf": row.get("duplicateOf"),
-        "weights": weights,
-    }
+    return replace(chunk, weights=weights)

@@ -1,11 +1,12 @@
-"""Converting documents to chunks and database rows. Pure: no database, no embedder, no clock."""
+"""Documents to the records that are stored of them, and back: chunking, analysis, content hashes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from ability_search.collection import Collection
 from ability_search.documents import ASPECTS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
-from ability_search.indexing.fields import metadata_terms
+from ability_search.store.records import ChunkRecord, Link, SourceRecord
+from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
-from ability_search.text.chunkers.strategies import chunk, joined
-from ability_search.text.term_ids import CONTENT, TITLE
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
 from ability_search.understanding.chunk_dates import chunk_periods, to_numbers
 from ability_search.understanding.periods import Period, buckets
@@ -29,6 +31,11 @@ LAYOUT = "2"
 
 _GENERATED = "#~"
 """Separator between the source of a document and the kind derived from it."""
+TERMS_OF_A_FIELD = 128
+TERMS_OF_A_DOCUMENT = 256
+"""Limited because every chunk of the document stores them."""
+_FIELD_CHARACTERS = 4096
+_FIELD_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,8 @@ class Recipe:
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
-        is_aspect = document.aspect_of is not None or document.kind in ASPECTS
-        return () if is_aspect else self.kinds
+        is_kind = document.aspect_of is not None or document.kind in ASPECTS
+        return () if is_kind else self.kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +88,13 @@ class Prepared:
     vectors: list[Vector | None] = field(default_factory=list)
     missing: int = 0
     """Number of vectors not yet added, including those of derived kinds."""
-    aspects: Sequence[Prepared] = ()
+    kinds: Sequence[Prepared] = ()
     """The derived kinds, which are stored with the document."""
 
     @property
     def parts(self) -> Sequence[Prepared]:
         """The document itself and its derived kinds."""
-        return (self, *self.aspects)
+        return (self, *self.kinds)
 
     @property
     def complete(self) -> bool:
@@ -156,7 +163,7 @@ def prepare(
             or its kind or source is not valid for a document of another one.
         TooLarge: if it exceeds ``bounds``.
     """
-    _check_aspect(document)
+    _check_kind(document)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy,
@@ -219,8 +226,8 @@ def vector_key(model: str, text: str) -> str:
     return sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[dict[str, Any]]:
-    """Return one database row per chunk, including the embedding.
+def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> list[ChunkRecord]:
+    """Return the chunks of a prepared document, as they are stored.
 
     Args:
         prepared: A document with all its vectors.
@@ -228,18 +235,7 @@ def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[
         now: Time in epoch milliseconds.
     """
     document = prepared.document
-    shared = {
-        "collection": collection.public_name,
-        "source": document.source,
-        "title": document.title,
-        "kind": document.kind,
-        "aspectOf": document.aspect_of,
-        "metadata": dict(document.metadata),
-        "totalChunks": len(prepared.passages),
-        "createdAt": now,
-        "averageLength": collection.average_length,
-    }
-    rows = []
+    records = []
     end = section = 0
     pages = pages_of(document, prepared.passages)
     for index, passage in enumerate(prepared.passages):
@@ -252,33 +248,41 @@ def chunk_rows(prepared: Prepared, collection: Collection, *, now: int) -> list[
             k1=collection.bm25_k1,
             b=collection.bm25_b,
         )
-        rows.append(
-            shared
-            | {
-                "chunkId": f"{collection.public_name}:{document.source}:{index}",
-                "content": passage.content,
-                "lead": document.content[end : passage.start],
-                "overlap": max(0, end - passage.start),
-                "tokens": passage.tokens,
-                "facets": [*prepared.facets, *buckets(periods)],
-                "dates": to_numbers(periods),
-                "chunkIndex": index,
-                "breadcrumb": passage.breadcrumb,
-                "section": section,
-                "page": pages[index],
-                "startLine": passage.start_line,
-                "endLine": passage.end_line,
-                "startOffset": passage.start,
-                "endOffset": passage.end,
-                "embedding": _written(prepared.vectors[index]),
-                "vectorKey": vector_key(collection.model, prepared.texts[index]),
-                "terms": ids.tolist(),
-                "weights": _rounded(weights, 5),
-                "lengths": [len(prepared.title_terms), len(terms)],
-            }
+        records.append(
+            ChunkRecord(
+                chunk_id=f"{collection.public_name}:{document.source}:{index}",
+                collection=collection.public_name,
+                source=document.source,
+                title=document.title,
+                content=passage.content,
+                kind=document.kind,
+                metadata=document.metadata,
+                chunk_index=index,
+                total_chunks=len(prepared.passages),
+                created_at=now,
+                tokens=passage.tokens,
+                breadcrumb=passage.breadcrumb,
+                page=pages[index],
+                start_line=passage.start_line,
+                end_line=passage.end_line,
+                start_offset=passage.start,
+                end_offset=passage.end,
+                lead=document.content[end : passage.start],
+                overlap=max(0, end - passage.start),
+                section=section,
+                of=document.aspect_of,
+                facets=[*prepared.facets, *buckets(periods)],
+                dates=to_numbers(periods),
+                embedding=_rounded_vector(prepared.vectors[index]),
+                vector_key=vector_key(collection.model, prepared.texts[index]),
+                terms=ids.tolist(),
+                weights=_rounded(weights, 5),
+                lengths=(len(prepared.title_terms), len(terms)),
+                average_length=collection.average_length,
+            )
         )
         end = max(end, passage.end)
-    return rows
+    return records
 
 
 def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None]:
@@ -298,36 +302,36 @@ def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None
     return pages
 
 
-def source_record(prepared: Prepared, *, now: int) -> dict[str, Any]:
-    """Return the Source record of a document; ``now`` is in epoch milliseconds."""
+def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
+    """Return the record of a prepared document; ``now`` is in epoch milliseconds."""
     tokens = [passage.tokens for passage in prepared.passages]
     end = prepared.passages[-1].end if prepared.passages else 0
     document = prepared.document
-    return {
-        "source": document.source,
-        "title": document.title,
-        "contentHash": prepared.content_hash,
-        "chunks": len(tokens),
-        "tokens": sum(tokens),
-        "tokensMin": min(tokens, default=None),
-        "tokensMax": max(tokens, default=None),
-        "indexedAt": now,
-        "kind": document.kind,
-        "metadata": dict(document.metadata),
-        "format": document.format,
-        "language": document.language,
-        "links": [dict(link) for link in document.links],
-        "aspectOf": document.aspect_of,
-        "file": document.file,
-        "fileHash": document.file_hash,
-        "generated": document.generated or None,
-        "tail": document.content[end:],
-        "origin": document.origin,
-    }
+    return SourceRecord(
+        source=document.source,
+        title=document.title,
+        content_hash=prepared.content_hash,
+        chunks=len(tokens),
+        tokens=sum(tokens),
+        tokens_min=min(tokens, default=None),
+        tokens_max=max(tokens, default=None),
+        indexed_at=now,
+        kind=document.kind,
+        metadata=document.metadata,
+        format=document.format,
+        language=document.language,
+        links=document.links,
+        of=document.aspect_of,
+        file=document.file,
+        file_hash=document.file_hash,
+        generated=document.generated,
+        tail=document.content[end:],
+        origin=document.origin,
+    )
 
 
-def link_rows(document: Document) -> list[dict[str, Any]]:
-    """Return one database row per linked source and kind of link.
+def links_of(document: Document) -> list[Link]:
+    """Return the links of a document, one per linked source and kind of link.
 
     Of equal links the one with the highest weight is kept. Links without weight and links to the
     document itself are omitted.
@@ -338,29 +342,58 @@ def link_rows(document: Document) -> list[dict[str, Any]]:
         if link["weight"] > 0 and link["target"] != document.source:
             strongest[key] = max(link["weight"], strongest.get(key, 0.0))
     return [
-        {"source": document.source, "target": target, "kind": kind, "weight": weight}
-        for (target, kind), weight in strongest.items()
+        Link(document.source, target, kind, weight) for (target, kind), weight in strongest.items()
     ]
 
 
-def restored_document(record: Mapping[str, Any], passages: Sequence[Mapping[str, Any]]) -> Document:
-    """Restore a document from its Source record and its chunks, in order."""
-    lead = (passages[0].get("lead") if passages else None) or ""
+def restored_document(
+    record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
+) -> Document:
+    """Restore a document from its record and its chunks, in order."""
+    texts = [
+        f"{each.lead}{each.content[each.overlap if place else 0 :]}"
+        for place, each in enumerate(passages)
+    ]
     return Document(
-        source=record["source"],
-        title=record["title"],
-        content=lead + joined(passages) + (record.get("tail") or ""),
-        metadata=record.get("metadata") or {},
-        kind=record.get("kind") or "document",
-        format=record.get("format"),
-        language=record.get("language"),
-        links=tuple(record.get("links") or ()),
-        aspect_of=record.get("aspectOf"),
-        file=bool(record.get("file")),
-        file_hash=record.get("fileHash"),
-        generated=bool(record.get("generated")),
-        origin=record.get("contentHash"),
+        source=record.source,
+        title=record.title,
+        content="".join(texts) + record.tail,
+        metadata=record.metadata,
+        kind=record.kind,
+        format=record.format,
+        language=record.language,
+        links=tuple(record.links),
+        aspect_of=record.of,
+        file=record.file,
+        file_hash=record.file_hash,
+        generated=record.generated,
+        origin=record.content_hash,
     )
+
+
+def metadata_terms(metadata: Mapping[str, Any], analyzer: Analyzer) -> dict[str, list[str]]:
+    """Return the terms of the texts in metadata, by field.
+
+    Args:
+        metadata: Any JSON object.
+        analyzer: Analyzer of the collection's language.
+
+    Returns:
+        The terms of a text, or of the texts in a list, by field name
+        (:func:`.term_ids.metadata_field`). A field gives its first 128 terms, taken from its first
+        4,096 characters; a document gives its first 256 terms, in the order of its metadata. Keys
+        nested deeper than 16 levels and fields without terms are left out.
+    """
+    fields: dict[str, list[str]] = {}
+    left = TERMS_OF_A_DOCUMENT
+    for path, text in _field_texts((), metadata):
+        terms = list(islice(analyzer.terms(text), min(left, TERMS_OF_A_FIELD)))
+        left -= len(terms)
+        if terms:
+            fields[metadata_field(path)] = terms
+        if not left:
+            break
+    return fields
 
 
 def generated_source(source: str, kind: str) -> str:
@@ -390,7 +423,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _check_aspect(document: Document) -> None:
+def _check_kind(document: Document) -> None:
     if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in ASPECTS)):
         raise InvalidInput(
             "source",
@@ -419,7 +452,7 @@ def _periods(document: Document, passage: Passage) -> list[Period]:
     )
 
 
-def _written(vector: Vector | None) -> list[float] | None:
+def _rounded_vector(vector: Vector | None) -> list[float] | None:
     """Round a vector to seven decimals: half the bytes, and less error than float32 itself.
 
     Components of unit vectors are at most 1, so a cosine changes by less than 1e-7.
@@ -429,3 +462,16 @@ def _written(vector: Vector | None) -> list[float] | None:
 
 def _rounded(values: npt.NDArray[np.float32], decimals: int) -> list[float]:
     return list(np.round(values.astype(np.float64), decimals).tolist())
+
+
+def _field_texts(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts in a value, each with its path of keys."""
+    if isinstance(value, Mapping):
+        if len(path) < _FIELD_DEPTH:
+            for key, inner in value.items():
+                yield from _field_texts((*path, key), inner)
+    elif isinstance(value, str):
+        yield path, value[:_FIELD_CHARACTERS]
+    elif isinstance(value, list | tuple):
+        texts = [each[:_FIELD_CHARACTERS] for each in value if isinstance(each, str)]
+        yield path, "\n".join(texts)[:_FIELD_CHARACTERS]
