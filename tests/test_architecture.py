@@ -19,16 +19,20 @@ PURE = {
     "errors",
     "filters",
     "index.kinds",
-    "ranking",
+    "search.fusion",
+    "search.options",
+    "search.planner",
+    "search.query",
+    "search.response",
+    "search.retrievers",
+    "search.stage",
     "store.records",
     "store.arcadedb.core",
     "store.arcadedb.search",
     "store.arcadedb.write",
     "text",
-    "tools.base",
+    "wire",
     "tools.inputs",
-    "tools.option_inputs",
-    "tools.query_options",
     "tools.requests",
     "tools.responses",
     "tools.results",
@@ -63,15 +67,15 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "batching", "ops"},
+    {"documents", "errors", "wire", "batching", "ops"},
     {"retry"},
     {"filters", "understanding"},
-    {"text", "ranking"},
+    {"text"},
     {"ports", "config", "index.kinds", "collection"},
     {"store", "providers"},
     {"files"},
     {"generations", "jobs"},
-    {"indexing", "querying"},
+    {"indexing", "search"},
     {"filing", "listing", "index.overview", "artifacts", "legacy"},
     {"tools"},
     {"network"},
@@ -89,7 +93,7 @@ LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
 
 def part(module: str) -> str:
-    """``ranking`` of ``ability_search.ranking.fusion``; empty for the package itself."""
+    """``search`` of ``ability_search.search.fusion``; empty for the package itself."""
     return [*module.split("."), ""][1]
 
 
@@ -174,7 +178,7 @@ def test_only_the_exporter_of_traces_needs_the_sdk_of_opentelemetry() -> None:
 def test_the_edges_reach_the_tools_over_the_network_only() -> None:
     modules = [m for m in within("ability_search") if part(m) in ("edges", "http", "mcp")]
     assert len({part(module) for module in modules}) == 3
-    allowed = {"client", "config", "edges", "errors", "ops", "tools"}
+    allowed = {"client", "config", "edges", "errors", "ops", "tools", "wire"}
     reached = {
         (module, name)
         for module in modules
@@ -210,6 +214,16 @@ def test_imports_point_one_way() -> None:
         if own is not None and (level(name) or 0) > own
     }
     assert not upwards
+
+
+def test_search_and_indexing_know_nothing_of_each_other() -> None:
+    modules = within("ability_search")
+    search = [module for module in modules if part(module) == "search"]
+    indexing = [module for module in modules if part(module) in ("index", "indexing")]
+    assert search
+    assert indexing
+    assert not offences(search, "ability_search.index", "ability_search.indexing")
+    assert not offences(indexing, "ability_search.search")
 
 
 def test_one_module_knows_the_client_of_prometheus() -> None:

@@ -30,8 +30,8 @@ from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.querying import Querying
-from ability_search.querying.steps import Reach
+from ability_search.search.searcher import Searcher
+from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore, Invoke
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
@@ -141,7 +141,7 @@ async def open_services(
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        stack.push_async_callback(services.querying.close)
+        stack.push_async_callback(services.searcher.close)
         yield services
 
 
@@ -214,9 +214,18 @@ def build_services(
         jobs=jobs,
         reindexing=reindexing,
         mending=Mending(store, registry, reindexing),
-        querying=Querying(
-            Reach(store, embedder, reranker, chat, registry, statistics_cache, settings, count),
-            now=_now,
+        searcher=Searcher(
+            Ports(
+                arcade,
+                embedder,
+                reranker,
+                chat,
+                registry,
+                statistics_cache,
+                settings,
+                count,
+                _now,
+            )
         ),
         maintenance=maintenance,
         settings=settings,

@@ -21,6 +21,7 @@ from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
 from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
 from ability_search.understanding.chunk_dates import chunk_periods, to_numbers
@@ -208,17 +209,6 @@ def analyzed(
         vectors=[None] * len(passages),
         missing=len(passages),
     )
-
-
-def embedded_text(title: str, content: str, *, breadcrumb: str = "", context: str = "") -> str:
-    """Return the text that models read for a passage: title, headings, introduction and content.
-
-    The title is omitted if the headings or the content begin with it.
-    """
-    above = [breadcrumb, context]
-    if not (breadcrumb.startswith(title) or content.startswith(title)):
-        above.insert(0, title)
-    return "\n".join([*filter(None, above), content])
 
 
 def vector_key(model: str, text: str) -> str:

@@ -355,4 +355,5 @@ def passage_of(chunk: StoredChunk) -> Passage:
         section=record.section,
         start_line=record.start_line,
         end_line=record.end_line,
+        rid=chunk.rid,
     )

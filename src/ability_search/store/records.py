@@ -206,15 +206,15 @@ class ChunkText:
     title: str
     content: str
     metadata: Mapping[str, Any]
-    kind: str
+    kind: str | None
     chunk_index: int
     total_chunks: int
     breadcrumb: str | None
     page: int | None
     start_line: int | None
     end_line: int | None
-    created_at: int
-    tokens: int
+    created_at: int | None
+    tokens: int | None
     cosines: Sequence[float | None] = ()
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
@@ -234,6 +234,8 @@ class Passage:
     section: int | None = None
     start_line: int | None = None
     end_line: int | None = None
+    rid: str | None = None
+    """Record id, if the passage is read by its chunkId."""
 
 
 @dataclass(frozen=True, slots=True)

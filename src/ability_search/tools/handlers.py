@@ -26,8 +26,8 @@ from ability_search.listing import list_sources
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.ports import Store
-from ability_search.querying import Querying
-from ability_search.querying.model import QueryAnswer
+from ability_search.search.response import QueryResult, SimilarResult
+from ability_search.search.searcher import Searcher
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
@@ -59,7 +59,7 @@ class Services:
     jobs: Jobs
     reindexing: Reindexing
     mending: Mending
-    querying: Querying
+    searcher: Searcher
     maintenance: Maintenance
     settings: Settings
     meter: Meter
@@ -139,23 +139,21 @@ class _Table:
         self._services.maintenance.schedule(value.collection)
         return responses.index_file_result(report, job.id)
 
-    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> results.QueryResult:
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
-        query = requests.query(value, self._limits)
-        answer = await self._services.querying.query(value.collection, query)
-        _meter(self._services.meter, answer)
-        return responses.query_result(answer, value)
+        result = await self._services.searcher.query(requests.query(value, self._limits))
+        _meter(self._services.meter, result)
+        return result
 
-    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> results.SimilarResult:
+    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
-        answer = await self._services.querying.similar(
+        return await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             limit=requests.limit(value.limit, self._limits),
-            predicate=requests.predicate(value.filter, None, (), self._limits),
+            filter=requests.combined_filter(value.filter, None, (), self._limits),
             min_score=value.min_score,
         )
-        return responses.similar_result(answer)
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
@@ -309,11 +307,11 @@ class _Job:
         )
 
 
-def _meter(meter: Meter, answer: QueryAnswer) -> None:
-    for stage, milliseconds in answer.timings.items():
+def _meter(meter: Meter, result: QueryResult) -> None:
+    for stage, milliseconds in result.timings.items():
         meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
-    if answer.degraded is not None:
-        meter.add(DEGRADED_ANSWERS, 1, answer.degraded.code)
+    if result.degraded is not None:
+        meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
 
 
 def _collection_of(value: BaseModel) -> str | None:

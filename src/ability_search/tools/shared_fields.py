@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ability_search.text.chunkers import Strategy
-from ability_search.tools.base import Count
+from ability_search.wire import Count
 
 CollectionName = Annotated[
     str,
@@ -15,16 +15,6 @@ CollectionName = Annotated[
         description="Collection name: 1 to 64 of A-Z a-z 0-9 . _ -, first a letter or digit.",
         examples=["docs"],
         json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-    ),
-]
-Model = Annotated[
-    str | None,
-    Field(
-        min_length=1,
-        max_length=256,
-        description="Embedding model. Default: the collection's model; for a new collection the"
-        " configured default.",
-        examples=["all-MiniLM-L6-v2"],
     ),
 ]
 ChunkStrategy = Annotated[

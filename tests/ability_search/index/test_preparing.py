@@ -21,7 +21,6 @@ from ability_search.index.preparation import (
     Recipe,
     chunk_rows,
     content_hash,
-    embedded_text,
     prepare,
     restored_document,
     source_record,
@@ -29,6 +28,7 @@ from ability_search.index.preparation import (
 from ability_search.index.writer import new_collection
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import STRATEGIES
+from ability_search.text.passages import embedded_text
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 RECIPE = Recipe("auto", 32, 8, "english")

@@ -157,6 +157,7 @@ def passage(row: Row) -> Passage:
         section=row.get("section"),
         start_line=row.get("startLine"),
         end_line=row.get("endLine"),
+        rid=row.get("rid"),
     )
 
 

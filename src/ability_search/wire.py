@@ -1,0 +1,42 @@
+"""Base classes and types of the models on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+NonBlank = Annotated[
+    str,
+    AfterValidator(_not_blank),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": r"\S"}),
+]
+Count = Annotated[int, Field(strict=True)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Input(BaseModel):
+    """Base class of inputs: camelCase names; unknown fields are errors."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+
+class Result(BaseModel):
+    """Base class of results: camelCase names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
