@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from ability_search.collection import Collection
@@ -13,7 +14,7 @@ from ability_search.store.arcadedb.core import Predicate, aspect_type
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import link, passage
+from ability_search.store.arcadedb.rows import column_of, field_of, link, passage
 from ability_search.store.arcadedb.search import (
     Arm,
     Shown,
@@ -41,10 +42,7 @@ from ability_search.store.records import (
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
 _PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the filters in one statement."""
-_NAMES = {"created_at": "createdAt", "of": "aspectOf"}
-"""Fields of :class:`ChunkRecord` -> columns, where they differ."""
-_FIELDS = {column: name for name, column in _NAMES.items()}
+"""Prefixes of the parameters of the first filters in one statement."""
 
 
 class SearchSql(Database):
@@ -158,15 +156,17 @@ def _predicate(filter: Filter | None, prefix: str = "f") -> Predicate | None:
 def _predicates(searches: Sequence[Search]) -> dict[int, Predicate | None]:
     """Return the conditions of the filters by their identity, each with its own parameters."""
     filters = {id(each.filter): each.filter for each in searches if each.filter is not None}
+    prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
     return {
         key: _predicate(filter, prefix)
-        for prefix, (key, filter) in zip(_PREFIXES, filters.items(), strict=False)
+        for prefix, (key, filter) in zip(prefixes, filters.items(), strict=False)
     }
 
 
 def _shown(columns: Columns) -> Shown:
-    fields = [_NAMES.get(name, name) for name in columns.fields]
-    return Shown(fields, columns.cosines, _dots(columns.products))
+    return Shown(
+        [column_of(name) for name in columns.fields], columns.cosines, _dots(columns.products)
+    )
 
 
 def _dots(
@@ -226,7 +226,7 @@ def _row(row: Mapping[str, Any], score: float | None) -> Row:
         row["rid"],
         row["chunkId"],
         0.0 if score is None else score,
-        {_FIELDS.get(name, name): value for name, value in row.items() if name not in _OWN},
+        {field_of(name): value for name, value in row.items() if name not in _OWN},
     )
 
 

@@ -52,6 +52,7 @@ _CHUNK_COLUMNS = {
     "duplicate_of": "duplicateOf",
 }
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
+_CHUNK_FIELDS = {column: name for name, column in _CHUNK_COLUMNS.items()}
 _SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {
@@ -81,6 +82,11 @@ _SOURCE_COLUMNS = {
 def column_of(field: str) -> str:
     """Return the column of a field of :class:`ChunkRecord`."""
     return _CHUNK_COLUMNS[field]
+
+
+def field_of(column: str) -> str:
+    """Return the field of a column; a column that was computed keeps its name."""
+    return _CHUNK_FIELDS.get(column, column)
 
 
 def chunk_row(record: ChunkRecord) -> dict[str, Any]:
