@@ -134,7 +134,7 @@ class CollectionSql(Database):
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
         """Return the changes of term statistics after a revision, in order."""
-        found = await self.generation_read(generation, term_statistics(generation, after=after))
+        found = await self.rows(term_statistics(generation, after=after))
         return list(map(statistics_entry, found))
 
     async def fold_term_statistics(
