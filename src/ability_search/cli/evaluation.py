@@ -221,9 +221,10 @@ async def _any_client(
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
             running = await stack.enter_async_context(temporary_stack(settings, directory, output))
-            target = replace(choose_target(settings, running.url), stack=running)
+            target = choose_target(settings, running.url)
             client = ToolClient(settings, target, name=CLIENT_NAME)
             await stack.enter_async_context(client)
+            client.target = replace(target, stack=running)
         yield client
 
 
