@@ -31,7 +31,7 @@ from ability_search.ports import Chat, Embedder, Invoke, Reranker, Store
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import Transport, over_broker, over_http
+from ability_search.providers.transports import Providers, Transport, over_broker, over_http
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore
@@ -113,17 +113,21 @@ async def open_services(
     Arguments and errors as for :func:`open_worker`.
     """
     async with AsyncExitStack() as stack:
-        invoke = _metered(connection.invoke, meter)
-        embedder = await stack.enter_async_context(open_embedder(settings, invoke, meter))
-        reranker = await stack.enter_async_context(open_reranker(settings, invoke, meter))
+        invoke, providers = _metered(connection.invoke, meter), connection.providers
+        embedder = await stack.enter_async_context(
+            open_embedder(settings, invoke, meter, providers=providers)
+        )
+        reranker = await stack.enter_async_context(
+            open_reranker(settings, invoke, meter, providers=providers)
+        )
         store = BrokerStore(
             invoke,
             database=settings.database.name,
             timeout=settings.database.timeout,
             meter=meter,
-            providers=lambda: connection.providers("arcade-query"),
+            providers=lambda: providers("arcade-query"),
         )
-        chat = broker_chat(settings, invoke)
+        chat = broker_chat(settings, invoke, providers=providers)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
         breakers["chat"] = chat.breaker
         meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
@@ -251,7 +255,11 @@ def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
 
 @asynccontextmanager
 async def open_embedder(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteEmbedder]:
     """Yield the embedder chosen by the settings: over the broker, or over HTTP.
 
@@ -260,7 +268,7 @@ async def open_embedder(
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
-        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key)
+        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key, providers=providers)
         yield _embedder(settings, transport, meter)
         return
     if embedding.api_url is None:
@@ -298,7 +306,11 @@ def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteE
 
 @asynccontextmanager
 async def open_reranker(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteReranker]:
     """Yield the reranker chosen by the settings: over the broker, or over HTTP.
 
@@ -307,7 +319,8 @@ async def open_reranker(
     """
     reranker = settings.reranker
     if reranker.transport == "broker":
-        yield _reranker(settings, over_broker(RERANK, invoke, api_key=reranker.api_key))
+        key = reranker.api_key
+        yield _reranker(settings, over_broker(RERANK, invoke, api_key=key, providers=providers))
         return
     if reranker.api_url is None:
         raise ConfigurationError("SEARCH_RERANKER_API_URL is missing")
@@ -327,11 +340,13 @@ def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
     )
 
 
-def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
+def broker_chat(
+    settings: Settings, invoke: Invoke, *, providers: Providers | None = None
+) -> RemoteChat:
     """Return the client of the language model on the network."""
     expansion = settings.expansion
     return RemoteChat(
-        over_broker(CHAT, invoke, api_key=expansion.api_key),
+        over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
         model=expansion.model,
         timeout=max(expansion.timeout, settings.aspects.timeout),
         breaker_failures=settings.embedding.breaker_failures,

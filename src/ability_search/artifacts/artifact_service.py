@@ -25,7 +25,7 @@ from ability_search.index.index_calls import IndexOptions, Report
 from ability_search.index.indexing import Indexing
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT
-from ability_search.ports import Store
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 

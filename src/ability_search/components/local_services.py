@@ -62,7 +62,7 @@ def artifact_service(
     """Return the artifact service over the services of a worker."""
     count, counter = token_counter(services.settings)
     return ArtifactService(
-        services.store,
+        services.arcade,
         services.registry,
         services.indexing,
         services.maintenance,
@@ -123,13 +123,15 @@ async def open_migration(
     database = options.database or into
     count, counter = token_counter(settings)
     importing = Importing(
-        services.store,
+        services.arcade,
         services.registry,
         services.maintenance,
         services.generations,
         settings=settings,
     )
-    async with open_embedder(settings, connection.invoke) as embedder:
+    async with open_embedder(
+        settings, connection.invoke, providers=connection.providers
+    ) as embedder:
         migration = Migration(
             LegacySql(
                 BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)
