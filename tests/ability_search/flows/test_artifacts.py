@@ -92,13 +92,15 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
 
 def exporting(network: Network, base: Path) -> Exporting:
     services = services_of(network, base)
-    return Exporting(services.store, services.registry, count=EstimatedTokens(), counter="estimate")
+    return Exporting(
+        services.arcade, services.registry, count=EstimatedTokens(), counter="estimate"
+    )
 
 
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
     return Importing(
-        services.store,
+        services.arcade,
         services.registry,
         services.maintenance,
         services.generations,

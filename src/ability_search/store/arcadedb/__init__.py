@@ -64,7 +64,6 @@ from ability_search.store.arcadedb.usage import (
     uses,
     uses_of,
 )
-from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
 from ability_search.store.arcadedb.verification import (
     check_vectors,
     compare_sources,
@@ -122,7 +121,6 @@ __all__ = [
     "fold_term_statistics",
     "hit_rows",
     "insert_collection",
-    "known_vectors",
     "job",
     "jobs",
     "link_type",
@@ -155,7 +153,6 @@ __all__ = [
     "stored_types",
     "switch_generation",
     "term_statistics",
-    "vector_places",
     "walk",
     "uses",
     "uses_of",
