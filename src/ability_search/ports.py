@@ -89,3 +89,22 @@ class Reranker(Protocol):
             RerankerUnavailable: if no usable answer came in time, or one without an opinion: the
                 same score for texts that differ.
         """
+
+
+class Invoke(Protocol):
+    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
+
+    async def __call__(
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = ...,
+        target_agent: str | None = ...,
+    ) -> Any:
+        """Call ``tool``, of this agent if one is named; return its answer.
+
+        Raises:
+            ToolError: if the tool returned a failure.
+            KadiError: if there is no answer.
+        """
