@@ -27,7 +27,7 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Reranker, Store
+from ability_search.ports import Chat, Embedder, Invoke, Reranker
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
@@ -35,6 +35,7 @@ from ability_search.providers.transports import Providers, Transport, over_broke
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
@@ -155,7 +156,7 @@ async def open_services(
 
 def build_services(
     settings: Settings,
-    store: Store,
+    store: Scripts,
     embedder: Embedder,
     reranker: Reranker,
     chat: Chat,

@@ -24,9 +24,9 @@ from ability_search.index.reindex import Reindexing
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.ports import Store
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher
+from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
@@ -49,7 +49,7 @@ Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 class Services:
     """The services that the tools call."""
 
-    store: Store
+    store: Scripts
     """Runs statements; to be replaced by the next one."""
     arcade: ArcadeStore
     registry: Registry
