@@ -1,35 +1,11 @@
-"""What the services need from the outside, in their own words."""
+"""Ports of the models; that of the database is :mod:`ability_search.store.port`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from ability_search.documents import Vector
-
-
-class Store(Protocol):
-    """A database that understands the statements of :mod:`ability_search.store.arcadedb`."""
-
-    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script, or a single query.
-
-        Returns:
-            What it returns: a list of rows, or the mapping of a script's RETURN or of
-            :func:`.rows_together`.
-
-        Raises:
-            DatabaseUnavailable: if the database did not answer in time or refused.
-        """
-
-    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script that is one transaction, or a single schema command.
-
-        Not retried here: the caller knows whether running it twice is harmless.
-
-        Raises:
-            DatabaseUnavailable: as for :meth:`read`; nothing is known then of the effect.
-        """
 
 
 class Embedder(Protocol):

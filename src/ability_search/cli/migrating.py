@@ -15,7 +15,7 @@ from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import State, Survey
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import ASIDE_TYPE, LEGACY_TYPE, LegacySql
 from ability_search.worker import open_embedder, token_counter
 
@@ -137,11 +137,11 @@ async def opened(broker: str | None, wishes: Wishes, *, hidden: bool) -> AsyncIt
             count, counter = token_counter(settings)
             migration = Migration(
                 LegacySql(
-                    BrokerStore(
+                    BrokerScripts(
                         connection.invoke, database=database, timeout=settings.database.timeout
                     )
                 ),
-                services.arcade,
+                services.store,
                 in_place=database == into,
                 registry=services.registry,
                 importing=importing_of(services),

@@ -130,7 +130,7 @@ async def built(
 ) -> Built:
     """Build an artifact from files, with a progress bar; raises as :meth:`Building.build`."""
     building = Building(
-        services.arcade,
+        services.store,
         services.registry,
         services.indexing,
         importing_of(services),
@@ -234,13 +234,13 @@ async def _base(directory: Path, model: str) -> Artifact | None:
 
 def _exporting(services: Services) -> Exporting:
     count, counter = token_counter(services.settings)
-    return Exporting(services.arcade, services.registry, count=count, counter=counter)
+    return Exporting(services.store, services.registry, count=count, counter=counter)
 
 
 def importing_of(services: Services) -> Importing:
     """Return the import service."""
     return Importing(
-        services.arcade,
+        services.store,
         services.registry,
         services.maintenance,
         services.generations,

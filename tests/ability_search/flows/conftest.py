@@ -24,7 +24,8 @@ import pytest
 
 from ability_search.config.loading import Settings, load_settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import due_generations, orphaned_jobs
+from ability_search.store.arcadedb.collections import due_generations
+from ability_search.store.arcadedb.jobs import orphaned_jobs
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler

@@ -62,7 +62,7 @@ class Invoke(Protocol):
         """
 
 
-class BrokerStore:
+class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
     A write creates the database if it is missing.
