@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,14 +15,14 @@ from typing import Any
 import httpx
 
 from ability_search.config.loading import Settings
-from ability_search.errors import Busy, ConfigurationError
+from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.indexing import Indexing
-from ability_search.index.jobs import Jobs, Publish, watching
+from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilding, Reindexing
-from ability_search.index.self_repair import Mending
+from ability_search.index.self_repair import SelfRepair
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -40,12 +42,13 @@ from ability_search.text.token_counter import EstimatedTokens, TokenCounter, Tok
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
 from kadi_client import Brokers, Connection, KadiError, Tool
-from kadi_client.context import headers
+from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted
+from kadi_client.tracing import span
 
 log = logging.getLogger(__name__)
 
-_MENDING = 600.0
+_SELF_REPAIR = 600.0
 """Seconds between two checks for terms missing from the keyword index."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
@@ -95,8 +98,8 @@ async def open_tools(
             await services.generations.drop_due()
 
         async with (
-            watching("abandoned jobs", look, every=settings.jobs.lease / 2),
-            watching("lost terms", services.mending.look, every=_MENDING),
+            repeating("abandoned jobs", look, every=settings.jobs.lease / 2),
+            repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(search_tools(services), meter)
 
@@ -166,7 +169,7 @@ def build_services(
     jobs = Jobs(arcade, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
-        store,
+        arcade,
         embedder,
         chat,
         registry,
@@ -178,7 +181,7 @@ def build_services(
     )
     ranking = settings.ranking
     maintenance = Maintenance(
-        store,
+        arcade,
         registry,
         statistics_cache,
         generations,
@@ -186,7 +189,7 @@ def build_services(
         now=_now,
     )
     rebuilding = Rebuilding(
-        store,
+        arcade,
         embedder,
         registry,
         generations,
@@ -209,11 +212,11 @@ def build_services(
         arcade=arcade,
         registry=registry,
         indexing=indexing,
-        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(arcade, registry, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        mending=Mending(store, registry, reindexing),
+        self_repair=SelfRepair(arcade, registry, reindexing),
         searcher=Searcher(
             Ports(
                 arcade,
@@ -351,6 +354,40 @@ def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
     """Discard an event."""
+
+
+@asynccontextmanager
+async def repeating(
+    name: str, check: Callable[[], Awaitable[None]], *, every: float
+) -> AsyncIterator[None]:
+    """Call ``check`` periodically while the block runs: at once, then about ``every`` seconds.
+
+    The pauses vary randomly, so that workers that started together drift apart. ``name`` names
+    the task in the log. Each run has its own call id and span.
+    """
+    task = asyncio.create_task(_repeat(name, check, every), name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
+    while True:
+        with handling({}):
+            await _attempt(name, check)
+        await asyncio.sleep(every * random.uniform(0.75, 1.25))
+
+
+async def _attempt(name: str, check: Callable[[], Awaitable[None]]) -> None:
+    try:
+        with span(name):
+            await check()
+    except SearchError as exc:
+        log.debug("%s postponed: %s", name, exc)
+    except Exception:
+        log.exception("%s failed", name)
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

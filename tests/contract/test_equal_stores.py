@@ -257,7 +257,7 @@ class Replay:
         found: dict[str, Any] = {
             "searches": await self.searches(record),
             "statistics": [
-                (each.revision, [list(terms) for terms in each.removed], each.added)
+                (each.revision, sorted(list(terms) for terms in each.removed), each.added)
                 for each in await store.term_statistics(generation, after=0)
             ],
             "sources": await store.sources(generation, after="", limit=99),

@@ -15,6 +15,7 @@ from ability_search.collection import Collection, checked_name
 from ability_search.config.loading import Settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
+from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
     IndexCall,
@@ -24,7 +25,6 @@ from ability_search.index.index_calls import (
     Written,
     recipe_for,
 )
-from ability_search.index.kinds.derivation import KindDerivation
 from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
 from ability_search.index.preparation import (
     Bounds,

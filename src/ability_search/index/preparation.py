@@ -1,4 +1,4 @@
-"""Documents to the records that are stored of them, and back: chunking, analysis, content hashes."""
+"""Documents to stored records, and back: content hashes, chunking and analysis."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 vector_key=vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
                 weights=_rounded(weights, 5),
-                lengths=(len(prepared.title_terms), len(terms)),
+                lengths=[len(prepared.title_terms), len(terms)],
                 average_length=collection.average_length,
             )
         )

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from ability_search.config.schema import Ranking
 from ability_search.errors import InvalidInput
-from ability_search.search.candidates import Candidate, Candidates, Plan
+from ability_search.search.candidates import Candidate, Candidates, Plan, best_first, put_behind
 from ability_search.search.options import Fusion
 from ability_search.search.query import Retriever
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.stage import Ports, Stage, always
 from ability_search.text.bm25 import normalized_by_term
 
 Floats = npt.NDArray[np.float64]
@@ -257,7 +257,23 @@ async def fuse(candidates: Candidates, _ports: Ports) -> None:
     candidates.blocks = fold_kinds(blocks)
 
 
-FUSION = Stage("ranking", lambda _: True, fuse, step="ranking")
+async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
+    """Concatenate the blocks into one list, best first; ties by chunkId.
+
+    Candidates that only a deeper search finds come after those of a shallower one, with their
+    scores scaled below: all pages of a query are slices of one list, at any search depth.
+    """
+    ranked: list[Candidate] = []
+    for block in candidates.blocks:
+        put_behind(block, ranked, "depth")
+        ranked += best_first(block)
+    for place, item in enumerate(ranked):
+        item.place = place
+    candidates.ranked = ranked
+
+
+FUSION = Stage("ranking", always, fuse, step="ranking")
+JOIN = Stage("ranking", always, join_blocks, step="ranking")
 
 
 def retriever_weights(candidates: Candidates) -> dict[str, float]:

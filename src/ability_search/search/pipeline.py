@@ -1,4 +1,4 @@
-"""The way of a query: its stages, in the order they run.
+"""The way of a query: all stages, in the order they run.
 
 A stage whose option is off leaves every score exactly as it is.
 """
@@ -8,24 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
-from ability_search.errors import (
-    DimensionMismatch,
-    EmbeddingUnavailable,
-    ModelMismatch,
-)
-from ability_search.search.candidates import (
-    Candidate,
-    Candidates,
-    Timings,
-    best_first,
-    put_behind,
-)
-from ability_search.search.fusion import FUSION
-from ability_search.search.planner import needs_statistics, planned
-from ability_search.search.query import Query, understood
-from ability_search.search.response import Degraded
-from ability_search.search.retrievers import explained, retrieve
+from ability_search.errors import ModelMismatch
+from ability_search.search.candidates import Candidate, Candidates, Timings
+from ability_search.search.fusion import FUSION, JOIN
+from ability_search.search.query import Query
+from ability_search.search.retrievers import explained
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
 from ability_search.search.stages.contrastive_feedback import CONTRASTIVE_FEEDBACK
@@ -40,116 +29,44 @@ from ability_search.search.stages.full_text import FULL_TEXT
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
 from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
+from ability_search.search.stages.limits import (
+    SCORE_FLOOR,
+    SOURCE_LIMIT,
+    count_limited,
+    reached_floor,
+)
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
-from ability_search.search.stages.score_floor import SCORE_FLOOR, reached_floor
-from ability_search.search.stages.source_limit import SOURCE_LIMIT, count_limited
+from ability_search.search.stages.retrieval import (
+    EMBEDDING,
+    FAILURES,
+    RETRIEVAL,
+    STATISTICS,
+    UNDERSTANDING,
+)
 from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
 from ability_search.search.stages.time_order import TIME_ORDER
 from ability_search.search.stages.token_budget import TOKEN_BUDGET
 
-_ATTEMPTS = 12
-"""Maximum number of searches of a collection for one query."""
-_DEEPER = 4
-_DEEPEST = 10_000
-"""Maximum number of candidates per retriever for a refill."""
-_OTHER = {"semantic": "keyword", "keyword": "semantic"}
-
-
-async def understand(candidates: Candidates, ports: Ports) -> None:
-    """Read exclusions and times out of the query."""
-    candidates.query = understood(candidates.query, now=ports.now())
-
-
-async def read_statistics(candidates: Candidates, ports: Ports) -> None:
-    """Read the term statistics of the collection."""
-    candidates.statistics = await ports.statistics_cache.of(candidates.collection)
-
-
-async def embed(candidates: Candidates, _ports: Ports) -> None:
-    """Wait for the query vectors; without them, a hybrid query searches by keywords alone."""
-    collection, embeddings = candidates.collection, candidates.embeddings
-    assert embeddings is not None
-    try:
-        vectors = await embeddings.of(collection.model)
-        received = vectors.shape[1]
-        if received != collection.dimensions:
-            raise DimensionMismatch(
-                collection.name, recorded=collection.dimensions, received=received
-            )
-    except (EmbeddingUnavailable, DimensionMismatch) as exc:
-        if candidates.query.asked.mode == "semantic":
-            raise
-        candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
-    else:
-        candidates.vectors = dict(zip(candidates.query.texts, vectors.tolist(), strict=True))
-    finally:
-        milliseconds = embeddings.milliseconds(collection.model)
-        candidates.clock.milliseconds["embed"] = milliseconds
-
-
-async def search(candidates: Candidates, ports: Ports) -> None:
-    """Run all searches of the query in one call of the store."""
-    plan = planned(candidates, candidates.query, candidates.vectors)
-    await retrieve(candidates, plan, ports)
-
-
-async def report_failures(candidates: Candidates, _ports: Ports) -> None:
-    """Warn of retrievers that failed, and mark the answer as degraded."""
-    for name, reason in candidates.failed.items():
-        candidates.warnings.append(f"the {name} retriever failed: {reason}")
-        if name in _OTHER and candidates.degraded is None:
-            candidates.degraded = Degraded(
-                reason=reason, code="database_unavailable", mode=_OTHER[name]
-            )
-
-
-async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
-    """Concatenate the blocks into one list, best first; ties by chunkId.
-
-    Candidates that only a deeper search finds come after those of a shallower one, with their
-    scores scaled below: all pages of a query are slices of one list, at any search depth.
-    """
-    ranked: list[Candidate] = []
-    for block in candidates.blocks:
-        put_behind(block, ranked, "depth")
-        ranked += best_first(block)
-    for place, item in enumerate(ranked):
-        item.place = place
-    candidates.ranked = ranked
-
-
-def _always(_candidates: Candidates) -> bool:
-    return True
-
-
+# For the query, once.
 QUERY = (
-    Stage("understand", _always, understand),
-    QUERY_EXPANSION,
+    UNDERSTANDING,
+    QUERY_EXPANSION,  # optional: a language model adds words
 )
-"""For the query, once."""
 
-RETRIEVAL = Stage("candidates", _always, search, step="candidates")
-
+# For each collection; again if the collection moved, deeper if a filter emptied the page.
 CANDIDATES = (
-    Stage(
-        "terms",
-        lambda candidates: needs_statistics(candidates.query),
-        read_statistics,
-        step="terms",
-    ),
-    Stage("embed", lambda candidates: candidates.query.asked.mode != "keyword", embed),
-    RETRIEVAL,
-    EVENT_RESOLUTION,
-    PSEUDO_RELEVANCE,
-    Stage("failures", lambda candidates: bool(candidates.failed), report_failures),
+    STATISTICS,
+    EMBEDDING,
+    RETRIEVAL,  # all retrievers in one call of the store
+    EVENT_RESOLUTION,  # searches again if the query names an event
+    PSEUDO_RELEVANCE,  # optional: searches again with the first hits
+    FAILURES,
     KIND_SEARCH,
     GRAPH_EXPANSION,
     USE,
 )
-"""For each collection: one call of the store, and those of options."""
-
 SCORERS = (
     GRAPH_SCORES,
     FULL_TEXT,
@@ -158,20 +75,40 @@ SCORERS = (
     EXCLUSION_PENALTY,
     FIELD_RULES,
     DECAY,
-    Stage("ranking", _always, join_blocks, step="ranking"),
+)
+RANKING = (
+    FUSION,
+    FEEDBACK,  # these three compare and read the first hits
+    CONTRASTIVE_FEEDBACK,
+    PHRASE_MATCH,
+    *SCORERS,
+    JOIN,
+    SCORE_FLOOR,
 )
 
-RANKING = (FUSION, FEEDBACK, CONTRASTIVE_FEEDBACK, PHRASE_MATCH, *SCORERS, SCORE_FLOOR)
-"""For each collection: candidates are scored and sorted."""
-
+# For all collections together.
 RERANKING = (CROSS_ENCODER,)
-"""For all collections together."""
 
-SELECTION = (SOURCE_LIMIT, CONTEXT_EXPANSION, DIVERSITY)
-"""For each collection."""
+# For each collection.
+SELECTION = (
+    SOURCE_LIMIT,
+    CONTEXT_EXPANSION,  # merges adjacent hits; their texts are read with the page
+    DIVERSITY,
+)
 
-PAGE = (PAGE_ROWS, TOKEN_BUDGET, HITS)
-"""For all collections together: the page is read."""
+# For all collections together.
+PAGE = (
+    PAGE_ROWS,
+    TOKEN_BUDGET,
+    HITS,
+)
+
+_PROVISIONAL = (FUSION, *SCORERS, JOIN)
+_ATTEMPTS = 12
+"""Maximum number of searches of a collection for one query."""
+_DEEPER = 4
+_DEEPEST = 10_000
+"""Maximum number of candidates per retriever for a refill."""
 
 
 async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> None:
@@ -185,10 +122,9 @@ async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> 
         started = time.perf_counter()
         with candidates.clock.step(stage.step):
             await stage.run(candidates, ports)
-        if (
-            candidates.query.asked.explain
-            and stage.name != stage.step
-            and _left_trace(stage, candidates)
+        scorer = candidates.query.asked.explain and stage.name != stage.step
+        if scorer and any(
+            stage.name in item.trace for block in candidates.blocks for item in block
         ):
             candidates.clock.add(stage.name, time.perf_counter() - started)
 
@@ -202,32 +138,30 @@ async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Can
     Raises:
         ModelMismatch: if the query names another model than the collection's.
     """
-    depth = root.query.end
-    for _ in range(_ATTEMPTS):
+    query, asked = root.query, root.query.asked
+    depth: int | None = query.end
+    attempts = 0
+    while depth is not None and attempts < _ATTEMPTS:
+        attempts += 1
         collection = await ports.registry.get(name)
-        asked = root.query.asked
         if asked.model and asked.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
         candidates = Candidates(
-            root.query,
+            query,
             root.ranking,
             searched=collection,
             depth=depth,
-            fields=wanted_fields(root.query),
+            fields=wanted_fields(query),
             embeddings=root.embeddings,
             provisional=partial(rank_provisionally, ports=ports),
             clock=clock,
         )
-        if root.embeddings is not None and asked.mode != "keyword":
-            root.embeddings.request(collection.model)
+        if candidates.embeddings is not None and asked.mode != "keyword":
+            candidates.embeddings.request(collection.model)
         await run((*CANDIDATES, *RANKING), candidates, ports)
         current = candidates.collection
-        if current.type != collection.type or not all_searched(root.query, collection, current):
-            continue
-        deeper = refill_depth(candidates)
-        if deeper is None:
-            break
-        depth = deeper
+        if current.type == collection.type and all_searched(query, collection, current):
+            depth = refill_depth(candidates)
     candidates.hyde = candidates.mode != "keyword" and asked.hypothetical_answer is not None
     if asked.explain:
         candidates.explain = _explained(candidates)
@@ -242,7 +176,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
     traces = [(item, item.trace) for item in (*candidates.found, *candidates.chunks)]
     for item, trace in traces:
         item.trace = dict(trace)
-    for stage in (FUSION, *SCORERS):
+    for stage in _PROVISIONAL:
         if stage.applies(candidates):
             await stage.run(candidates, ports)
     for item, trace in traces:
@@ -275,11 +209,7 @@ def refill_depth(candidates: Candidates) -> int | None:
     return min(_DEEPER * depth, _DEEPEST) if any(short) else None
 
 
-def _left_trace(stage: Stage, candidates: Candidates) -> bool:
-    return any(stage.name in item.trace for block in candidates.blocks for item in block)
-
-
-def _explained(candidates: Candidates) -> dict[str, object]:
+def _explained(candidates: Candidates) -> dict[str, Any]:
     signal = time_signal(candidates.plan, candidates.query)
     period, weight = (signal.period, signal.weight) if signal else (None, 0.0)
     return candidates.query.explained(period, weight) | explained(candidates)

@@ -20,7 +20,6 @@ from ability_search.search.pipeline import (
     QUERY,
     RANKING,
     RERANKING,
-    RETRIEVAL,
     SELECTION,
     rank,
     rank_provisionally,
@@ -32,6 +31,7 @@ from ability_search.search.response import QueryResult, SimilarResult, Understoo
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.hit_rows import hit_of
+from ability_search.search.stages.retrieval import RETRIEVAL
 from ability_search.search.stages.time_closeness import time_signal
 from ability_search.store.records import ChunkText, Read
 

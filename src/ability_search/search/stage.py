@@ -37,6 +37,11 @@ class Ports:
     """Returns the time in epoch milliseconds."""
 
 
+def always(_candidates: Candidates) -> bool:
+    """Apply the stage to every query."""
+    return True
+
+
 def _no_fields(_query: Query) -> Sequence[str]:
     return ()
 

@@ -21,8 +21,7 @@ from ability_search.index.jobs import COMPLETED, FAILED, PROGRESS, Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
 from ability_search.index.reindex import Reindexing
-from ability_search.index.self_repair import Mending
-from ability_search.listing import list_sources
+from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.ports import Store
@@ -58,7 +57,7 @@ class Services:
     generations: Generations
     jobs: Jobs
     reindexing: Reindexing
-    mending: Mending
+    self_repair: SelfRepair
     searcher: Searcher
     maintenance: Maintenance
     settings: Settings
@@ -127,10 +126,12 @@ class _Table:
             sweep=value.sweep,
         )
         record = Job(job.id, FILES, value.collection)
-        async with job.announced(value.collection), self._services.jobs.told(record) as told:
+        jobs = self._services.jobs
+        async with job.announced(value.collection), jobs.recorded(record) as recorded:
 
             async def progress(progress: Progress) -> None:
-                told.done, told.total, told.stage = progress.done, progress.total, progress.stage
+                recorded.done, recorded.total = progress.done, progress.total
+                recorded.stage = progress.stage
                 await job.progress(progress)
 
             report = await self._services.files.index(
@@ -202,12 +203,8 @@ class _Table:
         self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
-        page = await list_sources(
-            self._services.store,
-            self._services.registry,
-            value.collection,
-            limit=value.limit,
-            cursor=value.cursor,
+        page = await self._services.indexing.list_sources(
+            value.collection, limit=value.limit, cursor=value.cursor
         )
         jobs = await self._services.jobs.of(value.collection)
         overview = await measure(

@@ -12,7 +12,7 @@ from tests.ability_search.search.values import candidates_of, chunk, query_of
 
 from ability_search.search.candidates import Candidate, Plan, PlannedSearch
 from ability_search.search.options import Fusion
-from ability_search.search.stages.score_floor import above
+from ability_search.search.stages.limits import above
 from ability_search.text.bm25 import QueryTerms
 
 TERMS = QueryTerms((1,), (1.0,), 2.0)

@@ -11,7 +11,7 @@ from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
 from ability_search.filters.tree import Filter
 from ability_search.search.candidates import Candidate, Candidates, Plan
-from ability_search.search.fusion import FUSION
+from ability_search.search.fusion import FUSION, JOIN
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import SCORERS
 from ability_search.search.query import Query, parse_query
@@ -43,7 +43,7 @@ def candidates_of(
 
 def ranked(candidates: Candidates) -> list[Candidate]:
     """The candidates after fusion and all scorers."""
-    for stage in (FUSION, *SCORERS):
+    for stage in (FUSION, *SCORERS, JOIN):
         apply(stage, candidates)
     return candidates.ranked
 

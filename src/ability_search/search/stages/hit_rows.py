@@ -9,7 +9,7 @@ from ability_search.documents import instant
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.stage import Ports, Stage, always
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, read_contexts
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.highlights import highlights
@@ -56,8 +56,8 @@ async def build_hits(candidates: Candidates, _ports: Ports) -> None:
     candidates.hits = [hit_of(item, candidates.query, named=named) for item in candidates.ranked]
 
 
-PAGE_ROWS = Stage("rows", lambda _: True, read_page, step="rows")
-HITS = Stage("rows", lambda _: True, build_hits, step="rows")
+PAGE_ROWS = Stage("rows", always, read_page, step="rows")
+HITS = Stage("rows", always, build_hits, step="rows")
 
 
 def hit_of(item: Candidate, query: Query, *, named: bool) -> Hit:

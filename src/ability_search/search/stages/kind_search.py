@@ -81,7 +81,7 @@ async def resolve_kinds(candidates: Candidates, ports: Ports) -> None:
             collection.type, sources, columns, candidates.query.filter, by=by
         )
     except DatabaseUnavailable as exc:
-        candidates.warnings.append(f"extended: aspects are ignored: {exc}")
+        candidates.warnings.append(f"extended: kinds are ignored: {exc}")
         return
     known = {item.chunk_id: item for item in chunks}
     targets: dict[str, Candidate] = {}

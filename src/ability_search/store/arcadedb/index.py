@@ -124,7 +124,7 @@ class IndexSql(Database):
         staged = {False: 0, True: 0}
         room = self._message_bytes
         for own in per_source:
-            size = sum(map(_row_bytes, own))
+            size = sum(map(row_bytes, own))
             of_kind = bool(own and own[0]["aspectOf"])
             if size <= room:
                 inline[of_kind] += own
@@ -141,7 +141,7 @@ class IndexSql(Database):
     async def _stage(self, own: Sequence[Row]) -> str:
         """Stage the chunks of a source in messages of bounded size; return their token."""
         token = secrets.token_hex(8)
-        sized = batches(own, _row_bytes, most=len(own), most_bytes=self._message_bytes)
+        sized = batches(own, row_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
             await self._insist(write.stage_rows(token, part))
         return token
@@ -385,7 +385,7 @@ def _chunk_rows(per_source: Sequence[Sequence[ChunkRecord]]) -> list[list[dict[s
     return [list(map(rows.chunk_row, own)) for own in per_source]
 
 
-def _row_bytes(row: Row) -> int:
+def row_bytes(row: Row) -> int:
     """Estimate the bytes of a row in a statement, seldom too low."""
     text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
     text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])

@@ -62,7 +62,7 @@ class SearchSql(Database):
             collection.name,
             collection.type,
             [
-                _arm(each, predicates.get(id(each.filter)), collection.type)
+                _arm(each, predicates, collection.type)
                 for each in searches
                 if collection.aspects or not each.kinds
             ],
@@ -153,13 +153,13 @@ def _predicate(filter: Filter | None, prefix: str = "f") -> Predicate | None:
     return None if filter is None else Predicate(*to_sql(filter, prefix=prefix))
 
 
-def _predicates(searches: Sequence[Search]) -> dict[int, Predicate | None]:
-    """Return the conditions of the filters by their identity, each with its own parameters."""
-    filters = {id(each.filter): each.filter for each in searches if each.filter is not None}
+def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate | None]:
+    """Return the conditions of the filters, each with its own parameters."""
+    filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
     prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
     return {
-        key: _predicate(filter, prefix)
-        for prefix, (key, filter) in zip(prefixes, filters.items(), strict=False)
+        filter: _predicate(filter, prefix)
+        for prefix, filter in zip(prefixes, filters, strict=False)
     }
 
 
@@ -175,7 +175,8 @@ def _dots(
     return {name: (terms.ids, terms.weights) for name, terms in products.items()}
 
 
-def _arm(search: Search, predicate: Predicate | None, chunk_type: str) -> Arm:
+def _arm(search: Search, predicates: Mapping[Filter, Predicate | None], chunk_type: str) -> Arm:
+    predicate = None if search.filter is None else predicates[search.filter]
     searched = aspect_type(chunk_type) if search.kinds else chunk_type
     if isinstance(search, VectorSearch):
         return VectorArm(

@@ -14,10 +14,10 @@ from ability_search.store.arcadedb.usage import UsageSql
 class ArcadeStore(
     CollectionSql,
     IndexSql,
-    SearchSql,
-    JobSql,
     CopySql,
     OverviewSql,
+    SearchSql,
+    JobSql,
     UsageSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""

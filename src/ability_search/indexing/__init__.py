@@ -1,1 +1,0 @@
-"""Parts that artifacts still use."""
