@@ -120,7 +120,7 @@ replacements = st.builds(
 changes = st.lists(
     replacements | st.just(Rebuild()) | st.just(Switch()) | st.builds(Reweigh, st.integers(2, 4)),
     min_size=1,
-    max_size=8,
+    max_size=5,
 )
 
 
@@ -350,7 +350,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         runner.run(stack.aclose())
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @pytest.mark.timeout(300)
 @given(changes)
 def test_both_stores_give_the_same_answers_after_any_changes(
