@@ -11,9 +11,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import link, passage
+from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import (
-    FIELDS,
     candidates,
     chunk_embedding,
     embeddings,
@@ -148,7 +147,7 @@ def _row(row: Mapping[str, Any], score: float | None) -> Row:
         row["rid"],
         row["chunkId"],
         0.0 if score is None else score,
-        {FIELDS.get(name, name): value for name, value in row.items() if name not in _OWN},
+        {CHUNK_FIELDS.get(name, name): value for name, value in row.items() if name not in _OWN},
     )
 
 

@@ -10,6 +10,7 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, aspect_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS
 from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
 
 HIT_COLUMNS = (
@@ -24,10 +25,6 @@ _COLLECTION = "SELECT FROM Collection WHERE name = :name"
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
-_NAMES = {"created_at": "createdAt", "of": "aspectOf"}
-"""Fields of :class:`ability_search.store.records.ChunkRecord` -> columns, where they differ."""
-FIELDS = {column: name for name, column in _NAMES.items()}
-"""Columns -> fields, where they differ."""
 _PREFIXES = "fghijkl"
 """Prefixes of the parameters of the filters in one statement."""
 
@@ -56,7 +53,7 @@ class ColumnSql:
         cosines = (name for name, by in self.columns.cosines.items() if by is not but)
         return "".join(
             [
-                *(f", {_NAMES.get(name, name)}" for name in self.columns.fields),
+                *(f", {CHUNK_COLUMNS.get(name, name)}" for name in self.columns.fields),
                 *(f", {self.value(name)} AS {name}" for name in (*self.columns.products, *cosines)),
             ]
         )
