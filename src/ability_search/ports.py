@@ -1,9 +1,9 @@
-"""Ports of the models; that of the database is :mod:`ability_search.store.port`."""
+"""Ports of the network and its models; the store has its own, :mod:`.store.port`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from ability_search.documents import Vector
 
@@ -64,4 +64,23 @@ class Reranker(Protocol):
         Raises:
             RerankerUnavailable: if no usable answer came in time, or one without an opinion: the
                 same score for texts that differ.
+        """
+
+
+class Invoke(Protocol):
+    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
+
+    async def __call__(
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = ...,
+        target_agent: str | None = ...,
+    ) -> Any:
+        """Call ``tool``, of this agent if one is named; return its answer.
+
+        Raises:
+            ToolError: if the tool returned a failure.
+            KadiError: if there is no answer.
         """

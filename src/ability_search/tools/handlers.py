@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.indexing import Indexing
-from ability_search.index.jobs import COMPLETED, FAILED, PROGRESS, Jobs, Run
+from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
 from ability_search.index.reindex import Reindexing
@@ -32,6 +32,7 @@ from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
 from kadi_client.tools import Call, Tool
 
 _TO_ANSWER = 0.1
