@@ -1,4 +1,4 @@
-"""The models and the network that the services use."""
+"""Ports of the network and its models; the store has its own, :mod:`.store.port`."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher
-from ability_search.store.arcadedb.core import Scripts
-from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.port import Store
 from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
@@ -49,9 +48,7 @@ Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 class Services:
     """The services that the tools call."""
 
-    store: Scripts
-    """Runs statements; to be replaced by the next one."""
-    arcade: ArcadeStore
+    store: Store
     registry: Registry
     indexing: Indexing
     files: FileIndexing
@@ -209,7 +206,7 @@ class _Table:
         )
         jobs = await self._services.jobs.of(value.collection)
         overview = await measure(
-            self._services.arcade,
+            self._services.store,
             self._services.registry,
             page.collection,
             requests.overview(value),
