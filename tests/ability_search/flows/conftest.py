@@ -25,7 +25,8 @@ import pytest
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import due_generations, orphaned_jobs
+from ability_search.store.arcadedb.collections import due_generations
+from ability_search.store.arcadedb.jobs import orphaned_jobs
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler

@@ -14,10 +14,11 @@ from tests.ability_search.flows.conftest import Network
 from ability_search.collection import Collection
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
-from ability_search.store.arcadedb import aspect_type, link_type, source_type
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.core import aspect_type, link_type, source_type
 from ability_search.store.arcadedb.rows import statistics_entry
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
@@ -171,7 +172,10 @@ async def second_worker(network: Network, home: Path) -> AsyncIterator[Brokers]:
 def services_of(network: Network, base: Path) -> Services:
     """The services in this process, over the network's database and model manager."""
     settings = network.settings
-    store = BrokerStore(network.client.invoke, database=settings.database.name, timeout=PATIENCE)
+    scripts = BrokerScripts(
+        network.client.invoke, database=settings.database.name, timeout=PATIENCE
+    )
+    store = ArcadeStore(scripts, message_bytes=settings.database.write_group_bytes)
     embedding = settings.embedding
     embedder = RemoteEmbedder(
         over_broker(EMBEDDINGS, network.client.invoke, api_key=None),

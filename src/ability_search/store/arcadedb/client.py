@@ -51,7 +51,7 @@ _LOGGED = 200
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
-class BrokerStore:
+class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
     A write creates the database if it is missing.
