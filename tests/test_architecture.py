@@ -218,6 +218,21 @@ def test_the_core_reaches_no_socket_no_clock_and_no_environment() -> None:
     assert not asked
 
 
+def test_search_and_index_do_not_import_each_other() -> None:
+    for own, other in (("search", "index"), ("index", "search")):
+        modules = [module for module in within("ability_search") if part(module) == own]
+        assert modules
+        assert not offences(modules, f"ability_search.{other}")
+
+
+def test_only_the_store_of_arcadedb_has_its_statements() -> None:
+    statements = ("Statement", "Predicate", "Scripts")
+    core = "ability_search.store.arcadedb.core"
+    inside = "ability_search.store.arcadedb"
+    modules = [module for module in within("ability_search") if not module.startswith(inside)]
+    assert not offences(modules, *(f"{core}.{name}" for name in statements))
+
+
 def test_imports_point_one_way() -> None:
     modules = [module for module in within("ability_search") if part(module)]
     levels = {
