@@ -65,7 +65,7 @@ docs: $(VENV)/.run ## write the generated parts of README.md and docs/ anew
 site: $(VENV)/.site ## build the documentation as a site in build/site, readable without a network
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --clean
 
-contract: $(VENV)/.run $(VENV)/.contract ## hold the gateway against its OpenAPI document
+contract: $(VENV)/.run $(VENV)/.contract ## check the gateway against its OpenAPI document
 	@$(BIN)/python scripts/contract.py $(VENV)/contract/bin/schemathesis --examples $(EXAMPLES)
 
 inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the protocol's Inspector

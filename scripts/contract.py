@@ -1,6 +1,6 @@
-"""Hold the gateway against its OpenAPI document: schemathesis calls it as the document says.
+"""Check the gateway against its OpenAPI document with schemathesis.
 
-The whole stack runs meanwhile, over a temporary directory and on free ports.
+This starts the whole stack in a temporary directory, on free ports.
 """
 
 import argparse
@@ -13,27 +13,29 @@ from pathlib import Path
 from demo import PROGRAM, Failed, running_stack
 
 TOKEN = "contract"
-UNHELD = {
-    "positive_data_acceptance": "no schema says what a filter, a date or a cursor is",
-    "negative_data_rejection": "the tools take 0 and 1 for false and true",
+EXCLUDED_CHECKS = {
+    "positive_data_acceptance": "the schemas do not describe filters, dates and cursors completely",
+    "negative_data_rejection": "the tools accept 0 and 1 as false and true",
 }
-"""Checks that are left out, and why."""
+"""Checks that are not run, and why."""
 CONFIGURATION = """\
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 503]
 """
-"""503 is no defect: it is said of a model that nobody serves."""
+"""503 is not a defect: it is the answer for a model that is not served."""
 ENDLESS = "/events"
 SECONDS = 600
 REQUEST_SECONDS = 60
 
 
 def main() -> int:
-    """Run it; 0 if nothing contradicts the document."""
+    """Run the checks; return 0 if the gateway agrees with the document."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("schemathesis", help="the program")
-    parser.add_argument("--examples", default="10", help="most examples for an operation")
-    parser.add_argument("--seed", default="1", help="where they start")
+    parser.add_argument("schemathesis", help="path of the program")
+    parser.add_argument(
+        "--examples", default="10", help="maximum number of examples for an operation"
+    )
+    parser.add_argument("--seed", default="1", help="seed of the examples")
     arguments = parser.parse_args()
     settings = {
         "SEARCH_GATEWAY_TOKEN": TOKEN,
@@ -44,7 +46,7 @@ def main() -> int:
         settings["SEARCH_ALLOWED_ROOTS"] = scratch  # nothing of the source tree is indexed
         try:
             with running_stack(Path(scratch) / "data", **settings) as run:
-                code = hold(gateway(run.environment), arguments, Path(scratch))
+                code = check(gateway(run.environment), arguments, Path(scratch))
                 run("down")
         except Failed as exc:
             sys.stderr.write(f"error: {exc}\n")
@@ -53,7 +55,7 @@ def main() -> int:
 
 
 def gateway(environment: dict[str, str]) -> str:
-    """The address of the gateway of the stack that runs."""
+    """Return the address of the gateway of the running stack."""
     shown = subprocess.run(
         [PROGRAM, "status", "--json"], env=environment, capture_output=True, check=True
     )
@@ -61,8 +63,8 @@ def gateway(environment: dict[str, str]) -> str:
     return str(parts["gateway"])
 
 
-def hold(address: str, arguments: argparse.Namespace, scratch: Path) -> int:
-    """Call every operation but the endless one; the exit code of schemathesis."""
+def check(address: str, arguments: argparse.Namespace, scratch: Path) -> int:
+    """Call every operation except the endless one; return the exit code of schemathesis."""
     configuration = scratch / "schemathesis.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
     command = [
@@ -71,7 +73,7 @@ def hold(address: str, arguments: argparse.Namespace, scratch: Path) -> int:
         *("--header", f"Authorization: Bearer {TOKEN}"),
         *("--phases", "examples,fuzzing", "--max-examples", arguments.examples),
         *("--seed", arguments.seed),
-        *("--checks", "all", "--exclude-checks", ",".join(UNHELD)),
+        *("--checks", "all", "--exclude-checks", ",".join(EXCLUDED_CHECKS)),
         *("--exclude-path", ENDLESS, "--request-timeout", str(REQUEST_SECONDS)),
         *("--generation-database", "none", "--warnings", "off", "--no-color"),
     ]

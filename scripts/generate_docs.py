@@ -17,8 +17,7 @@ from typing import Any, is_typeddict
 from typer.main import get_command
 
 from ability_search import client, errors
-from ability_search.cli.app import COMMANDS
-from ability_search.cli.commands import app
+from ability_search.cli.app import COMMANDS, all_commands
 from ability_search.client import values
 from ability_search.config.settings_table import settings_table
 from ability_search.ops.metrics.metric_table import METRICS, PARTS, PROCESS, Metric
@@ -84,7 +83,7 @@ HINTS = {
 
 def command_reference() -> str:
     """A section for each command: how it is called, what it does, its arguments and options."""
-    return "\n\n".join(filter(None, _commands(get_command(app)))) + "\n"
+    return "\n\n".join(filter(None, _commands(get_command(all_commands())))) + "\n"
 
 
 def client_reference() -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from typer import TyperException
 from typer.main import get_command
 
-from ability_search.cli.app import DefaultGroup
-from ability_search.cli.commands import app
-from ability_search.config.specs import BY_ENV
+from ability_search.cli.app import DefaultGroup, all_commands
+from ability_search.config.settings_table import BY_ENV
 
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")
@@ -23,7 +22,7 @@ _SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
 
 def problem(words: Sequence[str]) -> str | None:
     """What is wrong with a call of the program, given without its name; ``None`` if nothing."""
-    command = get_command(app)
+    command = get_command(all_commands())
     names: list[str] = []
     rest = list(words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):

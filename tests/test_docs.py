@@ -12,7 +12,7 @@ import pytest
 from tests.command_lines import calls, problem, unknown_variables
 from tests.snippets.blocks import blocks
 
-from ability_search.config.specs import BY_ENV, BY_KEY
+from ability_search.config.settings_table import BY_ENV, BY_KEY
 from ability_search.tools.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -22,7 +22,7 @@ import yaml
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
-from ability_search.config.layers import from_deployer
+from ability_search.config.sources import Base, from_deployer
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -163,7 +163,7 @@ def test_a_deployment_hands_its_secrets_over_to_the_worker_when_it_starts() -> N
         (service,) = deploy["services"].values()
         assert service["command"] == [PROGRAM, "worker"], name
         handed = dict.fromkeys(deploy["secrets"]["required"], "x://y")
-        layer, unused = from_deployer(handed, ROOT)
+        layer, unused = from_deployer(handed, Base(ROOT, ROOT))
         assert len(layer) == len(handed) > 0, name
         assert unused == (), name
 

@@ -1,12 +1,11 @@
-"""Connections to the KADI network, as the settings describe it."""
+"""The connections to the KADI network; all of them are created here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Broker
+from ability_search.config.schema import Broker, Settings
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
 from kadi_client.provider import Observe, OnBusy
@@ -24,8 +23,9 @@ def client_connection(
     *,
     name: str,
     open_timeout: float = 5.0,
+    identity: Identity | None = None,
 ) -> Connection:
-    """Return a connection of an agent with a new identity; open it with ``async with``.
+    """Return a connection of an agent; open it with ``async with``.
 
     Args:
         settings: Limits and tracing.
@@ -33,9 +33,19 @@ def client_connection(
         networks: Networks to join there.
         name: Display name.
         open_timeout: Seconds for one attempt to connect.
+        identity: Key pair of the agent; a new one if not given.
     """
     options = _options(settings, role="agent", open_timeout=open_timeout, grace=0.0)
-    return Connection(url, networks=networks, name=name, **options)
+    return Connection(url, networks=networks, name=name, identity=identity, **options)
+
+
+def plain_connection(
+    url: str, networks: Sequence[str], *, name: str, connect_timeout: float, identity: Identity
+) -> Connection:
+    """Return a connection of an agent with default limits."""
+    return Connection(
+        url, networks=networks, name=name, connect_timeout=connect_timeout, identity=identity
+    )
 
 
 def part_connection(

@@ -1,4 +1,4 @@
-"""What the services need from the outside, in their own words."""
+"""The ports of models; that of the store is :mod:`ability_search.store.port`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ability_search.documents import Vector
-
-
-class Store(Protocol):
-    """A database that understands the statements of :mod:`ability_search.store.arcadedb`."""
-
-    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script, or a single query.
-
-        Returns:
-            What it returns: a list of rows, or the mapping of a script's RETURN or of
-            :func:`.rows_together`.
-
-        Raises:
-            DatabaseUnavailable: if the database did not answer in time or refused.
-        """
-
-    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script that is one transaction, or a single schema command.
-
-        Not retried here: the caller knows whether running it twice is harmless.
-
-        Raises:
-            DatabaseUnavailable: as for :meth:`read`; nothing is known then of the effect.
-        """
 
 
 class Embedder(Protocol):
@@ -88,4 +64,23 @@ class Reranker(Protocol):
         Raises:
             RerankerUnavailable: if no usable answer came in time, or one without an opinion: the
                 same score for texts that differ.
+        """
+
+
+class Invoke(Protocol):
+    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
+
+    async def __call__(
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = ...,
+        target_agent: str | None = ...,
+    ) -> Any:
+        """Call ``tool``, of this agent if one is named; return its answer.
+
+        Raises:
+            ToolError: if the tool returned a failure.
+            KadiError: if there is no answer.
         """

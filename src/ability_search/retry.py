@@ -40,7 +40,7 @@ async def retry(
         run: The call; it must be idempotent.
         when: Returns True for an exception after which another attempt may succeed.
         attempts: Maximum number of calls.
-        pause: Pause between calls.
+        pause: Pause between calls, unless the error has a ``retry_after`` in seconds.
         within: Seconds after which no further call is started; ``None`` for no limit.
         meter: Counts the retries.
         target: Name of the called component in the metric.
@@ -53,7 +53,7 @@ async def retry(
         stop |= stop_before_delay(within)
     async for attempt in AsyncRetrying(
         stop=stop,
-        wait=pause,
+        wait=lambda state: _pause(state, pause),
         retry=retry_if_exception(when),
         before_sleep=lambda _: meter.add(RETRIES, 1, target),
         reraise=True,
@@ -66,3 +66,9 @@ async def retry(
 def growing(first: float, *, longest: float) -> Pause:
     """Return random pauses of at most ``first`` seconds, twice as much each time."""
     return wait_random_exponential(multiplier=first, max=longest)
+
+
+def _pause(state: RetryCallState, otherwise: Pause) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    named: float | None = getattr(error, "retry_after", None)
+    return otherwise(state) if named is None else float(named)

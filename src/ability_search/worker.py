@@ -8,13 +8,14 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
@@ -27,15 +28,17 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Reranker, Store
+from ability_search.ports import Chat, Embedder, Invoke, Reranker
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import Transport, over_broker, over_http
+from ability_search.providers.transports import Providers, Transport, over_broker, over_http
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
-from ability_search.store.arcadedb.client import BrokerStore, Invoke
+from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.memory import MemoryStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
@@ -113,16 +116,15 @@ async def open_services(
     Arguments and errors as for :func:`open_worker`.
     """
     async with AsyncExitStack() as stack:
-        invoke = _metered(connection.invoke, meter)
-        embedder = await stack.enter_async_context(open_embedder(settings, invoke, meter))
-        reranker = await stack.enter_async_context(open_reranker(settings, invoke, meter))
-        store = BrokerStore(
-            invoke,
-            database=settings.database.name,
-            timeout=settings.database.timeout,
-            meter=meter,
+        invoke, providers = _metered(connection.invoke, meter), connection.providers
+        embedder = await stack.enter_async_context(
+            open_embedder(settings, invoke, meter, providers=providers)
         )
-        chat = broker_chat(settings, invoke)
+        reranker = await stack.enter_async_context(
+            open_reranker(settings, invoke, meter, providers=providers)
+        )
+        store = open_store(settings, invoke, meter, providers=providers)
+        chat = broker_chat(settings, invoke, providers=providers)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
         breakers["chat"] = chat.breaker
         meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
@@ -148,6 +150,29 @@ async def open_services(
         yield services
 
 
+def in_memory(settings: Settings) -> Settings:
+    """Return the settings of a worker that keeps everything in memory."""
+    return replace(settings, database=settings.database.model_copy(update={"memory": True}))
+
+
+def open_store(
+    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
+) -> Store:
+    """Return the store chosen by the settings: a database on the network, or memory."""
+    if settings.database.memory:
+        return MemoryStore(_now)
+    database = BrokerStore(
+        invoke,
+        database=settings.database.name,
+        timeout=settings.database.timeout,
+        meter=meter,
+        providers=lambda: providers("arcade-query"),
+    )
+    return ArcadeStore(
+        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
+
+
 def build_services(
     settings: Settings,
     store: Store,
@@ -160,16 +185,13 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    arcade = ArcadeStore(
-        store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
-    )
-    registry = Registry(arcade)
-    statistics_cache = StatisticsCache(arcade)
-    generations = Generations(arcade, registry, grace=settings.database.grace_period)
-    jobs = Jobs(arcade, lease=settings.jobs.lease)
+    registry = Registry(store)
+    statistics_cache = StatisticsCache(store)
+    generations = Generations(store, registry, grace=settings.database.grace_period)
+    jobs = Jobs(store, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
-        arcade,
+        store,
         embedder,
         chat,
         registry,
@@ -181,7 +203,7 @@ def build_services(
     )
     ranking = settings.ranking
     maintenance = Maintenance(
-        arcade,
+        store,
         registry,
         statistics_cache,
         generations,
@@ -189,7 +211,7 @@ def build_services(
         now=_now,
     )
     rebuilding = Rebuilding(
-        arcade,
+        store,
         embedder,
         registry,
         generations,
@@ -209,17 +231,16 @@ def build_services(
     )
     return Services(
         store=store,
-        arcade=arcade,
         registry=registry,
         indexing=indexing,
-        files=FileIndexing(arcade, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(arcade, registry, reindexing),
+        self_repair=SelfRepair(store, registry, reindexing),
         searcher=Searcher(
             Ports(
-                arcade,
+                store,
                 embedder,
                 reranker,
                 chat,
@@ -250,7 +271,11 @@ def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
 
 @asynccontextmanager
 async def open_embedder(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteEmbedder]:
     """Yield the embedder chosen by the settings: over the broker, or over HTTP.
 
@@ -259,7 +284,7 @@ async def open_embedder(
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
-        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key)
+        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key, providers=providers)
         yield _embedder(settings, transport, meter)
         return
     if embedding.api_url is None:
@@ -297,7 +322,11 @@ def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteE
 
 @asynccontextmanager
 async def open_reranker(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteReranker]:
     """Yield the reranker chosen by the settings: over the broker, or over HTTP.
 
@@ -306,7 +335,8 @@ async def open_reranker(
     """
     reranker = settings.reranker
     if reranker.transport == "broker":
-        yield _reranker(settings, over_broker(RERANK, invoke, api_key=reranker.api_key))
+        key = reranker.api_key
+        yield _reranker(settings, over_broker(RERANK, invoke, api_key=key, providers=providers))
         return
     if reranker.api_url is None:
         raise ConfigurationError("SEARCH_RERANKER_API_URL is missing")
@@ -326,11 +356,13 @@ def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
     )
 
 
-def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
+def broker_chat(
+    settings: Settings, invoke: Invoke, *, providers: Providers | None = None
+) -> RemoteChat:
     """Return the client of the language model on the network."""
     expansion = settings.expansion
     return RemoteChat(
-        over_broker(CHAT, invoke, api_key=expansion.api_key),
+        over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
         model=expansion.model,
         timeout=max(expansion.timeout, settings.aspects.timeout),
         breaker_failures=settings.embedding.breaker_failures,
@@ -339,8 +371,15 @@ def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
 
 
 def _metered(invoke: Invoke, meter: Meter) -> Invoke:
-    async def metered(tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0) -> Any:
-        return await metered_rpc(meter, tool, invoke(tool, tool_input, timeout=timeout))
+    async def metered(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
+    ) -> Any:
+        answer = invoke(tool, tool_input, timeout=timeout, target_agent=target_agent)
+        return await metered_rpc(meter, tool, answer)
 
     return invoke if meter is UNMETERED else metered
 

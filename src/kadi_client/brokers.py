@@ -15,7 +15,7 @@ from kadi_client.invoker import Invoker
 from kadi_client.messages import Raw
 from kadi_client.provider import Observe, OnBusy, Provider, noted
 from kadi_client.subscriptions import Subscription
-from kadi_client.tools import Tool
+from kadi_client.tools import Tool, agents_of
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +80,8 @@ class _Member:
         except KadiError as exc:
             logger.warning("broker %s does not list its tools: %s", self.name, exc)
             tools = []
-        self._agents = {str(each.get("name")): _agents_of(each) for each in tools}
+        self._agents = {str(each.get("name")): agents_of(each) for each in tools}
         self._listed_at, self._listed_in, self.doubted = clock(), session, False
-
-
-def _agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(
-        str(provider["agentId"])
-        for provider in tool.get("providers") or ()
-        if isinstance(provider, dict) and provider.get("agentId")
-    )
 
 
 class Brokers(Invoker):
@@ -371,6 +363,14 @@ class Brokers(Invoker):
                 " restart this agent to work with that one"
             )
         return (members or self._members)[0]
+
+    async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
+        """Return the ids of the agents that offer a tool on any broker that is connected."""
+        found = await asyncio.gather(
+            *(member.connection.providers(tool, timeout=timeout) for member in self._connected()),
+            return_exceptions=True,
+        )
+        return frozenset().union(*(each for each in found if not isinstance(each, BaseException)))
 
     def _remember(self, tool: str, member: _Member) -> _Member:
         self._offered[tool] = member

@@ -28,7 +28,7 @@ from kadi_client.reconnection import Uplink
 from kadi_client.session import MAX_MESSAGE_BYTES, Session
 from kadi_client.session_events import CancelRequested, Delivered, SessionEvent
 from kadi_client.subscriptions import Subscription, deliver, pattern_params
-from kadi_client.tools import Tool
+from kadi_client.tools import Tool, agents_of
 from kadi_client.tracing import RPC, span
 from kadi_client.transport import Link
 
@@ -235,6 +235,14 @@ class Connection(Invoker):
                     raise
                 await asyncio.sleep(_PROVIDER_PAUSE)
                 remaining = max(0.001, deadline - clock())
+
+    async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
+        """Return the ids of the agents that offer a tool; empty if the broker lists none.
+
+        Raises as :meth:`invoke` does.
+        """
+        tools = await self.list_tools(include_providers=True, timeout=timeout)
+        return next((agents_of(each) for each in tools if each.get("name") == tool), frozenset())
 
     async def list_tools(
         self,

@@ -76,3 +76,9 @@ class Invoker(Protocol):
         self, tool: str, tool_input: Any, *, timeout: float = 30.0, target_agent: str | None = None
     ) -> Raw:
         """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says."""
+
+    async def providers(self, tool: str, *, timeout: float = 30.0) -> frozenset[str]:
+        """Return the ids of the agents that offer a tool; empty if the broker lists none.
+
+        Raises as :meth:`invoke` does.
+        """

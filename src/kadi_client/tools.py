@@ -224,3 +224,12 @@ def validation_text(error: ValidationError) -> str:
 def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return the path of an error without the steps that name the forms of a field."""
     return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))
+
+
+def agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of the agents that offer a tool, as described by a broker."""
+    return frozenset(
+        str(provider["agentId"])
+        for provider in tool.get("providers") or ()
+        if isinstance(provider, dict) and provider.get("agentId")
+    )

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from ability_search.cli.edges import open_gateway
-from ability_search.config.loading import Settings, load_settings
-from ability_search.edges.component_health import NEEDED
+from ability_search.components.contexts import open_gateway
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.edges.network_state import NEEDED
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import serve_broker
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from tests.kadi_client.fake_broker import FakeBroker, Frame, Peer
 
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.tools.table import TOOLS
 from ability_search.worker import open_worker
 

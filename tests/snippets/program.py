@@ -11,12 +11,10 @@ import socket
 import sys
 from pathlib import Path
 
-from ability_search.cli import commands, main
-from ability_search.evaluation import comparison as comparing
-from ability_search.evaluation import measurement as measuring
-from ability_search.evaluation import plots
+from ability_search.cli.app import all_commands, main
+from ability_search.evaluation import comparison, evaluator, plots
 
-LATER = (commands, comparing, measuring, plots)
+LATER = (all_commands(), comparison, evaluator, plots)
 """What is imported only by the commands that need it."""
 
 CALLER = """\

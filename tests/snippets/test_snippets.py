@@ -18,7 +18,7 @@ from tests.snippets.blocks import PAGES, PLAIN, ROOT, Block, blocks
 from tests.snippets.prepared import prepare
 from tests.snippets.reader import SECONDS, Reader, without_numbers
 
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from kadi_client import Connection
 
 pytestmark = [pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(300)]

@@ -16,7 +16,7 @@ import numpy as np
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
 from ability_search.collection import Collection, checked_name
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.errors import (
     DatabaseUnavailable,
     EmbeddingUnavailable,

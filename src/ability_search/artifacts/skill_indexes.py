@@ -22,7 +22,7 @@ from ability_search.artifacts.artifact_files import Reading, opened
 from ability_search.artifacts.artifact_reader import Item, parsed, unit_vectors
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
 from ability_search.collection import Collection
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
 from ability_search.index.preparation import (
     Prepared,

@@ -1,4 +1,15 @@
-"""The command-line application: holds the commands and reports their failures."""
+"""The command-line application: the commands, their failures and their exit codes.
+
+====  =====================================================================
+code  meaning
+====  =====================================================================
+0     done
+1     the operation failed, entirely or in part
+2     wrong usage or invalid input
+3     not found, or nothing found
+130   interrupted
+====  =====================================================================
+"""
 
 from __future__ import annotations
 
@@ -7,6 +18,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -15,37 +27,54 @@ from typer.core import TyperGroup
 
 from ability_search import __version__
 from ability_search.cli import output
-from ability_search.cli.failures import explain
 from ability_search.errors import SearchError
 from kadi_client import KadiError
+from kadi_client import errors as kadi
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+
+_CODES = {"invalid_input": USAGE, "too_large": USAGE, "not_found": NOT_FOUND}
+_START = (
+    "Start the stack with `ability-search up`, or set a broker with --broker or BROKER_URL;"
+    " `ability-search doctor` checks every component."
+)
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (kadi.NotConnected, _START),
+    (kadi.CallTimeout, "Increase --timeout, or run `ability-search doctor`."),
+    (kadi.RemoteError, "Correct the input, or check the network with `ability-search doctor`."),
+    (kadi.AuthenticationError, "The broker refused this identity; check its address."),
+    (kadi.FrameTooLarge, "Increase SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
+)
 
 EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found or nothing found."
 
 
 COMMANDS = {
-    "up": "up",
-    "status": "up",
-    "down": "up",
-    "top": "top",
-    "doctor": "doctor",
+    "up": "stack",
+    "status": "stack",
+    "down": "stack",
+    "top": "diagnosis",
+    "doctor": "diagnosis",
     "index": "indexing",
-    "watch": "watch",
+    "watch": "indexing",
     "search": "search",
     "similar": "search",
-    "collections": "collection",
-    "info": "collection",
-    "delete": "collection",
-    "reindex": "collection",
-    "build": "building",
+    "collections": "collections",
+    "info": "collections",
+    "delete": "collections",
+    "reindex": "collections",
+    "build": "indexing",
     "export": "transfer",
     "import": "transfer",
     "backup": "transfer",
     "restore": "transfer",
-    "migrate": "migrate",
+    "migrate": "transfer",
     "eval": "evaluation",
-    "call": "direct",
+    "call": "call",
     "mcp": "mcp",
     "gateway": "services",
     "worker": "services",
@@ -57,8 +86,38 @@ COMMANDS = {
 """Command name -> its module, in the order of the help."""
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The message, the hint and the exit code of a failure."""
+
+    text: str
+    hint: str
+    exit_code: int = FAILED
+    unexpected: bool = False
+    """Whether it is a defect of the program, to be logged with its traceback."""
+
+
+def explain(exc: Exception) -> Explanation:
+    """Return the message, the hint and the exit code for an exception."""
+    if isinstance(exc, SearchError | kadi.ToolError):
+        return Explanation(str(exc), exc.hint, _CODES.get(exc.code, FAILED))
+    for kind, hint in _HINTS:
+        if isinstance(exc, kind):
+            return Explanation(str(exc), hint)
+    if isinstance(exc, kadi.KadiError):
+        return Explanation(str(exc), "Run `ability-search doctor`.")
+    if isinstance(exc, OSError) and exc.strerror:
+        where = f"{exc.filename}: " if exc.filename else ""
+        return Explanation(f"{where}{exc.strerror}", "")
+    return Explanation(
+        f"internal error: {type(exc).__name__}: {exc}",
+        "This is a bug; set SEARCH_LOG_LEVEL=debug to see the traceback.",
+        unexpected=True,
+    )
+
+
 class Root(TyperGroup):
-    """The top-level group; reports an expected failure as two lines and an exit code."""
+    """The top-level group: reports an expected failure as two lines and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of :data:`COMMANDS`."""
@@ -91,7 +150,7 @@ class DefaultGroup(TyperGroup):
         )
 
 
-def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup, **options: Any) -> typer.Typer:
     """Return a new command group."""
     return typer.Typer(
         cls=cls,
@@ -99,17 +158,15 @@ def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        **options,
     )
 
 
-app = typer.Typer(
+app = new_group(
+    "Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
     cls=Root,
     name="ability-search",
-    help="Make text findable: chunking, embedding, semantic, keyword and hybrid search.",
     epilog=EPILOG,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 )
 
@@ -139,14 +196,28 @@ def root(
     """Make text findable: chunking, embedding, semantic, keyword and hybrid search."""
 
 
+def all_commands() -> typer.Typer:
+    """Import the modules of all commands and return the application."""
+    for name in dict.fromkeys(COMMANDS.values()):
+        _import_module(name)
+    return app
+
+
+def _import_module(name: str) -> None:
+    import_module(f"ability_search.cli.{name}")
+
+
 def main() -> None:
-    """Run the command line; unexpected exceptions are reported as errors, too.
+    """Run the command line; report unexpected exceptions as errors, too.
 
     Only the module of the named command is imported, to keep short commands fast.
     """
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        import_module(f"ability_search.cli.{COMMANDS.get(named, 'commands')}")
+        if named in COMMANDS:
+            _import_module(COMMANDS[named])
+        else:
+            all_commands()
         app(prog_name="ability-search")
     except Exception as exc:
         report = explain(exc)

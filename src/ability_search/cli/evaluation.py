@@ -3,36 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from rich import box
+from rich.table import Table
 
 from ability_search.cli import output
 from ability_search.cli.app import DefaultGroup, app, command, new_group
-from ability_search.cli.client import LONG_SECONDS, BrokerOption, JsonOption, TimeoutOption, given
-from ability_search.cli.evaluated import run_file, show_comparison, show_run
-from ability_search.cli.evaluating import Wanted, measured
-from ability_search.cli.kinds import KindsByOption, KindsOption, kinds_fields
-from ability_search.cli.local_stack import any_client
-from ability_search.cli.selecting import collection_name
-from ability_search.cli.served import missing_modules
-from ability_search.errors import ConfigurationError
+from ability_search.cli.clients import (
+    CLIENT_NAME,
+    choose_target,
+    client_settings,
+    new_client,
+)
+from ability_search.cli.options import (
+    BrokerOption,
+    ChunkStrategyOption,
+    JsonOption,
+    KindsByOption,
+    KindsOption,
+    MaxTokensOption,
+    ModelOption,
+    TimeoutOption,
+    given,
+    json_object,
+    kinds_fields,
+)
+from ability_search.cli.progress import progress_bar
+from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.components.extras import PLOT_MODULES, require_extra
 from ability_search.evaluation.judged_sets import read_dataset
-from ability_search.evaluation.runs import Run, read_run, write_run
+from ability_search.evaluation.runs import (
+    ModeRun,
+    Run,
+    means,
+    read_run,
+    summary,
+    top_scores,
+    write_run,
+)
 from ability_search.filters.operands import instants
-from ability_search.tools.inputs import QueryInput
+from ability_search.search.options import QueryInput
+from ability_search.sync.trees import collection_name
+from kadi_client import NotConnected
 from kadi_client.tools import validation_text
 
-INSTALL_EVAL = "pip install 'ability-search[eval]'"
-METRIC_MODULES = ("ir_measures", "pytrec_eval", "scipy")
-PLOT_MODULES = ("matplotlib",)
+if TYPE_CHECKING:
+    from ability_search.evaluation.comparison import Change, Comparison, Difference
 
 _OURS = ("collection", "query", "mode", "limit", "offset", "asOf")
 """Query fields that `eval` sets itself."""
+_UNUSABLE = re.compile(r"[^\w.-]+")
+_LONGEST_TEXT = 60
+_SMALLEST = 0.0005
+"""Probability below which three decimals would show zero."""
+_WORDS = ("mode", "category", "metric", "query", "text")
+"""Columns of text."""
 
 
 class Mode(StrEnum):
@@ -85,9 +120,9 @@ def run(
             "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Embedding model.")] = None,
-    chunk_strategy: Annotated[str | None, typer.Option(help="Chunking strategy.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")] = None,
+    model: ModelOption = None,
+    chunk_strategy: ChunkStrategyOption = None,
+    max_tokens: MaxTokensOption = None,
     language: Annotated[str | None, typer.Option(help="Language of the keyword search.")] = None,
     kinds: KindsOption = None,
     kinds_by: KindsByOption = None,
@@ -120,15 +155,17 @@ def run(
         SEARCH_CANDIDATES=100 ability-search eval data/notes --up --name deep --output runs
     """
     _require(plot)
+    from ability_search.evaluation.evaluator import EvaluationOptions, evaluate
+
     if fresh and collection:
         raise typer.BadParameter(
             "not allowed with --collection, which may hold other documents", param_hint="--fresh"
         )
-    wanted = Wanted(
+    wanted = EvaluationOptions(
         name=name or collection_name(directory),
         modes=[each.value for each in mode or Mode],
         limit=limit,
-        options={**given(model=model, asOf=_moment(as_of)), **_query_fields(options)},
+        fields={**given(model=model, asOf=_moment(as_of)), **_query_fields(options)},
         collection=collection,
         recipe=given(
             model=model, chunkStrategy=chunk_strategy, maxTokens=max_tokens, language=language
@@ -137,25 +174,68 @@ def run(
         fresh=fresh,
         concurrency=concurrency,
         timeout=timeout,
-        hidden=as_json,
     )
     dataset = read_dataset(directory)
 
+    def progress(title: str, total: int) -> AbstractContextManager[Advance]:
+        return progress_bar(title, total=total, hidden=as_json)
+
     async def work() -> Run:
         own = up or data_dir is not None
-        async with any_client(broker, data_dir=data_dir, temporary=own) as client:
-            return await measured(client, dataset, wanted)
+        async with _any_client(broker, data_dir=data_dir, temporary=own) as client:
+            return await evaluate(client, dataset, wanted, progress)
 
     found = asyncio.run(work())
-    show_run(found, as_json=as_json)
+    _show_run(found, as_json=as_json)
     if out:
-        write_run(found, file := run_file(out, found.name))
+        write_run(found, file := _run_file(out, found.name))
         _tell(file)
     if plot:
         from ability_search.evaluation.plots import run_figure, save
 
         save(run_figure(found), plot)
         _tell(plot)
+
+
+@asynccontextmanager
+async def _any_client(
+    broker: str | None, *, data_dir: Path | None, temporary: bool
+) -> AsyncIterator[ToolClient]:
+    """Yield a client of the usual target, or else of a temporary stack.
+
+    Args:
+        broker: Value of the option ``--broker``.
+        data_dir: Data directory of a temporary stack; ``None`` for one below ``cache_dir``.
+        temporary: Always start a temporary stack; otherwise only if no broker is configured, no
+            stack is running and nothing listens at the address of the local broker.
+
+    Raises:
+        ConfigurationError: if the settings are invalid, or the stack cannot be started.
+        KadiError: if the configured broker cannot be reached.
+    """
+    from ability_search.components.local_stack import temporary_stack
+
+    async with AsyncExitStack() as stack:
+        client = None if temporary else await _open_present(stack, broker)
+        if client is None:
+            settings = client_settings()
+            directory = data_dir or settings.files.cache_dir / "eval"
+            running = await stack.enter_async_context(temporary_stack(settings, directory, output))
+            target = replace(choose_target(settings, running.url), stack=running)
+            client = ToolClient(settings, target, name=CLIENT_NAME)
+            await stack.enter_async_context(client)
+        yield client
+
+
+async def _open_present(stack: AsyncExitStack, broker: str | None) -> ToolClient | None:
+    """Return a client of the usual target; ``None`` if it is only assumed and not reachable."""
+    client = new_client(broker)
+    try:
+        return await stack.enter_async_context(client)
+    except NotConnected:
+        if not client.target.assumed:
+            raise
+        return None
 
 
 @command(group, "compare")
@@ -192,7 +272,7 @@ def compare(
     first, second = read_run(a), read_run(b)
     mode_a, mode_b = _modes(mode, first, second)
     found = compare_runs(first, second, mode_a=mode_a, mode_b=mode_b, metric=metric)
-    show_comparison(found, most=queries, as_json=as_json)
+    _show_comparison(found, most=queries, as_json=as_json)
     if plot:
         from ability_search.evaluation.plots import comparison_figure, save
 
@@ -202,12 +282,7 @@ def compare(
 
 def _require(plot: Path | None) -> None:
     """Check that the required extras are installed and that the plot format is supported."""
-    missing = missing_modules(METRIC_MODULES + (PLOT_MODULES if plot else ()))
-    if missing:
-        raise ConfigurationError(
-            f"the extra 'eval' is not installed: {', '.join(missing)} missing",
-            hint=f"Run: {INSTALL_EVAL}",
-        )
+    require_extra("eval", *(PLOT_MODULES if plot else ()))
     if plot:
         from ability_search.evaluation.plots import check_suffix
 
@@ -227,12 +302,7 @@ def _moment(text: str | None) -> str | None:
 
 def _query_fields(text: str) -> dict[str, Any]:
     """Return the additional query fields, validated now rather than after indexing."""
-    try:
-        fields = json.loads(text)
-    except ValueError as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--options") from exc
-    if not isinstance(fields, dict):
-        raise typer.BadParameter("expected a JSON object", param_hint="--options")
+    fields = json_object(text, "--options")
     if ours := sorted(fields.keys() & set(_OURS)):
         raise typer.BadParameter(f"{', '.join(ours)}: set by `eval` itself", param_hint="--options")
     try:
@@ -253,3 +323,156 @@ def _modes(wanted: str | None, a: Run, b: Run) -> tuple[str, str]:
             param_hint="--mode",
         )
     return shared[0], shared[0]
+
+
+def _run_file(path: Path, name: str) -> Path:
+    """Return the file of a run: ``path`` if it ends in .json, else a file in that directory."""
+    if path.suffix == ".json" and not path.is_dir():
+        return path
+    return path / f"{_UNUSABLE.sub('-', name)}.json"
+
+
+def _show_run(run: Run, *, as_json: bool) -> None:
+    """Print the metrics of each mode, and by category if there are categories."""
+    _show_warnings(run)
+    if as_json:
+        output.print_json(summary(run))
+        return
+    out = output.stdout()
+    for mode, found in run.modes.items():
+        if categories := found.by_category():
+            out.print(f"[bold]{mode}[/bold]")
+            rows = [
+                (output.plain(category), str(len(outcomes)), *_values(means(outcomes)))
+                for category, outcomes in categories.items()
+            ]
+            _print_metrics(("category", "n", *found.metrics), rows)
+    out.print(
+        f"[bold]{output.plain(run.name)}[/bold]: {run.dataset.queries:,} queries over"
+        f" {run.dataset.documents:,} documents in {run.collection['chunks']:,} chunks,"
+        f" {output.plain(run.collection['model'])}; collection"
+        f" {output.plain(run.collection['name'])}{_moments(run)}",
+        soft_wrap=True,
+    )
+    rows = [
+        (mode, *_values(found.metrics), f"{found.milliseconds.median:.1f}")
+        for mode, found in run.modes.items()
+    ]
+    names = next(iter(run.modes.values())).metrics
+    _print_metrics(("mode", *names, "median ms"), rows)
+    for mode, found in run.modes.items():
+        _show_negatives(mode, found)
+
+
+def _show_comparison(comparison: Comparison, *, most: int, as_json: bool) -> None:
+    """Print the differences and the queries that changed most."""
+    if as_json:
+        output.print_json(comparison.as_json(most=most))
+        return
+    out = output.stdout()
+    out.print(f"A: [bold]{output.plain(comparison.a)}[/bold]", soft_wrap=True)
+    out.print(f"B: [bold]{output.plain(comparison.b)}[/bold]", soft_wrap=True)
+    out.print("low, high: 95 % interval of the difference; * p < .05")
+    _print_differences("metric", comparison.metrics)
+    if comparison.categories:
+        out.print(f"[bold]{comparison.metric} by category[/bold]")
+        _print_differences("category", comparison.categories)
+    _print_changes(f"gained {comparison.metric}", comparison.gained, most)
+    _print_changes(f"lost {comparison.metric}", comparison.lost, most)
+
+
+def _show_warnings(run: Run) -> None:
+    described = run.dataset
+    if described.blank:
+        output.warn(f"{described.blank} documents have no text and cannot be found")
+    if described.unjudged:
+        output.warn(f"{described.unjudged} queries have no relevant document and were skipped")
+    for failure in run.indexing.failed:
+        output.warn(f"document {failure['source']} could not be indexed: {failure['error']}")
+    for mode, found in run.modes.items():
+        outcomes = (*found.queries.values(), *found.negatives.values())
+        for text, count in Counter(text for each in outcomes for text in each.warnings).items():
+            output.warn(f"{mode}, {count} queries: {text}")
+
+
+def _moments(run: Run) -> str:
+    """Return the reference dates of the queries as text; empty if there are none."""
+    told = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
+    if run.dataset.dated:
+        told.append(f"{run.dataset.dated:,} queries with their own date")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def _show_negatives(mode: str, found: ModeRun) -> None:
+    if found.negatives:
+        scores = top_scores(found)
+        output.stdout().print(
+            f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
+            f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
+            f" with an answer: median {scores['answered']:.3f}",
+            soft_wrap=True,
+        )
+
+
+def _print_differences(kind: str, differences: Mapping[str, Difference]) -> None:
+    rows = [
+        (
+            output.plain(name),
+            str(each.queries),
+            _short(each.a),
+            _short(each.b),
+            _short(each.difference, "+"),
+            _short(each.low, "+"),
+            _short(each.high, "+"),
+            _probability(each.p) + ("*" if each.significant else " "),
+            f"+{each.gained} -{each.lost}",
+        )
+        for name, each in differences.items()
+    ]
+    _print_metrics((kind, "n", "A", "B", "B - A", "low", "high", "p ", "changed"), rows)
+
+
+def _print_changes(title: str, changes: Sequence[Change], most: int) -> None:
+    if not changes or not most:
+        return
+    output.stdout().print(f"[bold]{title}[/bold]: {len(changes)} queries, largest change first")
+    rows = [
+        (
+            output.plain(change.query),
+            output.plain(change.category or ""),
+            _short(change.a),
+            _short(change.b),
+            output.plain(change.text[:_LONGEST_TEXT]),
+        )
+        for change in changes[:most]
+    ]
+    _print_metrics(("query", "category", "A", "B", "text"), rows)
+
+
+def _print_metrics(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table without column rules, so that it fits 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for column in columns:
+        words = column in _WORDS
+        table.add_column(
+            column.replace("@", "\n@"),
+            justify="left" if words else "right",
+            no_wrap=not words,  # a narrow terminal must not cut numbers
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*row)
+    output.stdout().print(table, "")
+
+
+def _values(metrics: Mapping[str, float]) -> list[str]:
+    return [_short(value) for value in metrics.values()]
+
+
+def _short(value: float, sign: str = "") -> str:
+    """Return a number with three decimals and without the leading zero."""
+    return f"{value:{sign}.3f}".replace("0.", ".", 1)
+
+
+def _probability(p: float) -> str:
+    return "<.001" if p < _SMALLEST else _short(p)

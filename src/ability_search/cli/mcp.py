@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from ability_search.cli import output
 from ability_search.cli.app import app, command
-from ability_search.cli.client import (
-    BrokerOption,
-    chosen_target,
-    client_settings,
-    open_client,
-    target_connection,
-)
-from ability_search.cli.local_stack import temporary_stack
-from ability_search.cli.served import INSTALL_MCP, MCP_MODULES, missing_modules
-from ability_search.cli.serving import run_until_stopped
-from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings
-from ability_search.edges.live_connection import Line
-from ability_search.edges.tool_calls import Caller
-from ability_search.errors import ConfigurationError
-from ability_search.stack.data_directory import RunningStack, read_running, released
-from kadi_client import NotConnected
+from ability_search.cli.clients import CLIENT_NAME, client_settings
+from ability_search.cli.options import BrokerOption
+from ability_search.components.component_run import traced
+from ability_search.components.extras import require_extra
+from ability_search.config.schema import Settings
+from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.stack.lifecycle import run_until_stopped
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
-_POLL_SECONDS = 1.0
 
 
 @command(app, "mcp")
@@ -46,24 +34,21 @@ def mcp(broker: BrokerOption = None) -> None:
         ability-search mcp
         ability-search mcp --broker ws://localhost:8080/kadi
     """
-    missing = missing_modules(MCP_MODULES)
-    if missing:
-        raise ConfigurationError(
-            f"the extra 'mcp' is not installed: {', '.join(missing)} missing",
-            hint=f"Run: {INSTALL_MCP}",
-        )
+    require_extra("mcp")
     settings = client_settings()
     with traced(settings, "mcp"):
         asyncio.run(run_until_stopped(_serve(settings, broker)))
 
 
 async def _serve(settings: Settings, broker: str | None) -> None:
-    from ability_search.mcp.mcp_stdio import serve_stdio
+    from ability_search.components.local_stack import SharedStack
+    from ability_search.mcp.mcp_server import serve_stdio
 
-    line = Line(patience=_START_SECONDS)
-    caller = Caller(line, timeout=settings.gateway.timeout)
+    live = LiveConnection(patience=_START_SECONDS)
+    caller = Caller(live, timeout=settings.gateway.timeout)
+    shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
+    keeping = asyncio.create_task(shared.keep_connected())
     serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
-    keeping = asyncio.create_task(_keep(line, settings, broker))
     try:
         await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -75,63 +60,7 @@ async def _serve(settings: Settings, broker: str | None) -> None:
             task.result()
 
 
-async def _keep(line: Line, settings: Settings, broker: str | None) -> None:
-    """Keep the line connected; when a joined stack stops, join or start another one."""
-    while True:
-        async with AsyncExitStack() as stack:
-            joined = await _join(stack, line, settings, broker)
-            try:
-                await _end(joined, settings.files.data_dir)
-            finally:
-                line.use(None)
-
-
-async def _join(
-    stack: AsyncExitStack, line: Line, settings: Settings, broker: str | None
-) -> RunningStack | None:
-    """Connect to the usual target, or start a stack; return the stack if another process runs it.
-
-    Raises:
-        ConfigurationError: if a stack cannot be started.
-        KadiError: if the configured broker cannot be reached.
-    """
-    while True:
-        target = chosen_target(settings, broker)
-        try:
-            client = await stack.enter_async_context(open_client(broker))
-            line.use(client.connection)
-            return target.stack
-        except NotConnected:
-            if not target.assumed and target.stack is None:
-                raise
-        directory = settings.files.data_dir
-        try:
-            opening = temporary_stack(settings, directory, environ=_roots(settings))
-            running = await stack.enter_async_context(opening)
-        except ConfigurationError:
-            if await released(directory, timeout=0):
-                raise
-            await asyncio.sleep(_POLL_SECONDS)  # another process is starting one
-            continue
-        target = chosen_target(settings, running.url)
-        connection = await stack.enter_async_context(target_connection(settings, target))
-        line.use(connection)
-        output.stderr().print("ready")
-        return None
-
-
-async def _end(joined: RunningStack | None, directory: Path) -> None:
-    """Wait until the joined stack has stopped; wait forever if ``None``."""
-    while joined is None or _still(joined, directory):  # noqa: ASYNC110 - no event to wait for
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-def _still(joined: RunningStack, directory: Path) -> bool:
-    running = read_running(directory)
-    return running is not None and running.url == joined.url
-
-
-def _roots(settings: Settings) -> Mapping[str, str]:
+def _restrict_files(settings: Settings) -> Mapping[str, str]:
     """Return the setting that blocks file reads if the working directory is the filesystem root.
 
     An assistant may start the command there, which would expose every file of the machine.

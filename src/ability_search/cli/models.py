@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
-from ability_search.cli.client import JsonOption, client_settings
-from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
-from ability_search.cli.served import models_config, pulled_directory, reranks
-from ability_search.cli.serving import serve as serve_part
-from ability_search.config.loading import Settings
-from ability_search.errors import ConfigurationError
-from ability_search.ops.metrics.meter import Meter
+from ability_search.cli.clients import client_settings
+from ability_search.cli.options import JsonOption, SupervisedOption, WaitOption, port_option
+from ability_search.cli.services import serve as serve_component
+from ability_search.components.served_models import models_config, pull_model, reranks
 
 group = new_group("Serve embedding and reranking models (the default), list them, or pull more.")
 app.add_typer(group, name="models", invoke_without_command=True)
@@ -35,7 +32,7 @@ PortOption = Annotated[
 def default(context: typer.Context) -> None:
     """Serve embedding and reranking models (the default), list them, or pull more."""
     if context.invoked_subcommand is None:
-        _serve(None, None, wait=30.0, supervised=False)
+        serve()
 
 
 @command(group, "serve")
@@ -56,22 +53,10 @@ def serve(
         ability-search models serve
         SEARCH_MODEL_DIRS=mine=/data/e5-small-onnx ability-search models
     """
-    _serve(host, port, wait=wait, supervised=supervised)
+    from ability_search.components.contexts import open_models
 
-
-def _serve(host: str | None, port: int | None, *, wait: float, supervised: bool) -> None:
-    from ability_search.cli.parts import open_models
-
-    def open_part(settings: Settings, meter: Meter) -> Any:
-        return open_models(
-            settings,
-            host=settings.models.http_host if host is None else host,
-            port=settings.models.http_port if port is None else port,
-            wait=wait,
-            meter=meter,
-        )
-
-    serve_part("models", open_part, supervised=supervised)
+    opener = partial(open_models, host=host, port=port, wait=wait)
+    serve_component("models", opener, supervised=supervised)
 
 
 @command(group, "list")
@@ -124,13 +109,7 @@ def pull(
     Example:
         ability-search models pull Xenova/bge-small-en-v1.5
     """
-    try:
-        from kadi_localnet.models import ModelSetupError, pull_model
-    except ModuleNotFoundError as exc:
-        raise ConfigurationError(
-            f"{exc.name} is not installed", hint="Run: pip install 'ability-search[local,hub]'"
-        ) from exc
-    directory = pulled_directory(client_settings())
+    settings = client_settings()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -145,16 +124,12 @@ def pull(
         def progress(file: str, received: int, total: int) -> None:
             bar.update(task, description=file, completed=received, total=total)
 
-        try:
-            pulled = pull_model(
-                name,
-                directory,
-                revision=revision,
-                graph=graph,
-                endpoint=endpoint,
-                token=os.environ.get("HF_TOKEN") or None,
-                progress=progress,
-            )
-        except ModelSetupError as exc:
-            raise ConfigurationError(str(exc)) from exc
+        pulled = pull_model(
+            name,
+            settings,
+            revision=revision,
+            graph=graph,
+            endpoint=endpoint,
+            progress=progress,
+        )
     output.stdout().print(f"{output.plain(pulled.names[0])} is in {output.plain(pulled.path)}")

@@ -78,6 +78,11 @@ def moment(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
+def say(text: str) -> None:
+    """Print a message to stderr."""
+    stderr().print(plain(text), soft_wrap=True)
+
+
 def warn(text: str) -> None:
     """Print a warning to stderr."""
     stderr().print(f"[yellow]warning:[/yellow] {plain(text)}", soft_wrap=True)

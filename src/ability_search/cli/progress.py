@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.progress import (
     BarColumn,
@@ -14,7 +15,11 @@ from rich.progress import (
 )
 
 from ability_search.cli import output
-from ability_search.client.following import Advance
+from ability_search.client.tool_client import Advance
+
+if TYPE_CHECKING:
+    from ability_search.index.index_calls import Progress as Counts
+    from ability_search.index.index_calls import Report
 
 
 @contextmanager
@@ -45,3 +50,14 @@ def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Adva
             )
 
         yield advance
+
+
+@contextmanager
+def report_bar(name: str, *, hidden: bool) -> Iterator[Report]:
+    """Show a progress bar as :func:`progress_bar`; yield a callback for the indexing services."""
+    with progress_bar(name, total=None, hidden=hidden) as advance:
+
+        async def report(counts: Counts) -> None:
+            advance(counts.done, counts.total, counts.stage)
+
+        yield report

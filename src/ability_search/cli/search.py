@@ -11,9 +11,9 @@ import typer
 from rich.markup import escape
 
 from ability_search.cli import output
-from ability_search.cli.app import app, command
-from ability_search.cli.client import BrokerOption, JsonOption, TimeoutOption, call_tool, given
-from ability_search.cli.failures import NOT_FOUND
+from ability_search.cli.app import NOT_FOUND, app, command
+from ability_search.cli.clients import call_tool
+from ability_search.cli.options import BrokerOption, JsonOption, TimeoutOption, given, json_object
 
 _SNIPPET = 300
 _LEAD = 60
@@ -110,13 +110,13 @@ def search(
         ability-search search "decisions of last week" --as-of 2026-03-25
         ability-search search "slow queries" --artifact hub/search --own own/search
     """
-    said: list[str] = []
+    messages: list[str] = []
     if artifact is not None or own is not None:
         if artifact is None:
             raise typer.BadParameter("requires --artifact", param_hint="--own")
         if collection:
             raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
-        name, said = _answering(broker, artifact, own, hidden=as_json)
+        name, messages = _choose_collection(broker, artifact, own, hidden=as_json)
         collection = [name]
     answer = call_tool(
         broker,
@@ -128,7 +128,7 @@ def search(
             offset=offset or None,
             mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
             minScore=min_score,
-            filter=_object(condition),
+            filter=None if condition is None else json_object(condition, "--filter"),
             sources=source,
             excludeSources=exclude_source,
             exclude=exclude,
@@ -141,8 +141,8 @@ def search(
         | ({"understand": False} if literal else {}),
         timeout,
     )
-    if said:
-        answer["warnings"] = [*said, *(answer.get("warnings") or ())]
+    if messages:
+        answer["warnings"] = [*messages, *(answer.get("warnings") or ())]
     _show(answer, as_json=as_json, explain=explain, debug=debug)
 
 
@@ -170,20 +170,22 @@ def similar(
             chunkId=chunk,
             limit=k,
             minScore=min_score,
-            filter=_object(condition),
+            filter=None if condition is None else json_object(condition, "--filter"),
         ),
         timeout,
     )
     _show(answer, as_json=as_json, explain=False, debug=False)
 
 
-def _answering(
+def _choose_collection(
     broker: str | None, artifact: Path, own: Path | None, *, hidden: bool
 ) -> tuple[str, list[str]]:
     """Return the collection to search for artifacts, and warnings about the choice."""
-    from ability_search.cli.transferring import answering, with_services
+    from ability_search.cli.transfer import with_artifacts
 
-    return with_services(broker, lambda services: answering(services, artifact, own, hidden=hidden))
+    return with_artifacts(
+        broker, lambda _, artifacts: artifacts.choose_collection(artifact, own), hidden=hidden
+    )
 
 
 def _collections(names: Sequence[str] | None) -> str | list[str]:
@@ -200,18 +202,6 @@ def _mode(**flags: bool) -> str | None:
     return chosen[0] if chosen else None
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--filter") from exc
-    if not isinstance(value, dict):
-        raise typer.BadParameter("expected a JSON object", param_hint="--filter")
-    return value
-
-
 def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: bool) -> None:
     hits = answer["results"]
     if as_json:
@@ -223,7 +213,6 @@ def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: boo
             _print_debug(answer)
         if not hits:
             output.stderr().print("nothing found")
-    if not as_json:
         _print_warnings(answer)
     if not hits:
         raise typer.Exit(NOT_FOUND)
@@ -243,7 +232,7 @@ def _print_hit(place: int, hit: Mapping[str, Any], *, explain: bool) -> None:
     )
     for line in _snippet(hit).splitlines():
         out.print(f"   {line}", soft_wrap=True)
-    scores = ", ".join(f"{arm} {score:.3f}" for arm, score in hit.get("scores", {}).items())
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.get("scores", {}).items())
     out.print(f"   [dim]{output.plain(hit['chunkId'])}  {scores}[/dim]", soft_wrap=True)
     if explain and hit.get("explain"):
         out.print(f"   [dim]{output.plain(json.dumps(hit['explain']))}[/dim]", soft_wrap=True)
@@ -279,12 +268,11 @@ def _print_debug(answer: Mapping[str, Any]) -> None:
         ("fell back", f"{degraded['reason']} ({degraded['code']})" if degraded else "no"),
     ]
     pairs += [(f"ms {step}", ms) for step, ms in (answer.get("timings") or {}).items()]
-    pairs += [(f"explain {name}", json.dumps(it)) for name, it in _items(answer, "explain")]
+    pairs += [
+        (f"explain {name}", json.dumps(value))
+        for name, value in (answer.get("explain") or {}).items()
+    ]
     output.print_pairs(pairs)
-
-
-def _items(answer: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    return list((answer.get(name) or {}).items())
 
 
 def _print_warnings(answer: Mapping[str, Any]) -> None:

@@ -11,11 +11,10 @@ from typing import Annotated
 import typer
 
 from ability_search.cli import output
-from ability_search.cli.app import app, command, new_group
-from ability_search.cli.failures import NOT_FOUND
+from ability_search.cli.app import NOT_FOUND, app, command, new_group
 from ability_search.config.agent_card import VAULT
-from ability_search.config.layers import misspelt
-from ability_search.config.loading import locate_secrets
+from ability_search.config.loader import locate_secrets
+from ability_search.config.sources import misspelt
 from ability_search.config.vault import get_secret, list_secrets, set_secret
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")

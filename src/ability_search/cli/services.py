@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Annotated
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from ability_search.cli.app import app, command
-from ability_search.cli.metering import metered
-from ability_search.cli.part_options import SupervisedOption, WaitOption, port_option
-from ability_search.cli.serving import prepare, run_until_stopped, serve
-from ability_search.cli.tracing import traced
-from ability_search.config.loading import Settings
-from ability_search.ops.metrics.meter import Meter
+from ability_search.cli.app import app, command, explain
+from ability_search.cli.options import SupervisedOption, WaitOption, port_option
+from ability_search.components.component_metrics import metered
+from ability_search.components.component_run import (
+    Complete,
+    Opener,
+    announce,
+    prepare,
+    run_component,
+    traced,
+)
+from ability_search.config.schema import Settings
+from ability_search.ops.metrics.metric_table import Part
+from ability_search.stack.lifecycle import run_until_stopped
 from kadi_client import serve_stdio
 
-if TYPE_CHECKING:
-    from ability_search.cli.parts import Part
+if sys.platform == "win32":
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
+
+log = logging.getLogger(__name__)
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
@@ -27,6 +41,10 @@ if TYPE_CHECKING:
 def worker(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
+    ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
     ] = False,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
@@ -43,33 +61,40 @@ def worker(
     Example:
         BROKER_URL=ws://localhost:8080/kadi ability-search worker
         ability-search worker --stdio
+        ability-search worker --memory
     """
     if stdio:
         # A client sends SIGTERM as soon as its `shutdown` is answered.
-        asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait), ending=True))
+        serving = _serve_stdio(prepare("worker"), wait, memory=memory)
+        asyncio.run(run_until_stopped(serving, ending=True))
         return
-    from ability_search.cli.worker import complete, open_search
+    from ability_search.components.contexts import open_search
+    from ability_search.components.deployment import complete_settings
 
     serve(
         "worker",
-        lambda settings, meter: open_search(settings, wait=wait, meter=meter),
+        partial(open_search, wait=wait, memory=memory),
         supervised=supervised,
-        complete=lambda settings: complete(settings, wait=wait),
+        complete=partial(complete_settings, wait=wait),
     )
 
 
-async def _serve_stdio(settings: Settings, wait: float) -> None:
-    from ability_search.cli.worker import complete, open_search_tools
-    from ability_search.worker import LOGGED
+async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
+    from ability_search.components.deployment import complete_settings
+    from ability_search.worker import LOGGED, in_memory, open_tools
 
-    settings = await complete(settings, wait=wait)
+    settings = await complete_settings(settings, wait=wait)
+    if memory:
+        settings = in_memory(settings)
     with traced(settings, "worker"):
         async with (
             metered(settings, "worker") as metering,
-            open_search_tools(settings, wait=wait, meter=metering.meter) as tools,
+            open_tools(
+                settings, base=Path.cwd(), connect_timeout=wait, meter=metering.meter
+            ) as opened,
         ):
             await serve_stdio(
-                tools,
+                opened[1],
                 name=settings.agent.name,
                 version=settings.agent.version,
                 max_message_bytes=settings.limits.message_bytes,
@@ -97,18 +122,9 @@ def broker(
     Example:
         ability-search broker --port 8080
     """
-    from ability_search.cli.parts import open_broker
+    from ability_search.components.contexts import open_broker
 
-    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
-        local = settings.local_broker
-        return open_broker(
-            settings,
-            host=local.host if host is None else host,
-            port=local.port if port is None else port,
-            meter=meter,
-        )
-
-    serve("broker", open_part, supervised=supervised)
+    serve("broker", partial(open_broker, host=host, port=port), supervised=supervised)
 
 
 @command(app, "database")
@@ -122,13 +138,9 @@ def database(wait: WaitOption = 30.0, supervised: SupervisedOption = False) -> N
         ability-search database
         SEARCH_ARCADEDB_BACKEND=http SEARCH_ARCADEDB_URLS=http://db:2480 ability-search database
     """
-    from ability_search.cli.parts import open_database
+    from ability_search.components.contexts import open_database
 
-    serve(
-        "database",
-        lambda settings, meter: open_database(settings, wait=wait, meter=meter),
-        supervised=supervised,
-    )
+    serve("database", partial(open_database, wait=wait), supervised=supervised)
 
 
 @command(app, "gateway")
@@ -152,16 +164,32 @@ def gateway(
     Example:
         ability-search gateway --port 8070
     """
-    from ability_search.cli.edges import open_gateway
+    from ability_search.components.contexts import open_gateway
 
-    def open_part(settings: Settings, meter: Meter) -> AbstractAsyncContextManager[Part]:
-        own = settings.gateway
-        return open_gateway(
-            settings,
-            host=own.host if host is None else host,
-            port=own.port if port is None else port,
-            wait=wait,
-            meter=meter,
+    opener = partial(open_gateway, host=host, port=port, wait=wait)
+    serve("gateway", opener, supervised=supervised)
+
+
+def serve(
+    name: Part, open_component: Opener, *, supervised: bool, complete: Complete | None = None
+) -> None:
+    """Run a component until a signal or, if supervised, until standard input ends.
+
+    Raises:
+        SearchError, KadiError: if it does not start; a supervised component reports that and exits.
+    """
+    try:
+        settings = prepare(name, join=name != "broker")
+        work = run_component(
+            name, settings, open_component, supervised=supervised, complete=complete
         )
-
-    serve("gateway", open_part, supervised=supervised)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run_until_stopped(work, supervised))
+    except Exception as exc:
+        if not supervised:
+            raise
+        report = explain(exc)
+        announce({"error": report.text, "hint": report.hint})
+        if report.unexpected:
+            log.error("%s", report.text, exc_info=exc)
+        raise typer.Exit(1) from exc

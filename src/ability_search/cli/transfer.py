@@ -1,34 +1,65 @@
-"""`export`, `import`, `backup`, `restore`: save and load collections as directories."""
+"""`export`, `import`, `backup`, `restore`, `migrate`: move collections between places."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from ability_search.cli import output
-from ability_search.cli.app import app, command
-from ability_search.cli.client import BrokerOption, JsonOption, client_settings
-from ability_search.cli.collection import CollectionArgument
+from ability_search.cli.app import FAILED, app, command
+from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings
+from ability_search.cli.options import (
+    BrokerOption,
+    CollectionArgument,
+    CollectionsOption,
+    JsonOption,
+    RevisionOption,
+)
+from ability_search.cli.progress import report_bar
 
 if TYPE_CHECKING:
-    from ability_search.artifacts.manifest import Counts, Manifest
+    from ability_search.artifacts.artifact_service import ArtifactService
+    from ability_search.artifacts.manifest import ChunksManifest, Counts, Manifest
+    from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
+    from ability_search.legacy.survey import OldCollection, Survey
     from ability_search.tools.handlers import Services
 
 # Each command imports the modules that do the work, so that other commands start faster.
 
+T = TypeVar("T")
+
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory.")]
-CollectionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--collection", "-c", help="Only this collection; repeatable."),
-]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace an existing collection.")]
-RevisionOption = Annotated[
-    str | None,
-    typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
-]
+
+
+def with_artifacts(
+    broker: str | None,
+    work: Callable[[Services, ArtifactService], Awaitable[T]],
+    *,
+    hidden: bool,
+) -> T:
+    """Run ``work`` with the services of a worker in this process and return its result.
+
+    ``hidden`` hides the progress bars.
+    """
+    from ability_search.components.local_services import artifact_service, open_local_services
+
+    settings = client_settings()
+    target = choose_target(settings, broker)
+    progress = partial(report_bar, hidden=hidden)
+
+    async def run() -> T:
+        async with open_local_services(settings, target, name=CLIENT_NAME) as (services, _):
+            artifacts = artifact_service(services, progress=progress, warn=output.warn)
+            return await work(services, artifacts)
+
+    return asyncio.run(run())
 
 
 @command(app, "export")
@@ -48,15 +79,13 @@ def export(
         ability-search export docs artifacts/docs
         ability-search export skills search --revision "$(git rev-parse HEAD)"
     """
-    from ability_search.cli.transferring import exported, with_services
 
-    async def work(services: Services) -> dict[str, Any]:
-        manifest = await exported(
-            services, collection, directory, revision=revision, hidden=as_json
-        )
-        return _told(collection, manifest, manifest.counts, directory)
+    async def work(_: Services, artifacts: ArtifactService) -> ChunksManifest:
+        return await artifacts.export(collection, directory, revision=revision)
 
-    _show("exported", with_services(broker, work), as_json=as_json)
+    manifest = with_artifacts(broker, work, hidden=as_json)
+    summary = _summary(collection, manifest, manifest.counts, directory)
+    _show("exported", summary, as_json=as_json)
 
 
 @command(app, "import")
@@ -85,20 +114,20 @@ def import_(
         ability-search import artifacts/docs --name docs-2 --json
         ability-search import artifacts/docs --replace
     """
-    from ability_search.cli.transferring import imported, open_artifact, with_services
+    from ability_search.components.local_services import open_artifact_here
 
-    artifact = open_artifact(directory, client_settings())
+    artifact = open_artifact_here(directory, client_settings())
     wanted = name or artifact.origin.name
 
-    async def work(services: Services) -> None:
-        await imported(services, artifact, wanted, model=model, replace=replace, hidden=as_json)
+    async def work(_: Services, artifacts: ArtifactService) -> None:
+        await artifacts.import_artifact(artifact, wanted, model=model, replace=replace)
 
     if check:
         artifact.check()
     else:
-        with_services(broker, work)
-    told = _told(wanted, artifact.manifest, artifact.counts, directory)
-    _show("checked" if check else "imported", told, as_json=as_json)
+        with_artifacts(broker, work, hidden=as_json)
+    summary = _summary(wanted, artifact.manifest, artifact.counts, directory)
+    _show("checked" if check else "imported", summary, as_json=as_json)
 
 
 @command(app, "backup")
@@ -117,19 +146,17 @@ def backup(
         ability-search backup backups/monday
         ability-search backup backups/docs -c docs
     """
-    from ability_search.cli.transferring import exported, with_services
-
     done: list[dict[str, Any]] = []
 
-    async def work(services: Services) -> None:
-        for name in collection or [each.name for each in await services.registry.all()]:
+    async def work(_: Services, artifacts: ArtifactService) -> None:
+        for name in collection or [each.name for each in await artifacts.registry.all()]:
             target = directory / name
-            manifest = await exported(services, name, target, usage=True, hidden=as_json)
-            done.append(_told(name, manifest, manifest.counts, target))
+            manifest = await artifacts.export(name, target, usage=True)
+            done.append(_summary(name, manifest, manifest.counts, target))
             if not as_json:
                 _show("saved", done[-1])
 
-    with_services(broker, work)
+    with_artifacts(broker, work, hidden=as_json)
     if as_json:
         output.print_json({"collections": done})
 
@@ -151,28 +178,28 @@ def restore(
         ability-search restore backups/monday
         ability-search restore backups/monday -c docs --name docs-of-monday
     """
-    from ability_search.cli.transferring import imported, open_artifact, saved, with_services
+    from ability_search.artifacts.artifact_service import saved_artifacts
 
-    directories = saved(directory, collection)
+    directories = saved_artifacts(directory, collection)
     if name and len(directories) != 1:
         raise typer.BadParameter("choose one collection with -c", param_hint="--name")
     done: list[dict[str, Any]] = []
 
-    async def work(services: Services) -> None:
+    async def work(_: Services, artifacts: ArtifactService) -> None:
         for place in directories:
-            artifact = open_artifact(place, services.settings)
+            artifact = artifacts.open(place)
             wanted = name or artifact.origin.name
-            await imported(services, artifact, wanted, replace=replace, hidden=as_json)
-            done.append(_told(wanted, artifact.manifest, artifact.counts, place))
+            await artifacts.import_artifact(artifact, wanted, replace=replace)
+            done.append(_summary(wanted, artifact.manifest, artifact.counts, place))
             if not as_json:
                 _show("restored", done[-1])
 
-    with_services(broker, work)
+    with_artifacts(broker, work, hidden=as_json)
     if as_json:
         output.print_json({"collections": done})
 
 
-def _told(name: str, manifest: Manifest, counts: Counts, directory: Path) -> dict[str, Any]:
+def _summary(name: str, manifest: Manifest, counts: Counts, directory: Path) -> dict[str, Any]:
     return {
         "collection": name,
         "directory": str(directory),
@@ -184,14 +211,223 @@ def _told(name: str, manifest: Manifest, counts: Counts, directory: Path) -> dic
     }
 
 
-def _show(what: str, told: Mapping[str, Any], *, as_json: bool = False) -> None:
+def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> None:
     if as_json:
-        output.print_json(told)
+        output.print_json(summary)
         return
     output.stdout().print(
-        f"{what} [bold]{output.plain(told['collection'])}[/bold]:"
-        f" {output.counted(told['chunks'], 'chunk')} of"
-        f" {output.counted(told['sources'], 'source')}, {output.size(told['bytes'])} in"
-        f" {output.plain(told['directory'])}",
+        f"{done} [bold]{output.plain(summary['collection'])}[/bold]:"
+        f" {output.counted(summary['chunks'], 'chunk')} of"
+        f" {output.counted(summary['sources'], 'source')}, {output.size(summary['bytes'])} in"
+        f" {output.plain(summary['directory'])}",
         soft_wrap=True,
     )
+
+
+@command(app, "migrate")
+def migrate(
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Database of the earlier ability.  [default: the configured one]"
+        ),
+    ] = None,
+    collection: CollectionsOption = None,
+    prefix: Annotated[str, typer.Option("--into", help="Prefix for new collection names.")] = "",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model that made the embeddings.  [default: the configured one]"),
+    ] = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Embed chunks whose embedding is unusable.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan without changing anything.")
+    ] = False,
+    drop_old: Annotated[
+        bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    broker: BrokerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Migrate the data of the earlier TypeScript ability to the current layout.
+
+    Stop the earlier ability first. Embeddings are kept. If the command is
+    interrupted, run it again. The old data stays until --drop-old, which needs the
+    same --from and --into. Exit code 1 means that a collection cannot be migrated.
+
+    Example:
+        ability-search migrate --dry-run
+        ability-search migrate --from kadi_memory --model nomic-embed-text
+        ability-search migrate --drop-old
+    """
+    from ability_search.legacy.migration_run import MigrationOptions
+
+    if drop_old and collection:
+        raise typer.BadParameter("not allowed with --collection", param_hint="--drop-old")
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise typer.BadParameter("confirm with --yes, or use --dry-run", param_hint="--yes")
+    options = MigrationOptions(database, collection or (), prefix, model, embed, drop_old)
+
+    if dry_run or not yes:
+        run, survey = _with_migration(broker, options, _plan, hidden=as_json)
+        if not dry_run:
+            typer.confirm(_question(run, survey), abort=True, err=True)
+    if not dry_run:
+        run, survey = _with_migration(broker, options, _perform, hidden=as_json)
+    if as_json:
+        output.print_json(_plan_json(run, survey))
+    if survey.problems:
+        raise typer.Exit(FAILED)
+
+
+async def _plan(run: MigrationRun, hidden: bool) -> Survey:
+    survey = await run.plan()
+    if not hidden:
+        _show_plan(run, survey)
+    if run.options.drop_old:
+        run.check_droppable(survey)
+    return survey
+
+
+async def _perform(run: MigrationRun, hidden: bool) -> Survey:
+    survey = await run.perform()
+    if not hidden:
+        for line in (*_remarks(survey), _ending(run)):
+            output.stdout().print(output.plain(line), soft_wrap=True)
+    return survey
+
+
+def _with_migration(
+    broker: str | None,
+    options: MigrationOptions,
+    work: Callable[[MigrationRun, bool], Awaitable[Survey]],
+    *,
+    hidden: bool,
+) -> tuple[MigrationRun, Survey]:
+    from ability_search.components.local_services import open_local_services, open_migration
+
+    settings = client_settings()
+    target = choose_target(settings, broker)
+
+    def moved(each: OldCollection) -> None:
+        if not hidden:
+            output.stdout().print(
+                f"moved [bold]{output.plain(each.becomes)}[/bold]:"
+                f" {output.counted(each.chunks, 'chunk')} of"
+                f" {output.counted(each.sources, 'source')}",
+                soft_wrap=True,
+            )
+
+    async def run() -> tuple[MigrationRun, Survey]:
+        async with (
+            open_local_services(settings, target, name=CLIENT_NAME) as (services, connection),
+            open_migration(
+                services,
+                connection,
+                options,
+                progress=partial(report_bar, hidden=hidden),
+                moved=moved,
+            ) as migration,
+        ):
+            return migration, await work(migration, hidden)
+
+    return asyncio.run(run())
+
+
+def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
+    """Return the plan as a JSON object."""
+    from ability_search.legacy.migration_run import survey_warnings
+
+    return {
+        "database": run.database,
+        "type": survey.chunk_type,
+        "into": run.into,
+        "model": survey.model,
+        "warnings": survey_warnings(survey),
+        "collections": [
+            {
+                "name": each.name,
+                "becomes": each.becomes,
+                "state": each.state.value,
+                "reason": each.reason or None,
+                "chunks": each.chunks,
+                "sources": each.sources,
+                "dimensions": each.dimensions,
+                "similarity": None if each.similarity is None else round(each.similarity, 4),
+                "embedded": each.mended,
+                "incompleteSources": each.incomplete,
+                "leftOut": dict(each.left_out),
+            }
+            for each in survey.collections
+        ],
+        "leftOut": dict(survey.unassigned),
+    }
+
+
+def _show_plan(run: MigrationRun, survey: Survey) -> None:
+    from ability_search.legacy.migration_run import survey_warnings
+
+    where = "in place" if run.database == run.into else f"into {run.into}"
+    output.stdout().print(
+        f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
+        f" {output.plain(run.database)}, to be migrated {output.plain(where)};"
+        f" assumed embedding model: {output.plain(survey.model)}",
+        soft_wrap=True,
+    )
+    if survey.collections:
+        output.print_table(
+            ("collection", "becomes", "chunks", "sources", "dimensions", "state"),
+            [
+                (
+                    each.name,
+                    each.becomes,
+                    each.chunks,
+                    each.sources,
+                    each.dimensions,
+                    each.state.value,
+                )
+                for each in survey.collections
+            ],
+        )
+    for line in _remarks(survey):
+        output.stdout().print(output.plain(line), soft_wrap=True)
+    for text in survey_warnings(survey):
+        output.warn(text)
+
+
+def _question(run: MigrationRun, survey: Survey) -> str:
+    """Return the confirmation question."""
+    if not run.options.drop_old:
+        return "Migrate these collections? The earlier ability must not be running."
+    lost = survey.unassigned.total() + sum(each.left_out.total() for each in survey.collections)
+    also = f", {lost:,} of which were not migrated" if lost else ""
+    chunks = output.counted(survey.rows, "chunk")
+    return f"Delete the {chunks} in {survey.chunk_type} of {run.database}{also}?"
+
+
+def _ending(run: MigrationRun) -> str:
+    if run.options.drop_old:
+        return "deleted the data of the earlier ability"
+    return f"the old data is kept as {run.kept_type} in {run.database} until --drop-old"
+
+
+def _remarks(survey: Survey) -> list[str]:
+    """Return one line for each remark about a collection."""
+    found = []
+    for each in survey.collections:
+        if each.reason:
+            found.append(f"{each.name}: {each.reason}")
+        if each.mended:
+            found.append(f"{each.name}: chunks to embed again: {each.mended:,}")
+        if each.incomplete:
+            found.append(
+                f"{each.name}: incomplete sources, to be indexed again: {each.incomplete:,}"
+            )
+        found += _left_out(each.name, each.left_out)
+    return found + _left_out("without a collection", survey.unassigned)
+
+
+def _left_out(name: str, reasons: dict[str, int]) -> list[str]:
+    return [f"{name}: skipped chunks, {reason}: {count:,}" for reason, count in reasons.items()]

@@ -13,6 +13,7 @@ from ability_search.errors import ConfigurationError
 
 NAME = "ability-search"
 VAULT = "models"
+"""The vault with the secrets of this ability."""
 
 
 @dataclass(frozen=True, slots=True)

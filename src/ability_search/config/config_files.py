@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +94,3 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def section(document: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    """Return the table ``name`` of a document; empty if it is missing or has no value.
-
-    Raises:
-        ConfigurationError: if it is not a mapping.
-    """
-    value = document.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{path}: {name} must be a mapping")
-    return value

@@ -7,26 +7,56 @@ One group per concern. The name of a setting is its group's prefix and its attri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_type_hints
 
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
-from ability_search.config.schema_deployment import Deployment
-from ability_search.config.schema_edges import Gateway, Metrics, Tracing
-from ability_search.config.schema_jobs import JobSettings
-from ability_search.config.schema_kinds import Aspects
-from ability_search.config.schema_local import Arcadedb, LocalBroker, Models
+from ability_search.config.agent_card import Manifest
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
     Group,
     HttpUrl,
+    ModelName,
+    NonEmpty,
     Url,
     WebSocketUrl,
+    seconds,
+    secret,
     setting,
+    size,
 )
 from ability_search.text.chunkers import Strategy
+
+_DEPLOYER = "set by `kadi deploy`"
+
+
+class Broker(Group):
+    """Broker connection.
+
+    The worker joins all brokers that the files name; the database ability and the model manager
+    join the first.
+    """
+
+    url: WebSocketUrl = setting(
+        Url("ws://localhost:8080/kadi"),
+        env=("BROKER_URL", "KADI_BROKER_URL"),
+        home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
+        about="Address of a single broker; if unset, the files may name several.",
+    )
+    networks: tuple[str, ...] = setting(
+        ("global",),
+        env=("BROKER_NETWORKS", "KADI_BROKER_NETWORKS"),
+        home="config.toml `[broker.<name>] NETWORKS`, agent.json `networks`",
+        about="Networks to join.",
+        min_length=1,
+    )
+    name: str = "local"
+    """Name of its entry in the files."""
+    mode: str = "native"
+    """``MODE`` of that entry, lower case; only ``native``, a plain WebSocket, is supported."""
 
 
 class Chunking(Group):
@@ -56,39 +86,24 @@ class Embedding(Group):
     """Embeddings."""
 
     prefix = "embedding_"
-    model: str = setting(
-        "nomic-embed-text",
-        about="Embedding model of new collections.",
-        min_length=1,
-        max_length=256,
-    )
+    model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
     transport: Literal["api", "broker"] = setting(
         "broker",
         about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
     )
     api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
-    api_key: SecretStr | None = setting(
-        None, key="api_key", about="API key for the API or the model manager.", min_length=1
+    api_key: SecretStr | None = secret(
+        key="api_key", about="API key for the API or the model manager."
     )
     batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
-    batch_bytes: ByteSize = setting(
-        ByteSize(MIB),
-        about="Maximum size of the texts in a request.",
-        unit="bytes",
-        ge=KIB,
-        le=16 * MIB,
+    batch_bytes: ByteSize = size(
+        MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
     )
     concurrency: int = setting(
         2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
     )
-    timeout: float = setting(60.0, about="Timeout of one request.", unit="seconds", gt=0, le=3600)
-    query_timeout: float = setting(
-        10.0,
-        about="Timeout for the query vector, retries included.",
-        unit="seconds",
-        gt=0,
-        le=3600,
-    )
+    timeout: float = seconds(60.0, about="Timeout of one request.")
+    query_timeout: float = seconds(10.0, about="Timeout for the query vector, retries included.")
     reuse: bool = setting(
         True, about="Reuse stored vectors of the same model and text (embedding cache)."
     )
@@ -111,12 +126,8 @@ class Embedding(Group):
         ge=1,
         le=1000,
     )
-    breaker_reset: float = setting(
-        5.0,
-        about="Time the circuit breaker stays open before the next attempt.",
-        unit="seconds",
-        gt=0,
-        le=3600,
+    breaker_reset: float = seconds(
+        5.0, about="Time the circuit breaker stays open before the next attempt."
     )
 
 
@@ -130,22 +141,12 @@ class Reranker(Group):
         " (`api`).",
     )
     api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
-    api_key: SecretStr | None = setting(
-        None, about="API key for the API or the model manager.", min_length=1
+    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
+    model: ModelName | None = setting(
+        None, about="Reranker model if the query names none.", default_text="the server's own"
     )
-    model: str | None = setting(
-        None,
-        about="Reranker model if the query names none.",
-        min_length=1,
-        max_length=256,
-        default_text="the server's own",
-    )
-    timeout: float = setting(
-        1.5,
-        about="Timeout of a request; on timeout the hits keep their order.",
-        unit="seconds",
-        gt=0,
-        le=3600,
+    timeout: float = seconds(
+        1.5, about="Timeout of a request; on timeout the hits keep their order."
     )
 
 
@@ -153,20 +154,36 @@ class Expansion(Group):
     """Query expansion: a language model adds words to a query if the query asks for it."""
 
     prefix = "expansion_"
-    model: str | None = setting(
-        None,
-        about="Language model if the query names none.",
-        min_length=1,
-        max_length=256,
-        default_text="the server's own",
+    model: ModelName | None = setting(
+        None, about="Language model if the query names none.", default_text="the server's own"
     )
-    api_key: SecretStr | None = setting(None, about="API key for the model manager.", min_length=1)
-    timeout: float = setting(
-        2.0,
-        about="Timeout of a request; on timeout the query is not expanded.",
-        unit="seconds",
-        gt=0,
-        le=3600,
+    api_key: SecretStr | None = secret(about="API key for the model manager.")
+    timeout: float = seconds(
+        2.0, about="Timeout of a request; on timeout the query is not expanded."
+    )
+
+
+class Aspects(Group):
+    """Kinds: titles, summaries, keywords and propositions made of documents."""
+
+    prefix = "kinds_"
+    kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = setting(
+        (),
+        key="kinds",
+        about="Kinds made of each document in new collections: any of title, summary, keywords,"
+        " propositions.",
+    )
+    by: Literal["local", "chat"] = setting(
+        "local",
+        about="Extract them from the text (`local`) or have a language model on the network write"
+        " them (`chat`).",
+    )
+    model: ModelName | None = setting(
+        None, about="Language model that writes them.", default_text="as `expansion_model`"
+    )
+    timeout: float = seconds(
+        30.0,
+        about="Timeout of one request to that model; on timeout they are extracted from the text.",
     )
 
 
@@ -180,25 +197,19 @@ class Database(Group):
         about="Database that holds the collections.",
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
     )
-    timeout: float = setting(30.0, about="Timeout of one statement.", unit="seconds", gt=0, le=3600)
-    patience: float = setting(
-        10.0,
-        about="How long a statement waits for a database ability that is restarting.",
-        unit="seconds",
-        ge=0,
-        le=3600,
+    timeout: float = seconds(30.0, about="Timeout of one statement.")
+    patience: float = seconds(
+        10.0, about="How long a statement waits for a database ability that is restarting.", ge=0
     )
-    grace_period: float = setting(
-        10.0,
-        about="Time a replaced generation is kept for running queries.",
-        unit="seconds",
-        ge=0,
-        le=3600,
+    memory: bool = setting(
+        False, about="Keep everything in the worker's memory, until it stops, without a database."
     )
-    write_group_bytes: ByteSize = setting(
-        ByteSize(4 * MIB),
+    grace_period: float = seconds(
+        10.0, about="Time a replaced generation is kept for running queries.", ge=0
+    )
+    write_group_bytes: ByteSize = size(
+        4 * MIB,
         about="Maximum data per transaction, unless a single source is larger.",
-        unit="bytes",
         ge=64 * KIB,
         le=16 * MIB,
     )
@@ -211,6 +222,23 @@ class Database(Group):
     )
 
 
+class JobSettings(Group):
+    """Jobs: long operations that another worker can take over."""
+
+    prefix = "job_"
+    lease: float = seconds(
+        30.0,
+        about="Lease of a job: if its worker does not renew it in time, another worker takes over.",
+        ge=1,
+    )
+    patience: float = seconds(
+        600.0,
+        about="Time a job waits for an unavailable database or model before it fails.",
+        ge=0,
+        le=86_400,
+    )
+
+
 class Limits(Group):
     """Limits of calls, queries and messages."""
 
@@ -218,43 +246,32 @@ class Limits(Group):
     batch_documents: int = setting(
         1000, about="Documents per search-index call.", unit="documents", ge=1, le=100_000
     )
-    batch_bytes: ByteSize = setting(
-        ByteSize(24 * MIB),
-        about="Total size of the documents in a call.",
-        unit="bytes",
-        ge=KIB,
-        le=1024 * MIB,
+    batch_bytes: ByteSize = size(
+        24 * MIB, about="Total size of the documents in a call.", ge=KIB, le=1024 * MIB
     )
-    document_bytes: ByteSize = setting(
-        ByteSize(10 * MIB), about="Size of one document.", unit="bytes", ge=KIB, le=1024 * MIB
-    )
+    document_bytes: ByteSize = size(10 * MIB, about="Size of one document.", ge=KIB, le=1024 * MIB)
     document_chunks: int = setting(
         20_000, about="Chunks of one document.", unit="chunks", ge=1, le=1_000_000
     )
-    stored_bytes: ByteSize = setting(
-        ByteSize(64 * MIB),
+    stored_bytes: ByteSize = size(
+        64 * MIB,
         about="One document as it is stored: its text, and with every chunk title and metadata.",
-        unit="bytes",
         ge=64 * KIB,
         le=4096 * MIB,
     )
-    file_bytes: ByteSize = setting(
-        ByteSize(10 * MIB),
+    file_bytes: ByteSize = size(
+        10 * MIB,
         about="Size of one file in search-index-file; larger files are skipped.",
-        unit="bytes",
         ge=KIB,
         le=1024 * MIB,
     )
-    unpacked_bytes: ByteSize = setting(
-        ByteSize(100 * MIB),
+    unpacked_bytes: ByteSize = size(
+        100 * MIB,
         about="Unpacked size of a DOCX, PPTX or XLSX file; larger files are skipped.",
-        unit="bytes",
         ge=KIB,
         le=1024 * MIB,
     )
-    query_bytes: ByteSize = setting(
-        ByteSize(128 * KIB), about="Size of a query.", unit="bytes", ge=256, le=16 * MIB
-    )
+    query_bytes: ByteSize = size(128 * KIB, about="Size of a query.", ge=256, le=16 * MIB)
     limit: int = setting(1000, about="Results per query.", unit="results", ge=1, le=10_000)
     filter_depth: int = setting(8, about="Nesting depth of a filter.", unit="levels", ge=1, le=64)
     filter_nodes: int = setting(
@@ -275,12 +292,8 @@ class Limits(Group):
         ge=0,
         le=100_000,
     )
-    message_bytes: ByteSize = setting(
-        ByteSize(32 * MIB),
-        about="Size of a message on the network.",
-        unit="bytes",
-        ge=64 * KIB,
-        le=1024 * MIB,
+    message_bytes: ByteSize = size(
+        32 * MIB, about="Size of a message on the network.", ge=64 * KIB, le=1024 * MIB
     )
 
     @model_validator(mode="after")
@@ -367,13 +380,10 @@ class Files(Group):
         default_text="the working directory",
         min_length=1,
     )
-    timeout: float = setting(
+    timeout: float = seconds(
         30.0,
         key="file_timeout",
         about="Timeout for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
-        unit="seconds",
-        gt=0,
-        le=3600,
     )
     data_dir: Path = setting(
         about="Directory of the local stack's databases.",
@@ -408,50 +418,272 @@ class Logging(Group):
         return value.lower() if isinstance(value, str) else value
 
 
-class Broker(Group):
-    """Broker connection.
+class Metrics(Group):
+    """Metrics of each process, in Prometheus format."""
 
-    The worker joins all brokers that the files name; the database ability and the model manager
-    join the first.
-    """
-
-    url: WebSocketUrl = setting(
-        Url("ws://localhost:8080/kadi"),
-        env=("BROKER_URL", "KADI_BROKER_URL"),
-        home="config.toml `[broker.<name>] URL`, agent.json `brokers.<name>`",
-        about="Address of a single broker; if unset, the files may name several.",
+    prefix = "metrics_"
+    host: NonEmpty = setting("127.0.0.1", about="Listen address of `/metrics`.")
+    port: int | None = setting(
+        None,
+        about="Port of `/metrics`; 0 picks a free port. `up` assigns each component its own,"
+        " counting up from it.",
+        ge=0,
+        le=65535,
+        default_text="not served",
     )
+    token: SecretStr | None = secret(
+        about="Bearer token that clients must send; required unless it listens on loopback only."
+    )
+
+
+class Tracing(Group):
+    """Tracing."""
+
+    prefix = "tracing_"
+    endpoint: HttpUrl | None = setting(
+        None,
+        about="Address of an OpenTelemetry collector (OTLP over HTTP).",
+        default_text="no traces",
+    )
+    propagate: bool = setting(
+        True,
+        about="Propagate the call id and trace context to the calls made on its behalf.",
+    )
+
+
+class Deployment(Group):
+    """Deployment: secrets that a worker requests from its deployer at startup."""
+
+    prefix = "deploy_"
+    secrets_timeout: float = seconds(60.0, about="Timeout for the deployer's answer.")
+    nonce: SecretStr | None = secret(
+        env=("KADI_DEPLOY_NONCE",),
+        home=_DEPLOYER,
+        about="Nonce that authenticates the request; if unset, no secrets are requested.",
+    )
+    required_secrets: tuple[str, ...] = setting(
+        (),
+        env=("KADI_REQUIRED_SECRETS",),
+        home=_DEPLOYER,
+        about="Secrets that the worker requires.",
+    )
+    optional_secrets: tuple[str, ...] = setting(
+        (),
+        env=("KADI_OPTIONAL_SECRETS",),
+        home=_DEPLOYER,
+        about="Secrets that the worker requests but does not require.",
+    )
+    rendezvous_broker: WebSocketUrl | None = setting(
+        None,
+        env=("KADI_RENDEZVOUS_BROKER",),
+        home=_DEPLOYER,
+        about="Broker where the deployer listens.",
+        default_text="the worker's broker",
+    )
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the secrets to request; none without a nonce."""
+        if self.nonce is None:
+            return ()
+        return tuple(dict.fromkeys((*self.required_secrets, *self.optional_secrets)))
+
+
+class LocalBroker(Group):
+    """Broker of the local stack."""
+
+    prefix = "local_broker_"
+    host: NonEmpty = setting("127.0.0.1", about="Listen address.")
+    port: int = setting(8080, about="Listen port; 0 picks a free port.", ge=0, le=65535)
     networks: tuple[str, ...] = setting(
-        ("global",),
-        env=("BROKER_NETWORKS", "KADI_BROKER_NETWORKS"),
-        home="config.toml `[broker.<name>] NETWORKS`, agent.json `networks`",
-        about="Networks to join.",
+        (),
+        about="Networks that agents may join; if empty, any.",
+    )
+    members: tuple[str, ...] = setting(
+        (),
+        about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
+    )
+    providers: tuple[str, ...] = setting(
+        (),
+        about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
+        " tool is a name or a pattern such as `mail-*`.",
+    )
+    private_network: str = setting(
+        "components",
+        about="Network of the components of `ability-search up`, which no other agent may join;"
+        " empty for none. Then every agent can call the database and the models.",
+    )
+
+    @field_validator("members", "providers")
+    @classmethod
+    def _are_pairs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            name, _, agent = value.rpartition("=")
+            if not name or not agent:
+                raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
+        return values
+
+
+class Models(Group):
+    """Model manager of the local stack."""
+
+    prefix = "model_"
+    precision: Literal["auto", "fp32", "int8"] = setting(
+        "auto", about="Numeric precision of local models."
+    )
+    dirs: tuple[str, ...] = setting(
+        (),
+        about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"
+        " as `PATH` or `NAME=PATH`.",
+        named_paths=True,
+    )
+    threads: int | None = setting(
+        None,
+        about="Threads for embedding documents.",
+        unit="threads",
+        ge=1,
+        le=256,
+        default_text="one per core",
+    )
+    upstream_url: HttpUrl | None = setting(
+        None, about="URL of an OpenAI-compatible server with further models."
+    )
+    upstream_names: tuple[str, ...] = setting((), about="Models to forward to that server.")
+    upstream_api_key: SecretStr | None = secret(about="API key of that server.")
+    reranker_url: HttpUrl | None = setting(
+        None, about="URL of a server with `/v1/rerank` and further rerankers."
+    )
+    reranker_names: tuple[str, ...] = setting((), about="Rerankers to forward to that server.")
+    reranker_api_key: SecretStr | None = secret(about="API key of that server.")
+    http_host: NonEmpty = setting(
+        "127.0.0.1", about="Listen address of the model manager's HTTP API."
+    )
+    http_port: int = setting(
+        8090, about="Port of the model manager's HTTP API; 0 picks a free port.", ge=0, le=65535
+    )
+    http_token: SecretStr | None = secret(
+        about="Bearer token that clients must send; required unless it listens on loopback only."
+    )
+
+
+class Arcadedb(Group):
+    """Database ability of the local stack."""
+
+    prefix = "arcadedb_"
+    backend: Literal["embedded", "http"] = setting(
+        "embedded",
+        about="Engine in the process (`embedded`), or a server or cluster over HTTP (`http`).",
+    )
+    heap: ByteSize | None = size(
+        None,
+        about="Heap size of the embedded engine.",
+        ge=128 * MIB,
+        le=1024 * 1024 * MIB,
+        default_text="derived from the machine's memory",
+    )
+    disk_reserve: ByteSize = size(
+        256 * MIB,
+        about="Disk space that the embedded engine keeps free: below it only deletions and other"
+        " small writes are accepted; 0 disables the check.",
+        ge=0,
+        le=1024 * 1024 * MIB,
+    )
+    urls: tuple[HttpUrl, ...] = setting(
+        (), about="Addresses of the server, or of each server of a cluster."
+    )
+    user: NonEmpty = setting("root", about="User name on the server.")
+    password: SecretStr | None = secret(about="Password of that user.")
+    languages: tuple[str, ...] = setting(
+        ("sql", "sqlscript"),
+        about="Languages of statements. Any but `sql` and `sqlscript` gives every agent on the"
+        " network the files and addresses that the engine reaches.",
         min_length=1,
     )
-    name: str = "local"
-    """Name of its entry in the files."""
-    mode: str = "native"
-    """``MODE`` of that entry, lower case; only ``native``, a plain WebSocket, is supported."""
+    statement_timeout: float = seconds(
+        120.0,
+        about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"
+        " that is longer.",
+    )
+
+    @field_validator("languages")
+    @classmethod
+    def _ignore_case(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(language.lower() for language in value)
+
+    @model_validator(mode="after")
+    def _http_has_an_address(self) -> Arcadedb:
+        if self.backend == "http" and not self.urls:
+            raise ValueError("arcadedb_urls must be set because arcadedb_backend is http")
+        return self
 
 
-GROUPS: dict[str, type[Group]] = {
-    "chunking": Chunking,
-    "embedding": Embedding,
-    "reranker": Reranker,
-    "expansion": Expansion,
-    "aspects": Aspects,
-    "database": Database,
-    "jobs": JobSettings,
-    "limits": Limits,
-    "ranking": Ranking,
-    "files": Files,
-    "logging": Logging,
-    "metrics": Metrics,
-    "tracing": Tracing,
-    "broker": Broker,
-    "deployment": Deployment,
-    "local_broker": LocalBroker,
-    "models": Models,
-    "arcadedb": Arcadedb,
-    "gateway": Gateway,
+class Gateway(Group):
+    """Gateway: the tools over HTTP and over MCP."""
+
+    prefix = "gateway_"
+    host: NonEmpty = setting("127.0.0.1", about="Listen address.")
+    port: int = setting(8070, about="Listen port; 0 picks a free port.", ge=0, le=65535)
+    token: SecretStr | None = secret(
+        about="Bearer token that clients must send; required unless it listens on loopback only."
+    )
+    hosts: tuple[str, ...] = setting((), about="Additional allowed values of the Host header.")
+    origins: tuple[str, ...] = setting(
+        (), about="Allowed origins of browser requests, such as https://example.org."
+    )
+    request_bytes: ByteSize = size(
+        32 * MIB, about="Maximum size of a request body.", ge=KIB, le=1024 * MIB
+    )
+    rate: float = setting(
+        50.0, about="Average request rate per client address.", unit="a second", gt=0, le=1_000_000
+    )
+    burst: int = setting(
+        200, about="Burst size per client address.", unit="requests", ge=1, le=1_000_000
+    )
+    concurrency: int = setting(64, about="Concurrent requests.", unit="requests", ge=1, le=100_000)
+    streams: int = setting(64, about="Open event streams.", unit="streams", ge=1, le=100_000)
+    timeout: float = seconds(300.0, about="Timeout of a tool call.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings by group; its ``repr`` never shows a credential."""
+
+    chunking: Chunking
+    embedding: Embedding
+    reranker: Reranker
+    expansion: Expansion
+    aspects: Aspects
+    database: Database
+    jobs: JobSettings
+    limits: Limits
+    ranking: Ranking
+    files: Files
+    logging: Logging
+    metrics: Metrics
+    tracing: Tracing
+    brokers: tuple[Broker, ...]
+    """The brokers that the worker joins, at least one."""
+    deployment: Deployment
+    local_broker: LocalBroker
+    models: Models
+    arcadedb: Arcadedb
+    gateway: Gateway
+    agent: Manifest
+    """Identity, from agent.json."""
+    missing_secrets: tuple[str, ...] = ()
+    """Required secrets that were not found on this machine."""
+    warnings: tuple[str, ...] = ()
+    """Ignored values and the reasons, for the log."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker for commands that use a single connection."""
+        return self.brokers[0]
+
+
+GROUPS: dict[str, type[Group]] = {"broker": Broker} | {
+    name: kind
+    for name, kind in get_type_hints(Settings).items()
+    if isinstance(kind, type) and issubclass(kind, Group)
 }
+"""The groups by name, in the order of the documentation."""

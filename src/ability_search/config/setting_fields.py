@@ -1,11 +1,11 @@
-"""Declaration of a setting, and types for addresses."""
+"""How a setting is declared, and the types of addresses and names."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Secret
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Secret
 from pydantic.config import JsonDict
 
 KIB = 1024
@@ -46,6 +46,8 @@ def _begins_with(*schemes: str) -> BeforeValidator:
 
 HttpUrl = Annotated[Url, _begins_with("http", "https")]
 WebSocketUrl = Annotated[Url, _begins_with("ws", "wss")]
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 
 
 def setting(
@@ -83,6 +85,23 @@ def setting(
         "named_paths": named_paths,
     }
     return Field(default, description=about, json_schema_extra=extra, **bounds)
+
+
+def seconds(default: float, *, about: str, **further: Any) -> Any:
+    """Declare a duration in seconds: above 0 and at most an hour, unless bounds are given."""
+    bounds = {"le": 3600} if "ge" in further else {"gt": 0, "le": 3600}
+    return setting(default, about=about, unit="seconds", **(bounds | further))
+
+
+def size(default: int | None, *, about: str, **further: Any) -> Any:
+    """Declare a size in bytes; sources may give it as ``24 MiB``, too."""
+    value = None if default is None else ByteSize(default)
+    return setting(value, about=about, unit="bytes", **further)
+
+
+def secret(*, about: str, **further: Any) -> Any:
+    """Declare a secret, which is not set by default."""
+    return setting(None, about=about, min_length=1, **further)
 
 
 class Group(BaseModel):

@@ -1,4 +1,4 @@
-"""secrets.toml: secrets at rest, each encrypted separately.
+"""Secrets: those at rest in secrets.toml, each encrypted separately, and those of the network.
 
 ::
 
@@ -16,14 +16,16 @@ directory that is shared or committed. A value that is not ``ENC[...]`` is used 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import logging
 import os
 import re
 import stat
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,17 @@ from tomlkit.items import Table
 from ability_search.config.config_files import read_toml
 from ability_search.errors import ConfigurationError
 from ability_search.ops.locks import locked
+from kadi_client.errors import KadiError
 
-FILE = "secrets.toml"
+log = logging.getLogger(__name__)
+
+SECRETS_FILE = "secrets.toml"
+TOOLS = ("secret-get", "get")
+"""Names that secret abilities in the field use for the tool ``{vault, key} -> {value}``."""
+
+Invoke = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""``invoke(tool, input)`` on a connected session."""
+
 _SCHEME = "as1:"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
@@ -88,7 +99,7 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
     text = f"ENC[{_SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
     try:
         # Without the lock, two writers could overwrite each other's secret.
-        with locked(path.parent, _busy(path.parent / FILE)):
+        with locked(path.parent, _busy(path.parent / SECRETS_FILE)):
             _write(path, _with_secret(path, vault, key, text))
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be written: {exc.strerror}") from exc
@@ -148,6 +159,43 @@ def reveal(text: str, path: Path, vault: str, key: str, *, key_file: Path) -> Se
     except (InvalidTag, ValueError) as exc:
         problem = f"it was modified, or encrypted with a key other than {key_file}"
         raise _cannot_decrypt(path, vault, key, problem) from exc
+
+
+async def fetch_secrets(
+    names: Collection[str], invoke: Invoke, *, vault: str, timeout: float
+) -> dict[str, SecretStr]:
+    """Request several secrets concurrently.
+
+    Args:
+        names: keys of the vault.
+        invoke: calls a tool.
+        vault: the vault.
+        timeout: seconds for all of them together; secrets received in time are returned.
+
+    Returns:
+        The secrets that a provider knows; empty if there is no provider.
+    """
+    found: dict[str, SecretStr] = {}
+    try:
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(_fetch(name, vault, invoke, found))
+    except TimeoutError:
+        log.warning("secret ability: %d of %d secrets received in time", len(found), len(names))
+    return found
+
+
+async def _fetch(name: str, vault: str, invoke: Invoke, found: dict[str, SecretStr]) -> None:
+    for tool in TOOLS:
+        try:
+            answer = await invoke(tool, {"vault": vault, "key": name})
+        except (KadiError, OSError, TimeoutError) as exc:
+            log.debug("no secret %s from %s: %s", name, tool, type(exc).__name__)
+            continue
+        value = answer.get("value") if isinstance(answer, Mapping) else answer
+        if isinstance(value, str) and value.strip() and not is_encrypted(value):
+            found[name] = SecretStr(value.strip())
+            return
 
 
 def _cannot_decrypt(path: Path, vault: str, key: str, problem: str) -> ConfigurationError:

@@ -1,4 +1,4 @@
-"""Tool calls: an answer, or a failure with its code and its hint."""
+"""Calls of tools over the network: a result, or a failure with its code and its hint."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Any
 
 import msgspec
 
-from ability_search.edges.live_connection import Line, Unavailable
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from ability_search.tools.boundary import failure
-from kadi_client import CallTimeout, FrameTooLarge, KadiError, NotConnected, Raw, ToolError
+from kadi_client import (
+    CallTimeout,
+    Connection,
+    FrameTooLarge,
+    KadiError,
+    NotConnected,
+    Raw,
+    ToolError,
+)
 from kadi_client.context import calling
 from kadi_client.messages import decode
 from kadi_client.provider import CANCELLED, FAILED, OK, noted
@@ -21,6 +28,61 @@ log = logging.getLogger(__name__)
 
 Observe = Callable[[str, str, float], None]
 """Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
+
+
+class Unavailable(SearchError):
+    """No broker or no worker answers."""
+
+    code = "unavailable"
+    retryable = True
+    default_hint = "Run `ability-search doctor` to see what is connected, then call again."
+
+
+class LiveConnection:
+    """A replaceable connection to the network.
+
+    Args:
+        patience: Seconds to wait until it is connected.
+    """
+
+    def __init__(self, *, patience: float) -> None:
+        self._patience = patience
+        self._there = asyncio.Event()
+        self._connection: Connection | None = None
+
+    def use(self, connection: Connection | None) -> None:
+        """Replace the connection; ``None`` makes calls wait for the next one."""
+        self._connection = connection
+        if connection is None:
+            self._there.clear()
+        else:
+            self._there.set()
+
+    async def connection(self) -> Connection:
+        """Wait until there is a connection with a session, and return it.
+
+        Raises:
+            Unavailable: if there is none in time.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._next()
+        except (TimeoutError, NotConnected) as exc:
+            raise Unavailable("the broker cannot be reached", retry_after=1.0) from exc
+
+    async def _next(self) -> Connection:
+        while True:
+            await self._there.wait()
+            connection = self._connection
+            if connection is None:
+                continue
+            try:
+                await connection.wait_connected()
+            except NotConnected:
+                if connection is self._connection:
+                    raise
+            else:
+                return connection
 
 
 def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
@@ -38,13 +100,15 @@ class Caller:
     """Calls tools.
 
     Args:
-        line: The connection.
+        live: The connection to the network.
         timeout: Timeout of a call, in seconds.
         observe: See :data:`Observe`.
     """
 
-    def __init__(self, line: Line, *, timeout: float, observe: Observe | None = None) -> None:
-        self.line = line
+    def __init__(
+        self, live: LiveConnection, *, timeout: float, observe: Observe | None = None
+    ) -> None:
+        self.live = live
         self._timeout = timeout
         self._observe = observe
 
@@ -76,7 +140,7 @@ class Caller:
                     self._observe(tool, code, seconds)
 
     async def _call(self, tool: str, tool_input: Any) -> Raw:
-        connection = await self.line.connection()
+        connection = await self.live.connection()
         try:
             answer = await connection.invoke_raw(tool, tool_input, timeout=self._timeout)
             head = msgspec.json.decode(answer, type=_Head)

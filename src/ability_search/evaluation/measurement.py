@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ability_search.client.tool_client import Call
 from ability_search.errors import SearchError, first_failure
-from ability_search.evaluation.corpus_index import Call
 from ability_search.evaluation.judged_sets import Dataset, JudgedQuery
 from ability_search.evaluation.retrieval_metrics import per_query, recall_curve
 from ability_search.evaluation.runs import Latency, ModeRun, Outcome, means

@@ -1,1 +1,1 @@
-"""Files of this machine: selection, and extraction of their text in a process of their own."""
+"""Local files: selection, and extraction of their text in a separate process."""

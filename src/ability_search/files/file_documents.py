@@ -1,4 +1,4 @@
-"""Files as documents: the hash of their bytes first, their text where it is needed."""
+"""Files as documents: hashing first, extraction of the text only where needed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePath
 
-from ability_search.config.loading import Settings
-from ability_search.config.schema import Limits
+from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import Selection, Skipped, parts, shown
@@ -20,19 +19,19 @@ class File:
     """A file in memory."""
 
     source: str
-    """Its path relative to the root, with ``/``."""
+    """Path relative to the root, with ``/``."""
     data: bytes
     format: str | None
 
     @property
     def hash(self) -> str:
-        """Of what decides its text."""
+        """Hash of everything that determines the extracted text."""
         digest = sha256(f"{loaders.VERSION} {self.format} ".encode())
         digest.update(self.data)
         return digest.hexdigest()
 
     def document(self, found: loaders.Extracted) -> Document:
-        """The document of what was read of it."""
+        """Return the document of the extracted text."""
         path = PurePath(self.source)
         own = {"path": self.source, "extension": path.suffix.lower().removeprefix(".")}
         return Document(
@@ -49,67 +48,57 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """What a file is recognised by, without its bytes."""
+    """The identity of a file, without its bytes."""
 
     path: Path
     source: str
     hash: str
 
     def document(self) -> Document:
-        """A document to be compared with what is stored, see :attr:`Document.unread`."""
+        """Return the document without its text, see :attr:`Document.unread`."""
         return Document(self.source, PurePath(self.source).name, "", file=True, file_hash=self.hash)
 
 
 @dataclass(slots=True)
 class Prints:
-    """Files that were recognised, and those that could not be read."""
+    """Hashed files, and files that could not be read."""
 
     files: list[Print] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Loaded:
-    """Files whose bytes were read, and those that could not be."""
-
-    files: list[File] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Reading:
-    """Documents read, and files that could not be."""
+    """Documents, and files that could not be read."""
 
     documents: list[Document] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
 
 def open_extractor(settings: Settings) -> Extractor:
-    """Return a reader of files within the limits of the settings; close it after use."""
+    """Return an extractor with the limits of the settings; close it after use."""
     limits = settings.limits
     bounds = loaders.Bounds(int(limits.document_bytes), int(limits.unpacked_bytes))
     return Extractor(bounds, timeout=settings.files.timeout)
 
 
-def load(selection: Selection, *, max_bytes: int, format: str | None = None) -> Loaded:
-    """Read the bytes of the files of a selection.
+def load(
+    selection: Selection, *, max_bytes: int, format: str | None = None
+) -> tuple[list[File], list[Skipped]]:
+    """Read the bytes of the files of a selection; return them and the files that failed.
 
     Args:
-        selection: Which files.
-        max_bytes: Of one file; larger ones are skipped.
-        format: What all of them are; by their names and bytes unless given.
+        selection: The files.
+        max_bytes: Maximum size of a file; larger files are skipped.
+        format: Format of all files. Default: detected for each file.
     """
-    loaded = Loaded()
-    for _, found in _opened(selection, max_bytes, format):
-        if isinstance(found, Skipped):
-            loaded.skipped.append(found)
-        else:
-            loaded.files.append(found)
-    return loaded
+    found = [each for _, each in _opened(selection, max_bytes, format)]
+    files = [each for each in found if isinstance(each, File)]
+    return files, [each for each in found if isinstance(each, Skipped)]
 
 
 def prints(selection: Selection, *, max_bytes: int, format: str | None = None) -> Prints:
-    """Hash the files of a selection; as :func:`load`, with one of them in memory at a time."""
+    """Hash the files of a selection, as :func:`load` but with one file in memory at a time."""
     printed = Prints()
     for path, found in _opened(selection, max_bytes, format):
         if isinstance(found, Skipped):
@@ -150,27 +139,27 @@ def read_files(
     most_bytes: int,
     format: str | None = None,
 ) -> Iterator[Reading]:
-    """Read the text of the files of a selection, when it is asked for.
+    """Yield the documents of a selection, read lazily, in parts.
 
     Args:
-        selection: Which files.
-        extractor: Reads them.
-        limits: Of a file.
-        most: Files in a part.
-        most_bytes: Bytes of files, and of their text, in a part.
-        format: What all of them are; by their names and bytes unless given.
+        selection: The files.
+        extractor: Extracts their text.
+        limits: Limits for a file.
+        most: Maximum files of a part.
+        most_bytes: Maximum bytes of the files of a part, and of its text.
+        format: Format of all files. Default: detected for each file.
     """
     for part in parts(selection, most=most, most_bytes=most_bytes):
-        loaded = load(part, max_bytes=limits.file_bytes, format=format)
-        if loaded.skipped:
-            yield Reading([], loaded.skipped)
-        yield from readings(loaded.files, extractor, most_bytes=most_bytes)
+        files, skipped = load(part, max_bytes=limits.file_bytes, format=format)
+        if skipped:
+            yield Reading([], skipped)
+        yield from readings(files, extractor, most_bytes=most_bytes)
 
 
 def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) -> Iterator[Reading]:
-    """Read the text of files, in parts of at most ``most_bytes`` bytes of text.
+    """Yield the documents of files, in parts of at most ``most_bytes`` bytes of text.
 
-    A text that alone is longer is a part of its own. The last part may be empty.
+    A longer text is a part of its own. The last part may be empty.
     """
     reading = Reading()
     room = most_bytes

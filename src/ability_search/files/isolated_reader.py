@@ -1,8 +1,14 @@
-"""Reading files, the risky ones in a process of their own."""
+"""Reading files, those in risky formats in a child process.
+
+The child is this module, run as ``python -P -m ability_search.files.isolated_reader BYTES``: it
+answers requests from standard input on standard output until the input ends. ``BYTES`` is its
+maximum address space, on systems that can limit it.
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -12,24 +18,58 @@ from typing import BinaryIO, Self, cast
 
 import msgspec
 
-from ability_search.files.reader_messages import Reply, Request, read_frame, write_frame
 from ability_search.text.loaders import FOREIGN, Bounds, Extracted, Unreadable, extract
 
-_CHILD = "ability_search.files.reader_process"
+_CHILD = "ability_search.files.isolated_reader"
 _MEMORY = 2 << 30
-"""Bytes of address space that reading a file may take."""
+"""Maximum address space of the child, in bytes."""
+_LENGTH = struct.Struct("<Q")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A file to read."""
+
+    name: str
+    data: bytes
+    format: str | None
+    bounds: Bounds
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The text of a file, or the reason why it cannot be read."""
+
+    found: Extracted | None = None
+    problem: str = ""
+
+
+def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
+    """Write the length of a message and the message."""
+    body = msgspec.msgpack.encode(message)
+    stream.write(_LENGTH.pack(len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """Return the next message; ``None`` if the stream ended."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    body = stream.read(length)
+    return body if len(body) == length else None
 
 
 class Extractor:
-    """Reads files, those in formats of :data:`FOREIGN` in a child process.
+    """A reader of files; formats in :data:`FOREIGN` are read in a child process.
 
-    A file that makes the child crash, hang or take too much memory costs itself only: the child is
-    ended, and the next file gets a new one. Blocks; for one thread at a time, except for
-    :meth:`close`, which ends what is going on.
+    A file that makes the child crash, hang or use too much memory affects no other file: the child
+    is ended, and the next file starts a new one. Methods block and are for one thread at a time,
+    except :meth:`close`, which also ends a read in progress.
 
     Args:
-        bounds: How much may be read from one file.
-        timeout: Seconds for one file.
+        bounds: Limits for one file.
+        timeout: Maximum seconds for one file.
     """
 
     def __init__(self, bounds: Bounds, *, timeout: float) -> None:
@@ -54,7 +94,7 @@ class Extractor:
         """Read the text of a file, as :func:`ability_search.text.loaders.extract` does.
 
         Raises:
-            Unreadable: if there is no text that can be read, or not in time.
+            Unreadable: if the file has no readable text, or takes longer than the timeout.
         """
         if format not in FOREIGN:
             return extract(name, data, format, self._bounds)
@@ -86,7 +126,7 @@ class Extractor:
         return reply.found
 
     def close(self) -> None:
-        """End the child; what is being read then is not."""
+        """End the child and any read in progress."""
         self._closed = True
         self._end_child()
 
@@ -96,12 +136,12 @@ class Extractor:
                 raise Unreadable("stopped before it was read")
             if self._child is None:
                 self._child = subprocess.Popen(
-                    # -P: the working directory may hold anything, also modules.
+                    # -P: never import modules from the working directory.
                     [sys.executable, "-P", "-m", _CHILD, str(_MEMORY)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    # Threads that nothing uses would reserve memory for every processor.
+                    # Unused threads would reserve address space for every processor.
                     env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 )
             return self._child
@@ -118,11 +158,41 @@ class Extractor:
 
 
 def _ask(child: subprocess.Popen[bytes], request: Request) -> Reply | None:
-    """The child's answer; ``None`` if it is gone."""
+    """Return the reply of the child; ``None`` if it ended."""
     try:
         write_frame(cast(BinaryIO, child.stdin), request)
         body = read_frame(cast(BinaryIO, child.stdout))
     except (OSError, ValueError):
-        # Gone, or closed by another thread.
+        # The child ended, or another thread closed its streams.
         return None
     return None if body is None else msgspec.msgpack.decode(body, type=Reply)
+
+
+def answer(body: bytes) -> Reply:
+    """Read the file of an encoded request."""
+    request = msgspec.msgpack.decode(body, type=Request)
+    try:
+        return Reply(extract(request.name, request.data, request.format, request.bounds))
+    except Unreadable as exc:
+        return Reply(problem=str(exc))
+
+
+def main() -> None:
+    """Answer requests from standard input until it ends."""
+    _limit_memory(int(sys.argv[1]))
+    # Libraries that print must not write between the replies.
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)
+        while (body := read_frame(sys.stdin.buffer)) is not None:
+            write_frame(out, answer(body))
+
+
+def _limit_memory(most: int) -> None:
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Which files on this machine are meant."""
+"""Selection of local files, within the allowed directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT_OUT = (
     "__pycache__/",
     ".venv/",
     "*.pyc",
-    # Secrets: nobody who indexes a directory means these.
+    # Secrets are never indexed.
     ".env",
     ".env.*",
     "*.key",
@@ -37,7 +37,7 @@ _NEVER = GitIgnoreSpec.from_lines(_LEFT_OUT)
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that was left out, and why; the path is relative to the root."""
+    """A file that was not read, and the reason; the path is relative to the root."""
 
     path: str
     reason: str
@@ -45,32 +45,32 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files of a tree are meant."""
+    """Selected files of a directory tree."""
 
     root: Path
-    """What the sources are relative to."""
+    """Directory to which sources are relative."""
     files: tuple[Path, ...]
     prefix: str
-    """What the sources of files below the path begin with."""
+    """Common beginning of the sources of files below the path."""
     skipped: tuple[Skipped, ...] = ()
     """Directories that could not be read."""
 
     def only(self, files: Set[Path]) -> Selection:
-        """The selection with no other files than these."""
+        """Return the selection reduced to these files."""
         return replace(self, files=tuple(file for file in self.files if file in files))
 
 
 def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path]:
-    """The real place of a path and the allowed root it lies in; links are followed first.
+    """Return the real path, with links resolved, and the allowed root that contains it.
 
     Args:
-        path: As the caller gave it; a relative one starts at ``base``.
+        path: The path given by the caller.
         roots: Directories that may be read.
-        base: Where relative paths start.
+        base: Directory to which a relative path is relative.
 
     Raises:
-        ForbiddenPath: if it lies outside all roots.
-        InvalidInput: if there is nothing there.
+        ForbiddenPath: if the path is outside all roots.
+        InvalidInput: if it does not exist.
     """
     if "\0" in path:
         raise InvalidInput("path", "holds a NUL character")
@@ -99,19 +99,19 @@ def select(
     exclude: Sequence[str] = (),
     gitignore: bool = False,
 ) -> Selection:
-    """The files below a path (or the one it is), in the order of their names.
+    """Return the files below a path, or the file at the path, in the order of their names.
 
-    Version control and installed packages are left out, hidden files are not; links that lead out
-    of the root are not followed.
+    Version control, installed packages and secrets are left out; other hidden files are not. Links
+    to places outside the root are not followed.
 
     Args:
-        path: As :func:`allowed` returned it.
-        root: The allowed root it lies in.
-        names_from: What sources are relative to; the root unless given.
-        include: Patterns of files to take; all if there are none.
+        path: As returned by :func:`allowed`.
+        root: The allowed root that contains it.
+        names_from: Directory to which sources are relative. Default: the root.
+        include: Patterns of files to select. Default: all files.
         exclude: Patterns of files and directories to leave out.
-        gitignore: Leave out what ``.gitignore`` files name too, in the path and above it up to
-            the repository's top.
+        gitignore: Also leave out files matched by ``.gitignore`` files, in the path and above it
+            up to the top of the repository.
 
     Raises:
         InvalidInput: if a pattern is not in gitignore syntax.
@@ -147,14 +147,14 @@ def slices(selection: Selection, *, most: int) -> Iterator[Selection]:
 def parts(selection: Selection, *, most: int, most_bytes: int) -> Iterator[Selection]:
     """Cut a selection into parts of at most ``most`` files and ``most_bytes`` bytes.
 
-    A file that alone is larger is a part of its own.
+    A larger file is a part of its own.
     """
     for part in batches(selection.files, _size, most=most, most_bytes=most_bytes):
         yield replace(selection, files=tuple(part))
 
 
 def vanished(file: Path) -> bool:
-    """Return whether there is no such file any more, as far as it can be told."""
+    """Return whether a file no longer exists; false if that cannot be determined."""
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -171,7 +171,7 @@ def _exists(path: Path) -> bool:
 
 
 def shown(name: str) -> str:
-    """A path as text, also if its name is not valid UTF-8."""
+    """Return a path as text; bytes that are not valid UTF-8 are replaced."""
     return name.encode("utf-8", "replace").decode()
 
 
@@ -190,7 +190,7 @@ def _patterns(patterns: Sequence[str], name: str) -> GitIgnoreSpec:
 
 
 class _Ignored:
-    """What ``.gitignore`` files name; of several that speak of a path the nearest decides."""
+    """Rules of ``.gitignore`` files; for each path the nearest file with a match decides."""
 
     def __init__(self, top: Path) -> None:
         self._specs: dict[Path, GitIgnoreSpec] = {}
@@ -200,13 +200,13 @@ class _Ignored:
             self.read(directory)
 
     def read(self, directory: Path) -> None:
-        """Take in the file of a directory, if it has one that can be read."""
+        """Load the file of a directory if it exists and can be read."""
         with suppress(OSError, ValueError):
             text = (directory / ".gitignore").read_text(encoding="utf-8", errors="replace")
             self._specs[directory] = GitIgnoreSpec.from_lines(text.splitlines())
 
     def names(self, path: Path, *, directory: bool) -> bool:
-        """Return whether a path in a directory that was read is to be left out."""
+        """Return whether the loaded rules leave out a path."""
         for here in path.parents:
             spec = self._specs.get(here)
             if spec is not None:
@@ -218,7 +218,7 @@ class _Ignored:
 
 
 def left_out(path: str) -> bool:
-    """Return whether a path, relative to a directory that is indexed, never is a part of it."""
+    """Return whether a path, relative to an indexed directory, is never indexed."""
     return _NEVER.match_file(path)
 
 

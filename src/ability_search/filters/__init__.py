@@ -1,12 +1,12 @@
-r"""Filters: parsing into a validated tree, translation to SQL, evaluation against a row.
+r"""Filters: parsing into a validated tree, and evaluation of the tree against a row.
 
-A filter document is parsed into a tree (:func:`parse_filter`). The tree is translated to the text
-of a WHERE clause with bound parameters (:func:`to_sql`), or evaluated against one row
-(:func:`matches`). Both follow these rules:
+:func:`.parser.parse_filter` parses a filter document, :func:`.parser.source_filter` globs of
+sources. The store translates the tree to its query language, and :func:`.predicate.matches`
+evaluates it against one row. Both follow these rules:
 
-* A **missing** field and a null one are the same. They satisfy only ``$exists: false``,
+* A **missing** field is the same as a null one. It satisfies only ``$exists: false``,
   equality with ``null``, and negations (``$ne``, ``$nin``, ``$not``). Every other condition is
-  false for them, never unknown.
+  false for it, never unknown.
 * **Types are not mixed.** A number never equals or orders against a string or a boolean, and
   ``true`` is not 1. Whole and decimal numbers are one type: ``1`` equals ``1.0``. Where one of
   two ordered numbers is decimal, both are compared as 64-bit floats.

@@ -11,12 +11,13 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ability_search.edges.job_events import CHANNELS, LAST, details
-from ability_search.edges.live_connection import Line, Unavailable
+from ability_search.edges.tool_calls import LiveConnection, Unavailable
 from ability_search.http.request_bodies import checked_query
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
 from kadi_client import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
+_LAST = (COMPLETED, FAILED)
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _ALIVE_SECONDS = 15.0
@@ -29,8 +30,8 @@ class Streams:
     The stream of a job ends with the job; :meth:`close` ends all streams.
     """
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, live: LiveConnection) -> None:
+        self._live = live
         self._open: set[Subscription] = set()
 
     def close(self) -> None:
@@ -48,12 +49,12 @@ class Streams:
         if scope["method"] == "HEAD":
             await Response(headers=_HEADERS, media_type=MEDIA_TYPE)(scope, receive, send)
             return
-        wanted = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
-        connection = await self._line.connection()
+        filters = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
+        connection = await self._live.connection()
         try:
-            async with connection.subscribe(*CHANNELS) as events:
+            async with connection.subscribe(PROGRESS, *_LAST) as events:
                 with self._kept(events):
-                    frames = _frames(events, wanted.get("jobId"), wanted.get("collection"))
+                    frames = _frames(events, filters.get("jobId"), filters.get("collection"))
                     response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)
                     await response(scope, receive, send)
         except KadiError as exc:
@@ -81,10 +82,10 @@ async def _frames(
             continue
         if event is None:
             return
-        data = details(event)
+        data = event.data if isinstance(event.data, dict) else {}
         if job in (None, data.get("jobId")) and collection in (None, data.get("collection")):
             yield _frame(event)
-            if job is not None and event.channel in LAST:
+            if job is not None and event.channel in _LAST:
                 return
 
 

@@ -1,44 +1,94 @@
-"""The OpenAPI document, generated from the table of tools."""
+"""The OpenAPI document, generated from the table of operations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ability_search import __version__
-from ability_search.http import event_stream, gateway_metrics, problems
-from ability_search.http.shortcuts import IngestInput, SearchInput
-from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
+from ability_search.http.problems import MEDIA_TYPE, STATUSES, Problem
+from ability_search.ops.http_access import JSON
 
-JSON = "application/json"
 _SCHEMAS = "#/components/schemas/"
-_REFUSALS = ("unauthorized", "forbidden_origin", "misdirected", "rate_limited", "busy")
-_CALLS = (
-    *("invalid_input", "forbidden_path", "not_found", "model_mismatch", "too_large"),
-    *("unsupported_media_type", "internal", "timeout"),
-)
-Schemas = Mapping[Any, Mapping[str, Any]]
+_REFUSALS = ("misdirected", "rate_limited")
+_GUARDED_REFUSALS = ("unauthorized", "forbidden_origin", "busy")
+
+Content = type[BaseModel] | str | None
+"""Content of a response: a model for JSON, the media type of a text, or nothing."""
+
+References = Mapping[Any, Mapping[str, Any]]
+"""References to the schemas of the models."""
 
 
-@cache
-def document(*, secured: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A route of the gateway and its description.
+
+    Attributes:
+        path: Path of the route; names in braces are parameters.
+        name: Unique name of the operation.
+        summary: Title.
+        description: Further text.
+        handler: Answers a request, given an object with the state of the gateway; ``None`` if the
+            route is served by an ASGI application.
+        body: Model of the JSON body; an operation with a body is a POST request, others are GET.
+        parameters: JSON schemas of the parameters in the path and in the query string; ``None`` if
+            the query string is ignored.
+        responses: Description and content of the responses without a problem, by status.
+        errors: Error codes of the problem responses, in addition to those of the guard.
+        public: Whether the operation needs no token.
+    """
+
+    path: str
+    name: str
+    summary: str
+    description: str = ""
+    handler: Callable[[Any, Request], Awaitable[Response]] | None
+    body: type[BaseModel] | None = None
+    parameters: Mapping[str, Mapping[str, Any]] | None = None
+    responses: Mapping[int, tuple[str, Content]]
+    errors: tuple[str, ...] = ()
+    public: bool = False
+
+    @property
+    def method(self) -> str:
+        """Return the HTTP method."""
+        return "GET" if self.body is None else "POST"
+
+    @property
+    def query(self) -> list[str]:
+        """Return the names of the parameters in the query string."""
+        return [name for name in self.parameters or () if f"{{{name}}}" not in self.path]
+
+
+def document(operations: Iterable[Operation], *, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the gateway.
 
     Args:
+        operations: The operations, in the order of the document.
         secured: Whether the gateway requires a bearer token.
     """
-    schemas, definitions = _schemas()
-    paths: dict[str, Any] = {
-        f"/tools/{row.name}": {"post": _tool(row, row.params, schemas)} for row in TOOLS
-    }
-    paths |= _shortcuts(schemas) | _states() | _streams()
-    components: dict[str, Any] = {
-        "schemas": {**definitions["$defs"], "Problem": _PROBLEM, "Health": _HEALTH}
-    }
+    operations = tuple(operations)
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Problem, "serialization")]
+    for item in operations:
+        if item.body is not None:
+            models.append((item.body, "validation"))
+        contents = [content for _, content in item.responses.values()]
+        models += [(each, "serialization") for each in contents if isinstance(each, type)]
+    schemas, definitions = models_json_schema(
+        models, by_alias=True, ref_template=f"{_SCHEMAS}{{model}}"
+    )
+    references: References = {model: schema for (model, _), schema in schemas.items()}
+    paths: dict[str, dict[str, Any]] = {}
+    for item in operations:
+        paths.setdefault(item.path, {})[item.method.lower()] = _described(item, references, secured)
+    components = {"schemas": definitions["$defs"]}
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -54,50 +104,62 @@ def document(*, secured: bool) -> dict[str, Any]:
     if secured:
         components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"bearer": []}]
-        for path in ("/health", "/ready", "/openapi.json"):
-            paths[path]["get"]["security"] = []
     return found
 
 
-def _schemas() -> tuple[Schemas, Mapping[str, Any]]:
-    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-        (IngestInput, "validation"),
-        (SearchInput, "validation"),
-    ]
-    for row in TOOLS:
-        models += [(row.params, "validation"), (row.result, "serialization")]
-    return models_json_schema(models, by_alias=True, ref_template=f"{_SCHEMAS}{{model}}")
+def _described(item: Operation, references: References, secured: bool) -> dict[str, Any]:
+    described: dict[str, Any] = {"operationId": item.name, "summary": item.summary}
+    if item.description:
+        described["description"] = item.description
+    if item.parameters:
+        described["parameters"] = [
+            _parameter(name, schema, in_path=name not in item.query)
+            for name, schema in item.parameters.items()
+        ]
+    if item.body is not None:
+        example = {"first": {"value": _example(item.body.model_json_schema(by_alias=True))}}
+        described["requestBody"] = {
+            "required": any(field.is_required() for field in item.body.model_fields.values()),
+            "content": {JSON: {"schema": references[item.body], "examples": example}},
+        }
+    described["responses"] = _responses(item, references)
+    if secured and item.public:
+        described["security"] = []
+    return described
 
 
-def _tool(row: ToolRow, params: type[BaseModel], schemas: Schemas) -> dict[str, Any]:
-    required = any(field.is_required() for field in params.model_fields.values())
+def _responses(item: Operation, references: References) -> dict[str, Any]:
+    """Return the responses by status: first those without a problem, then problems ascending."""
+    responses: dict[str, dict[str, Any]] = {}
+    for status, (description, content) in item.responses.items():
+        responses[str(status)] = {"description": description}
+        if isinstance(content, str):
+            responses[str(status)]["content"] = {content: {"schema": {"type": "string"}}}
+        elif content is not None:
+            responses[str(status)]["content"] = {JSON: {"schema": references[content]}}
+    by_status: dict[int, list[str]] = {}
+    for code in (*item.errors, *_REFUSALS, *(() if item.public else _GUARDED_REFUSALS)):
+        by_status.setdefault(STATUSES[code], []).append(f"`{code}`")
+    for status, codes in sorted(by_status.items()):
+        response = responses.setdefault(str(status), {"description": ", ".join(codes)})
+        response.setdefault("content", {})[MEDIA_TYPE] = {"schema": references[Problem]}
+    return responses
+
+
+def _parameter(name: str, schema: Mapping[str, Any], *, in_path: bool) -> dict[str, Any]:
+    kept = {key: value for key, value in schema.items() if key not in ("title", "anyOf", "default")}
     return {
-        "operationId": row.name,
-        "summary": row.title,
-        "description": row.description,
-        "requestBody": {
-            "required": required,
-            "content": {
-                JSON: {
-                    "schema": schemas[params, "validation"],
-                    "examples": {"first": {"value": _example(params)}},
-                }
-            },
-        },
-        "responses": {
-            "200": _json("The result of the tool.", schemas[row.result, "serialization"]),
-            **_problems(*_CALLS, *_REFUSALS),
-        },
+        "name": name,
+        "in": "path" if in_path else "query",
+        "required": in_path,
+        "description": kept.pop("description", ""),
+        "schema": kept,
     }
 
 
-def _example(params: type[BaseModel]) -> dict[str, Any]:
-    """Return an example with the required fields."""
-    schema = params.model_json_schema(by_alias=True)
-    return _filled(schema, schema.get("$defs", {}))
-
-
-def _filled(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _example(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:
+    """Return an example of an object with its required fields."""
+    definitions = schema.get("$defs", {}) if definitions is None else definitions
     example = {}
     for name in schema.get("required", ()):
         field = schema["properties"][name]
@@ -105,242 +167,5 @@ def _filled(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
             example[name] = field["examples"][0]
         elif field.get("type") == "array":
             item = definitions[field["items"]["$ref"].rpartition("/")[2]]
-            example[name] = [_filled(item, definitions)]
+            example[name] = [_example(item, definitions)]
     return example
-
-
-def _shortcuts(schemas: Schemas) -> dict[str, Any]:
-    ingest = _tool(BY_NAME["search-index"], IngestInput, schemas)
-    search = _tool(BY_NAME["search-query"], SearchInput, schemas)
-    listing, info = BY_NAME["search-collections"], BY_NAME["search-collection-info"]
-    fields = info.params.model_json_schema(by_alias=True)["properties"]
-    return {
-        "/ingest": {
-            "post": ingest
-            | {
-                "operationId": "ingest",
-                "summary": "Index a text",
-                "description": "Index one text in the collection `tag`.",
-            }
-        },
-        "/search": {
-            "post": search
-            | {
-                "operationId": "search",
-                "description": "Same as `search-query`; the default is to search all collections.",
-            }
-        },
-        "/collections": {"get": _listed(listing, schemas, "collections", ())},
-        "/collections/{name}": {
-            "get": _listed(
-                info,
-                schemas,
-                "collection",
-                (
-                    _parameter("name", "path", fields["collection"]),
-                    _parameter("limit", "query", fields["limit"]),
-                    _parameter("cursor", "query", {**fields["cursor"], "type": "string"}),
-                ),
-            )
-        },
-    }
-
-
-def _listed(
-    row: ToolRow, schemas: Schemas, operation: str, parameters: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:
-    return {
-        "operationId": operation,
-        "summary": row.title,
-        "description": row.summary,
-        "parameters": list(parameters),
-        "responses": {
-            "200": _json("The result of the tool.", schemas[row.result, "serialization"]),
-            **_problems("invalid_input", "not_found", "internal", "timeout", *_REFUSALS),
-        },
-    }
-
-
-def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in schema.items() if key not in ("title", "anyOf", "default")}
-    return {
-        "name": name,
-        "in": place,
-        "required": place == "path",
-        "description": kept.pop("description", ""),
-        "schema": kept,
-    }
-
-
-def _states() -> dict[str, Any]:
-    health = {"$ref": f"{_SCHEMAS}Health"}
-    missing = _json("A component is missing, or the gateway is busy.", health)
-    missing["content"] |= _PROBLEM_CONTENT
-    return {
-        "/health": {
-            "get": {
-                "operationId": "health",
-                "summary": "State of each component",
-                "responses": {
-                    "200": _json("All components are up.", health),
-                    "503": missing,
-                    **_problems("misdirected", "rate_limited"),
-                },
-            }
-        },
-        "/ready": {
-            "get": {
-                "operationId": "ready",
-                "summary": "Whether the gateway can serve calls",
-                "responses": {
-                    "204": {"description": "It can."},
-                    **_problems("unavailable", "misdirected", "rate_limited"),
-                },
-            }
-        },
-        "/metrics": {
-            "get": {
-                "operationId": "metrics",
-                "summary": "Metrics of the gateway, for Prometheus",
-                "responses": {
-                    "200": {
-                        "description": "Prometheus text format.",
-                        "content": {gateway_metrics.MEDIA_TYPE: {"schema": {"type": "string"}}},
-                    },
-                    **_problems(*_REFUSALS),
-                },
-            }
-        },
-        "/network": {
-            "get": {
-                "operationId": "network",
-                "summary": "Tools on the network and their providers",
-                "responses": {
-                    "200": _json("The tools visible to this gateway.", _NETWORK),
-                    **_problems("unavailable", *_REFUSALS),
-                },
-            }
-        },
-        "/openapi.json": {
-            "get": {
-                "operationId": "openapi",
-                "summary": "This document",
-                "responses": {
-                    "200": _json("OpenAPI 3.1.", {"type": "object"}),
-                    **_problems("misdirected", "rate_limited"),
-                },
-            }
-        },
-    }
-
-
-def _streams() -> dict[str, Any]:
-    job = {"type": "string", "description": "Only events of this job; the stream ends with it."}
-    collection = {"type": "string", "description": "Only events of this collection."}
-    return {
-        "/events": {
-            "get": {
-                "operationId": "events",
-                "summary": "Live progress of indexing",
-                "description": "Events `progress` {jobId, collection, done, total, stage},"
-                " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",
-                "parameters": [
-                    _parameter("jobId", "query", job),
-                    _parameter("collection", "query", collection),
-                ],
-                "responses": {
-                    "200": {
-                        "description": "Server-sent events, until the client disconnects.",
-                        "content": {event_stream.MEDIA_TYPE: {"schema": {"type": "string"}}},
-                    },
-                    **_problems("invalid_input", "unavailable", *_REFUSALS),
-                },
-            }
-        }
-    }
-
-
-def _json(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {JSON: {"schema": schema}}}
-
-
-def _problems(*codes: str) -> dict[str, Any]:
-    """Return the responses for some error codes, grouped by status in ascending order."""
-    described: dict[int, list[str]] = {}
-    for code in codes:
-        described.setdefault(problems.STATUSES[code], []).append(f"`{code}`")
-    return {
-        str(status): {
-            "description": ", ".join(dict.fromkeys(names)),
-            "content": _PROBLEM_CONTENT,
-        }
-        for status, names in sorted(described.items())
-    }
-
-
-_PROBLEM_CONTENT = {problems.MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
-_PROBLEM: Mapping[str, Any] = {
-    "type": "object",
-    "description": "A failure, as in RFC 9457.",
-    "required": ["type", "title", "status", "detail", "code", "hint", "retryable"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What went wrong."},
-        "code": {"type": "string", "enum": sorted(problems.STATUSES)},
-        "hint": {"type": "string", "description": "How to resolve it."},
-        "retryable": {"type": "boolean", "description": "Whether a retry may succeed."},
-        "retryAfterMs": {"type": "integer"},
-        "tool": {"type": "string"},
-        "collection": {"type": "string"},
-    },
-}
-_HEALTH: Mapping[str, Any] = {
-    "type": "object",
-    "description": "The state of each component.",
-    "required": ["status", "parts"],
-    "properties": {
-        "status": {"type": "string", "enum": ["up", "down"]},
-        "parts": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "required": ["state"],
-                "properties": {
-                    "state": {"type": "string", "enum": ["up", "down"]},
-                    "providers": {"type": "integer", "description": "Number of providers."},
-                    "missing": {"type": "array", "items": {"type": "string"}},
-                },
-            },
-        },
-    },
-}
-_NETWORK: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["tools"],
-    "properties": {
-        "tools": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "description", "providers"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "description": {"type": "string"},
-                    "providers": {
-                        "type": "array",
-                        "description": "Providers; empty if the broker does not list them.",
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "agentId": {"type": "string"},
-                                "name": {"type": "string"},
-                            },
-                        },
-                    },
-                },
-            },
-        }
-    },
-}

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
+from pydantic import Field
 from starlette.responses import Response
 
 from ability_search.errors import SearchError
+from ability_search.wire import Result
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:ability-search:error:"
@@ -60,41 +61,52 @@ class NotInstalled(SearchError):
     code = "not_installed"
 
 
+class Problem(Result):
+    """A failure, as in RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="What went wrong.")
+    code: str = Field(json_schema_extra={"enum": [*sorted(STATUSES)]})
+    hint: str = Field(description="How to resolve it.")
+    retryable: bool = Field(description="Whether a retry may succeed.")
+    retry_after_ms: int | None = None
+    tool: str | None = None
+    collection: str | None = None
+
+
 def problem(report: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Response:
     """Return the problem response for the report of a failure."""
     code = str(report.get("code") or SearchError.code)
     status = STATUSES.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    body = {
-        "type": f"{TYPE}{code}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "detail": report.get("error") or "",
-        "code": code,
-        "hint": report.get("hint") or "",
-        "retryable": bool(report.get("retryable")),
-    }
-    tool = report.get("tool")
-    further = {
-        "tool": None if tool == GATEWAY else tool,
-        "collection": report.get("collection"),
-        "retryAfterMs": report.get("retryAfterMs"),
-    }
-    body |= {name: value for name, value in further.items() if value is not None}
+    after, tool, collection = (report.get(name) for name in ("retryAfterMs", "tool", "collection"))
+    body = Problem(
+        type=f"{TYPE}{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        detail=str(report.get("error") or ""),
+        code=code,
+        hint=str(report.get("hint") or ""),
+        retryable=bool(report.get("retryable")),
+        retry_after_ms=round(after) if isinstance(after, int | float) else None,
+        tool=None if tool in (None, GATEWAY) else str(tool),
+        collection=None if collection is None else str(collection),
+    )
     return Response(
-        msgspec.json.encode(body),
+        body.model_dump_json(by_alias=True, exclude_none=True),
         status_code=status,
         media_type=MEDIA_TYPE,
-        headers={**_headers(report, status), **(headers or {})},
+        headers={**_headers(body), **(headers or {})},
     )
 
 
-def _headers(report: Mapping[str, Any], status: int) -> dict[str, str]:
+def _headers(body: Problem) -> dict[str, str]:
     headers = {}
-    after = report.get("retryAfterMs")
-    if after is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(after / 1000)))
-    elif report.get("retryable") and status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if body.retry_after_ms is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(body.retry_after_ms / 1000)))
+    elif body.retryable and body.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "1"
-    if status == HTTPStatus.UNAUTHORIZED:
+    if body.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return headers

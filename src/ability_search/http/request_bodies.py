@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from difflib import get_close_matches
 
 import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from ability_search.errors import DeadlineExceeded, InvalidInput, TooLarge
+from ability_search.errors import InvalidInput
 from ability_search.ops.http_access import check_json
 from kadi_client import Raw
 from kadi_client.messages import without_halves
-
-_SECONDS = 30.0
-"""Maximum time for a whole body to arrive."""
 
 Fields = dict[str, Raw]
 """A JSON object with undecoded members."""
@@ -24,30 +20,17 @@ _FIELDS = msgspec.json.Decoder(Fields)
 _PARAMETERS = "GET /openapi.json lists all parameters; tools take their input in the body."
 
 
-async def read_json(request: Request, limit: int) -> bytes:
+async def read_json(request: Request) -> bytes:
     """Return the body of a request; ``{}`` if it is empty.
 
     Raises:
         UnsupportedMediaType: if its Content-Type is not JSON.
-        TooLarge: if it is longer than ``limit`` bytes; the rest is not read.
-        DeadlineExceeded: if it does not arrive in time.
         ClientDisconnect: if the client disconnects meanwhile.
     """
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > limit:
-                    raise TooLarge(
-                        f"the body has more than {limit} bytes",
-                        hint="Send less at a time, or increase the setting gateway_request_bytes.",
-                    )
-    except TimeoutError as exc:
-        raise DeadlineExceeded(f"the body did not arrive within {_SECONDS:g} s") from exc
+    body = await request.body()
     if body or request.headers.get("content-type"):
         check_json(request.headers)
-    return bytes(body) or b"{}"
+    return body or b"{}"
 
 
 def fields_of(body: bytes) -> Fields:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.config.schema_kinds import Aspects
+from ability_search.config.schema import Aspects
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.kinds.chat_kinds import PROMPTS, read_aspect, shown

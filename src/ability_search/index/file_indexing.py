@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ability_search.collection import Collection
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import ASPECTS, Document
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.index.preparation import Recipe

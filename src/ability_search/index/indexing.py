@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ability_search.collection import Collection, checked_name
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
 from ability_search.index.derived_kinds import KindDerivation

@@ -14,13 +14,10 @@ from ability_search.collection import Collection
 from ability_search.errors import Busy, Cancelled, SearchError
 from ability_search.store.port import JobStore
 from ability_search.store.records import Job
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
 
 log = logging.getLogger(__name__)
 
-PROGRESS = "search.index.progress"
-COMPLETED = "search.index.completed"
-FAILED = "search.index.failed"
-"""Channels of the events about jobs."""
 
 Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
 """A function that publishes an event on a channel; never raises."""

@@ -6,19 +6,28 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
+from ability_search.documents import instant
 from ability_search.errors import NotFound
+from ability_search.index.charts import (
+    CollectionGrowth,
+    CollectionMap,
+    GrowthPeriod,
+    MapPoint,
+    TokenBin,
+    TokenHistogram,
+    Unit,
+)
+from ability_search.store import records
 from ability_search.store.port import CopyStore
-from ability_search.store.records import MapPoint, OverviewAnswer, OverviewRequest, Read
+from ability_search.store.records import OverviewAnswer, OverviewRequest, Read
 from ability_search.store.registry import Registry
 
 Floats = npt.NDArray[np.float64]
-Unit = Literal["hour", "day", "week", "month", "year"]
 
 _BINS = 24
 _BIN_STEPS = (1, 2, 5)
@@ -50,76 +59,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """A histogram of chunk sizes in tokens.
-
-    Attributes:
-        width: Width of a bin, in tokens.
-        bins: Number of chunks by the lower bound of each bin, ascending, including empty bins
-            between others.
-        sampled: Whether only a sample of the chunks was counted.
-    """
-
-    width: int
-    bins: Mapping[int, int]
-    sampled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """Counts of one period of time, which begins at ``start``, in epoch milliseconds."""
-
-    start: int
-    sources: int
-    chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Periods of length ``unit`` in order, in UTC, without empty ones.
-
-    A week begins on Monday.
-    """
-
-    unit: Unit
-    periods: tuple[Period, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A chunk on the map."""
-
-    chunk_id: str
-    source: str
-    title: str
-    excerpt: str
-    """Beginning of its content, in one line."""
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Chunks in two dimensions; chunks of similar meaning are close to each other.
-
-    Attributes:
-        points: The chunks.
-        chunks: Number of chunks that could be shown; if there are fewer points, they are a sample.
-        explained: Share of the variance along x and y.
-    """
-
-    points: tuple[Point, ...]
-    chunks: int
-    explained: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """The requested parts."""
 
-    sizes: Sizes | None = None
-    growth: Growth | None = None
-    map: Map | None = None
+    tokens: TokenHistogram | None = None
+    growth: CollectionGrowth | None = None
+    map: CollectionMap | None = None
 
 
 async def measure(
@@ -175,41 +120,54 @@ async def _measure(
         indexed=chunks - collection.duplicates,
     )
     read = await store.overview(collection, request)
-    sizes = _sizes(read.value, width, sampled=chunks > counted) if wanted.tokens else None
+    tokens = _histogram(read.value, width, sampled=chunks > counted) if wanted.tokens else None
     growth = None
     if wanted.growth:
-        periods = [Period(*each) for each in read.value.periods]
-        growth = grown(periods, period=period, most=_PERIODS)
+        growth = grown(read.value.periods, period=period, most=_PERIODS)
     if wanted.points is None:
-        return Read(read.collection, Overview(sizes, growth))
+        return Read(read.collection, Overview(tokens, growth))
     mapped = await _map(store, collection, request.indexed, wanted.points, read)
-    return Read(mapped.collection, Overview(sizes, growth, mapped.value))
+    return Read(mapped.collection, Overview(tokens, growth, mapped.value))
 
 
-def _sizes(answer: OverviewAnswer, width: int, *, sampled: bool) -> Sizes:
+def _histogram(answer: OverviewAnswer, width: int, *, sampled: bool) -> TokenHistogram:
     found = answer.sizes
     every = range(min(found), max(found) + width, width) if found else ()
-    return Sizes(width, {least: found.get(least, 0) for least in every}, sampled)
+    bins = [
+        TokenBin(min_tokens=least, max_tokens=least + width - 1, chunks=found.get(least, 0))
+        for least in every
+    ]
+    return TokenHistogram(bins=bins, counted=sum(found.values()), sampled=sampled)
 
 
 async def _map(
     store: CopyStore, collection: Collection, indexed: int, most: int, read: Read[OverviewAnswer]
-) -> Read[Map]:
+) -> Read[CollectionMap]:
     if not read.value.vectors:
-        return Read(read.collection, Map((), 0, (0.0, 0.0)))
+        nothing = CollectionMap(points=[], chunks=0, explained_variance=[0.0, 0.0])
+        return Read(read.collection, nothing)
     projection = await asyncio.to_thread(principal_axes, read.value.vectors)
     placed = await store.map_points(
         collection, projection.axes.round(7).tolist(), limit=most, indexed=indexed
     )
-    points = tuple(_point(each, projection) for each in placed.value)
-    x, y = [*projection.explained.tolist(), 0.0, 0.0][:AXES]
-    return Read(placed.collection, Map(points, max(indexed, len(points)), (x, y)))
+    points = [_point(each, projection) for each in placed.value]
+    explained = [round(share, 4) for share in [*projection.explained.tolist(), 0.0, 0.0][:AXES]]
+    drawn = CollectionMap(
+        points=points, chunks=max(indexed, len(points)), explained_variance=explained
+    )
+    return Read(placed.collection, drawn)
 
 
-def _point(found: MapPoint, projection: Projection) -> Point:
+def _point(found: records.MapPoint, projection: Projection) -> MapPoint:
     x, y = projection.place(found.cosines)
-    excerpt = " ".join(found.excerpt.split())
-    return Point(found.chunk_id, found.source, found.title, excerpt, x, y)
+    return MapPoint(
+        chunk_id=found.chunk_id,
+        source=found.source,
+        title=found.title,
+        excerpt=" ".join(found.excerpt.split()),
+        x=round(x, 4),
+        y=round(y, 4),
+    )
 
 
 # Chunk sizes
@@ -236,11 +194,14 @@ def finest(begun: int, updated: int) -> int:
     return HOUR if updated - begun <= _HOURLY else DAY
 
 
-def grown(periods: Sequence[Period], *, period: int, most: int) -> Growth:
+def grown(periods: Sequence[tuple[int, int, int]], *, period: int, most: int) -> CollectionGrowth:
     """Merge periods into at most ``most``, of the shortest unit for which they suffice.
 
+    A week begins on Monday.
+
     Args:
-        periods: Any number of periods of one length, in any order.
+        periods: The start in epoch milliseconds, the sources and the chunks of any number of
+            periods of one length, in any order.
         period: That length, an hour or a day.
         most: Maximum number of periods; exceeded only if there are more years.
     """
@@ -250,18 +211,24 @@ def grown(periods: Sequence[Period], *, period: int, most: int) -> Growth:
         merged = _merged(periods, beginning)
         if len(merged) <= most:
             break
-    return Growth(unit, tuple(merged[start] for start in sorted(merged)))
+    return CollectionGrowth(
+        unit=unit,
+        periods=[
+            GrowthPeriod(start=instant(start), sources=sources, chunks=chunks)
+            for start, (sources, chunks) in sorted(merged.items())
+        ],
+    )
 
 
 def _merged(
-    periods: Sequence[Period], beginning: Callable[[datetime], datetime]
-) -> Mapping[int, Period]:
-    merged: dict[int, Period] = {}
-    for each in periods:
-        moment = datetime.fromtimestamp(each.start / 1000, tz=UTC).replace(minute=0, second=0)
-        start = round(beginning(moment).timestamp() * 1000)
-        known = merged.get(start, Period(start, 0, 0))
-        merged[start] = Period(start, known.sources + each.sources, known.chunks + each.chunks)
+    periods: Sequence[tuple[int, int, int]], beginning: Callable[[datetime], datetime]
+) -> Mapping[int, tuple[int, int]]:
+    merged: dict[int, tuple[int, int]] = {}
+    for start, sources, chunks in periods:
+        moment = datetime.fromtimestamp(start / 1000, tz=UTC).replace(minute=0, second=0)
+        begun = round(beginning(moment).timestamp() * 1000)
+        known = merged.get(begun, (0, 0))
+        merged[begun] = (known[0] + sources, known[1] + chunks)
     return merged
 
 

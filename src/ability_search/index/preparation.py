@@ -24,8 +24,8 @@ from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
-from ability_search.understanding.chunk_dates import chunk_periods, to_numbers
-from ability_search.understanding.periods import Period, buckets
+from ability_search.understanding.periods import Period, buckets, to_numbers
+from ability_search.understanding.written_dates import chunk_periods
 
 LAYOUT = "2"
 """Version of the stored representation; increase it when this module stores texts differently."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations

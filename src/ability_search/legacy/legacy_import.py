@@ -13,7 +13,7 @@ import numpy as np
 
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
 from ability_search.index.preparation import Recipe, analyzed, chunk_records, source_record

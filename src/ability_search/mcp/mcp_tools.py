@@ -20,9 +20,8 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from ability_search.client.following import following
-from ability_search.edges.live_connection import Unavailable
-from ability_search.edges.tool_calls import Caller, report_of
+from ability_search.client.tool_client import progress_of
+from ability_search.edges.tool_calls import Caller, Unavailable, report_of
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
 from kadi_client import KadiError, ToolError
 from kadi_client.messages import decode
@@ -72,17 +71,17 @@ class Tools:
     @asynccontextmanager
     async def _reporting(self, ctx: Context, job: str) -> AsyncIterator[None]:
         """Forward the progress of a job to the client during the block."""
-        told = -1
+        reported = -1
 
-        async def tell(done: int, total: int, stage: str) -> None:
-            nonlocal told
-            if done > told:  # MCP requires that progress increases
-                told = done
+        async def report(done: int, total: int, stage: str) -> None:
+            nonlocal reported
+            if done > reported:  # MCP requires that progress increases
+                reported = done
                 await ctx.session.report_progress(done, total, stage)
 
-        connection = await self._caller.line.connection()
+        connection = await self._caller.live.connection()
         try:
-            async with following(connection, job, tell):
+            async with progress_of(connection, job, report):
                 yield
         except ToolError:
             raise

@@ -134,8 +134,8 @@ class Resources:
             answer = await self._read("search-collections", {})
             names = [item["name"] for item in answer["collections"]]
         elif params.argument.name == "source" and "collection" in known:
-            wanted = {"collection": known["collection"], "limit": _SOURCES}
-            names = (await self._read("search-collection-info", wanted))["sources"]
+            page = {"collection": known["collection"], "limit": _SOURCES}
+            names = (await self._read("search-collection-info", page))["sources"]
         fitting = [name for name in names if name.startswith(begun)]
         return CompleteResult(
             completion=Completion(
@@ -148,7 +148,7 @@ class Resources:
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
         hits: list[dict[str, Any]] = []
-        wanted = {
+        query = {
             "collection": collection,
             "query": source,
             "mode": "semantic",
@@ -157,7 +157,7 @@ class Resources:
             "limit": _PAGE,
         }
         for offset in range(0, _DEEPEST, _PAGE):
-            page = (await self._read("search-query", {**wanted, "offset": offset}))["results"]
+            page = (await self._read("search-query", {**query, "offset": offset}))["results"]
             hits += page
             if len(page) < _PAGE:
                 break
@@ -175,5 +175,5 @@ class Resources:
 
 def _error(exc: SearchError | ToolError) -> MCPError:
     report = report_of(exc, "resource")
-    asked_wrongly = report.get("code") in ("not_found", "invalid_input")
-    return MCPError(INVALID_PARAMS if asked_wrongly else INTERNAL_ERROR, failure_text(report))
+    is_caller_error = report.get("code") in ("not_found", "invalid_input")
+    return MCPError(INVALID_PARAMS if is_caller_error else INTERNAL_ERROR, failure_text(report))

@@ -20,7 +20,7 @@ from ability_search.ops.http_access import App
 from kadi_client.addresses import is_loopback
 
 CONNECTIONS = 512
-"""Maximum number of open connections; a new one displaces the oldest that waits for a request."""
+"""Maximum number of open connections; a new one displaces the oldest without a whole request."""
 HEADER_SECONDS = 10.0
 """Time for all headers of a request to arrive."""
 UNREAD_SECONDS = 30.0
@@ -118,14 +118,19 @@ class _Connection(H11Protocol):
         """Return whether no request is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the client has not sent a whole request."""
+        return self.is_idle or self.cycle.more_body
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.opened = self.loop.time()
         self._limit_headers()
         if len(self.connections) > CONNECTIONS:
             others = (each for each in self.connections if isinstance(each, _Connection))
-            idle = (each for each in others if each.is_idle and each is not self)
-            min(idle, key=lambda each: each.opened, default=self).transport.abort()
+            waiting = (each for each in others if each.is_waiting and each is not self)
+            min(waiting, key=lambda each: each.opened, default=self).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._headers, self._unread):

@@ -1,4 +1,4 @@
-"""Locks of files and directories, which end with the processes that hold them."""
+"""Locks of files and directories, released when the holding process ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if sys.platform != "win32":
 
 @contextmanager
 def locked(directory: Path, taken: SearchError) -> Iterator[None]:
-    """Hold a directory's lock; Windows has none, and does without.
+    """Hold the lock of a directory during the block; without effect on Windows.
 
     Raises:
         SearchError: ``taken``, if another process holds it.
@@ -34,7 +34,7 @@ def locked(directory: Path, taken: SearchError) -> Iterator[None]:
 
 
 def lock(descriptor: int, *, exclusive: bool) -> bool:
-    """Return whether the lock could be had; a shared one is enough to see whether it could."""
+    """Try to lock; return True on success. A shared lock suffices to test for an exclusive one."""
     if sys.platform == "win32":
         return exclusive
     try:

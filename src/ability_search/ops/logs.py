@@ -57,7 +57,7 @@ class PrettyFormatter(logging.Formatter):
         self._part = part
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         severity = _LEVELS.get(record.levelname.lower(), record.levelname)
         call = _call_of(record)
         followed = f" [{call}]" if call else ""
@@ -76,7 +76,7 @@ class JsonFormatter(logging.Formatter):
         self._part = part
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         moment = datetime.fromtimestamp(record.created, tz=UTC)
         line = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

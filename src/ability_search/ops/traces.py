@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CALL_ID = "ability_search.call.id"
 """Attribute of every span: the call id, as in the log."""
 
-_COMPLAINING = ("opentelemetry", "urllib3")
+_NOISY = ("opentelemetry", "urllib3")
 """Libraries that log every lost batch; here only the first one is logged."""
 _PATH = "/v1/traces"
 _FLUSH_SECONDS = 3.0
@@ -57,7 +57,7 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
         raise ConfigurationError(
             f"traces cannot be sent: {exc}", hint="Check the environment variables OTEL_*."
         ) from exc
-    for name in _COMPLAINING:
+    for name in _NOISY:
         wanted = logging.NOTSET if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL
         logging.getLogger(name).setLevel(wanted)
     tracing.use(provider.get_tracer("ability-search", __version__))
@@ -68,7 +68,7 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
         # The default timeout for an unresponsive collector is ten times as long.
         flushing = threading.Thread(target=provider.shutdown, name="flush-spans", daemon=True)
         flushing.start()
-        flushing.join(0 if exporter.away else _FLUSH_SECONDS)
+        flushing.join(0 if exporter.unavailable else _FLUSH_SECONDS)
 
 
 class _CallIds(SpanProcessor):
@@ -84,17 +84,17 @@ class _Reporting(SpanExporter):
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
-        self.away = False
-        """Whether the last export failed."""
+        self.unavailable = False
+        """True if the last export failed."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        away = result is not SpanExportResult.SUCCESS
-        if away and not self.away:
+        failed = result is not SpanExportResult.SUCCESS
+        if failed and not self.unavailable:
             log.warning("the collector does not accept traces; spans are lost until it does")
-        elif self.away and not away:
+        elif self.unavailable and not failed:
             log.info("the collector accepts traces again")
-        self.away = away
+        self.unavailable = failed
         return result
 
     def shutdown(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ability_search.errors import ChatUnavailable
-from ability_search.providers.model_calls import Consulted
+from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
 from ability_search.providers.transports import Service
 
@@ -30,7 +30,7 @@ CHAT = Service(
 )
 
 
-class RemoteChat(Consulted):
+class RemoteChat(ModelClient):
     """A :class:`~ability_search.ports.Chat` over a transport."""
 
     service = CHAT

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tenacity import RetryCallState
 
 from ability_search.batching import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import EMBEDDING_BATCHES, EMBEDDING_TEXTS
-from ability_search.providers.circuit_breaker import CircuitBreaker
+from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection
-from ability_search.providers.transports import HttpService, Transport, in_time
+from ability_search.providers.transports import HttpService, Transport
 from ability_search.retry import growing, retry
 from kadi_client.errors import FrameTooLarge
 from kadi_client.tracing import Value, span
 
-log = logging.getLogger(__name__)
-
-_TOO_LATE = "the embedder did not answer in time"
 _HINTS = {
     "model": "Choose a model that the model manager serves, or add this model to it.",
     "key": "Check SEARCH_API_KEY and SEARCH_EMBEDDING_API_URL.",
 }
-
-_backoff = growing(0.5, longest=10)
 
 
 class BreakerOpen(EmbeddingUnavailable):
@@ -83,7 +76,7 @@ EMBEDDINGS = HttpService(
 )
 
 
-class RemoteEmbedder:
+class RemoteEmbedder(ModelClient):
     """An :class:`~ability_search.ports.Embedder` over a transport.
 
     Args:
@@ -99,6 +92,10 @@ class RemoteEmbedder:
         meter: Counts requests, texts and retries.
     """
 
+    service = EMBEDDINGS
+    who = "the embedder"
+    held_back = BreakerOpen
+
     def __init__(
         self,
         transport: Transport,
@@ -112,14 +109,17 @@ class RemoteEmbedder:
         breaker_reset: float,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._transport = transport
+        super().__init__(
+            transport,
+            timeout=timeout,
+            breaker_failures=breaker_failures,
+            breaker_reset=breaker_reset,
+        )
         self._batch_texts = batch_texts
         self._batch_bytes = batch_bytes
         self._concurrency = concurrency
-        self._timeout = timeout
         self._attempts = attempts
         self._meter = meter
-        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
         """Embed ``texts``, in several concurrent requests if the limits require it."""
@@ -151,7 +151,7 @@ class RemoteEmbedder:
             run,
             when=_passing,
             attempts=self._attempts,
-            pause=_wait,
+            pause=growing(0.5, longest=10),
             within=max(0.0, deadline - time.monotonic()),
             meter=self._meter,
             target="embedder",
@@ -160,20 +160,12 @@ class RemoteEmbedder:
     async def _try(self, model: str, texts: Sequence[str], deadline: float) -> Vector:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise EmbeddingUnavailable(_TOO_LATE)
-        started = time.perf_counter()
-        with self.breaker.watching(EmbeddingUnavailable, "the embedder", held_back=BreakerOpen):
-            answer = await self._ask(model, texts, min(left, self._timeout))
-        log.debug("embedded %d texts in %.1f ms", len(texts), (time.perf_counter() - started) * 1e3)
-        vectors = unit_vectors(answer, expected=len(texts))
+            raise EmbeddingUnavailable(f"{self.who} did not answer in time")
+        request = {"model": model, "input": list(texts), "encoding_format": "base64"}
+        vectors = unit_vectors(await self._ask(request, timeout=left), expected=len(texts))
         self._meter.add(EMBEDDING_BATCHES, 1)
         self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
         return vectors
-
-    async def _ask(self, model: str, texts: Sequence[str], timeout: float) -> Any:
-        request = {"model": model, "input": list(texts), "encoding_format": "base64"}
-        late = EmbeddingUnavailable(_TOO_LATE)
-        return await in_time(self._transport, request, timeout=timeout, late=late)
 
 
 def _notes(model: str, texts: Sequence[str]) -> dict[str, Value]:
@@ -226,9 +218,3 @@ def _passing(exc: BaseException) -> bool:
     return (
         isinstance(exc, EmbeddingUnavailable) and exc.retryable and not isinstance(exc, BreakerOpen)
     )
-
-
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    named = getattr(error, "retry_after", None)
-    return float(named) if named is not None else _backoff(state)

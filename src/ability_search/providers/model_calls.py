@@ -1,57 +1,143 @@
-"""Requests to models during a query: one attempt, with a timeout and a circuit breaker."""
+"""Requests to a model server: one attempt each, with a timeout and a circuit breaker."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from ability_search.providers.circuit_breaker import CircuitBreaker
-from ability_search.providers.transports import Service, Transport, in_time
+from ability_search.errors import SearchError
+from ability_search.providers.transports import Service, Transport
 
 log = logging.getLogger(__name__)
 
 
-class Consulted:
-    """A client of a model server that queries wait for.
-
-    Because a query waits, a request is not retried, and a circuit breaker skips a failing server.
+class ModelClient:
+    """A client of a model server.
 
     Args:
         transport: Sends requests to the server.
-        model: Default model; ``None`` leaves the choice to the server.
         timeout: Maximum time for a request in seconds.
         breaker_failures: Consecutive failures after which requests fail at once.
         breaker_reset: Seconds until a request is let through again.
+        model: Default model; ``None`` leaves the choice to the server.
     """
 
     service: ClassVar[Service]
     who: ClassVar[str]
     """Name of the server in errors."""
+    held_back: ClassVar[type[SearchError] | None] = None
+    """The error if the circuit breaker is open; that of the service by default."""
 
     def __init__(
         self,
         transport: Transport,
         *,
-        model: str | None,
         timeout: float,
         breaker_failures: int,
         breaker_reset: float,
+        model: str | None = None,
     ) -> None:
         self._transport = transport
         self._model = model
         self._timeout = timeout
         self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
 
-    async def _ask(self, request: Mapping[str, Any], *, model: str | None, timeout: float) -> Any:
+    async def _ask(
+        self, request: Mapping[str, Any], *, timeout: float, model: str | None = None
+    ) -> Any:
         """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less."""
         if chosen := model or self._model:
             request = {**request, "model": chosen}
         most = min(timeout, self._timeout)
-        late = self.service.unavailable(f"{self.who} did not answer within {most:.3g} s")
         started = time.perf_counter()
-        with self.breaker.watching(self.service.unavailable, self.who):
-            answer = await in_time(self._transport, request, timeout=most, late=late)
+        with self.breaker.watching(self.service.unavailable, self.who, held_back=self.held_back):
+            try:
+                # A transport may apply the timeout to each of its steps, not to the whole request.
+                async with asyncio.timeout(most):
+                    answer = await self._transport(request, timeout=most)
+            except TimeoutError as exc:
+                late = f"{self.who} did not answer within {most:.3g} s"
+                raise self.service.unavailable(late) from exc
         log.debug("%s took %.1f ms", self.service.tool, (time.perf_counter() - started) * 1e3)
         return answer
+
+
+class CircuitBreaker:
+    """A circuit breaker, which stops sending requests to a failing server.
+
+    After ``limit`` consecutive failures it opens and requests fail at once. After ``reset``
+    seconds one request is let through as a probe, and another one every ``reset`` seconds until
+    one succeeds.
+
+    Attributes:
+        failures: Number of consecutive failures.
+    """
+
+    def __init__(
+        self, *, limit: int, reset: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.failures = 0
+        self._limit = limit
+        self._reset = reset
+        self._clock = clock
+        self._closed_until = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """True if requests are currently refused."""
+        return self.failures >= self._limit and self._closed_until > self._clock()
+
+    def wait(self) -> float:
+        """Return the seconds until the next request is allowed; 0 lets this request through."""
+        if self.failures < self._limit:
+            return 0.0
+        left = self._closed_until - self._clock()
+        if left <= 0:
+            self._closed_until = self._clock() + self._reset
+        return max(left, 0.0)
+
+    @contextmanager
+    def watching(
+        self,
+        unavailable: type[SearchError],
+        who: str,
+        *,
+        held_back: type[SearchError] | None = None,
+    ) -> Iterator[None]:
+        """Guard a request made in the block, and count its outcome.
+
+        Args:
+            unavailable: The error that the block raises on failure. An error that is not retryable
+                (the server rejected the model, the key or the texts) counts as success, since the
+                server responded.
+            who: Name of the server, for the text of the error.
+            held_back: The error if the breaker is open; ``unavailable`` by default.
+        """
+        if wait := self.wait():
+            raise (held_back or unavailable)(
+                f"{who} failed {self.failures} times in a row; next request in {wait:.1f} s",
+                retry_after=wait,
+            )
+        try:
+            yield
+        except unavailable as exc:
+            if exc.retryable:
+                self.failed()
+            else:
+                self.succeeded()
+            raise
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """Record a success."""
+        self.failures = 0
+
+    def failed(self) -> None:
+        """Record a failure."""
+        self.failures += 1
+        if self.failures >= self._limit:
+            self._closed_until = self._clock() + self._reset

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search.errors import RerankerUnavailable
-from ability_search.providers.model_calls import Consulted
+from ability_search.providers.model_calls import ModelClient
 from ability_search.providers.provider_errors import Objection, refused
 from ability_search.providers.transports import HttpService
 
@@ -41,7 +41,7 @@ RERANK = HttpService(
 )
 
 
-class RemoteReranker(Consulted):
+class RemoteReranker(ModelClient):
     """A :class:`~ability_search.ports.Reranker` over a transport."""
 
     service = RERANK

@@ -189,7 +189,7 @@ class Query:
 
     @property
     def dates_count(self) -> bool:
-        """Whether dates count: the query names a period or an event, or asks for a date."""
+        """Return whether dates count: the query names a period or an event, or asks for a date."""
         intent = self.intent
         return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
 

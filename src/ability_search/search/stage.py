@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ability_search.config.loading import Settings
+from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, Reranker
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query

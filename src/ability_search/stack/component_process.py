@@ -1,10 +1,10 @@
-"""One part of the stack as a process that is kept running.
+"""A component of the stack as a child process that is restarted when it ends.
 
-The parent holds the write end of the child's standard input and never writes to it: its end means
-that the child is to stop, whether the parent asks for it or is gone. The child's first line on
-standard output is a JSON object: ``{"ready": {...}}`` with what the parent needs to know of it, or
-``{"error": ..., "hint": ...}``. From then on it writes something every few seconds from its event
-loop, see :mod:`.heartbeat`; one that is silent hangs, and is ended and started again.
+The parent holds the write end of the child's standard input and never writes to it: end of file
+tells the child to stop, whether the parent closed it or died. The child's first line on standard
+output is a JSON object, ``{"ready": {...}}`` with its addresses or ``{"error": ..., "hint": ...}``.
+After that it writes an empty line every few seconds from its event loop (:mod:`.lifecycle`). If it
+is silent for too long, it hangs: it is killed and restarted.
 """
 
 from __future__ import annotations
@@ -12,52 +12,69 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ability_search.config.setting_fields import Url, has_credentials
+from ability_search.config.settings_table import SPECS, Spec
 from ability_search.errors import SearchError
 from kadi_client.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
 READY_SECONDS = 120.0
-"""How long a part may take to be ready; the first start of the model builds its graph."""
+"""Time until a component must be ready; the first start of the model builds its graph."""
 
 STOP_SECONDS = 20.0
-"""How long a part may take to stop by itself; the worker gives running calls ten of them."""
+"""Time until a component must have stopped; the worker gives running calls ten seconds."""
 
 SILENCE_SECONDS = 30.0
-"""How long a part may be silent."""
+"""Silence after which a component counts as hanging."""
 
 _CHECKS = 6
-"""How often the silence is looked at within that time."""
+"""Number of checks within that time."""
 _KILL_SECONDS = 3.0
 _LONGEST_LINE = 1024 * 1024
 
 
-class PartFailed(SearchError):
-    """A part of the stack did not start."""
+class ComponentFailed(SearchError):
+    """A component of the stack did not start."""
 
+
+WITHHELD = "withheld"
+"""Replaces a secret, so that the component does not search secrets.toml for it: another program
+may have encrypted it there and put the plain text into the environment."""
+
+_ALL = {"metrics", "tracing"}
+_NEEDS = {
+    "broker": _ALL,
+    "database": _ALL | {"broker", "arcadedb"},
+    "models": _ALL | {"broker", "models"},
+    "gateway": _ALL | {"broker", "gateway"},
+    "worker": _ALL | {"broker", "deployment", "embedding", "reranker", "expansion"},
+}
+"""The groups of settings whose secrets a component uses."""
 
 Tell = Callable[[str], None]
 
 
-class Child:
-    """A part of the stack; :meth:`start` it, then it is started again whenever it ends.
+class ComponentProcess:
+    """A component; after :meth:`start` it is restarted whenever it ends.
 
     Args:
-        name: What it is called.
-        arguments: Of ``ability-search``; asked for at each start with what the part said when it
-            was ready before, ``{}`` at first, so that it can have its port again.
-        environ: Its environment, asked for as the arguments are.
-        inherit: Descriptors that it inherits.
-        tell: Receives a sentence when the part ends and when it is back.
-        changed: Is called when it is back.
-        ready_timeout: Seconds until it has to be ready.
-        silence: Seconds after which a silent one is ended.
+        name: Name of the component.
+        arguments: Returns the arguments of ``ability-search`` for a start, given the details of the
+            previous start (``{}`` at first), so that it can keep its port.
+        environ: Returns its environment in the same way.
+        inherit: File descriptors to inherit.
+        tell: Receives a sentence when the component ends and when it is back.
+        changed: Called when it is back.
+        ready_timeout: Seconds until it must be ready.
+        silence: Seconds of silence after which it is killed.
     """
 
     def __init__(
@@ -74,7 +91,7 @@ class Child:
     ) -> None:
         self.name = name
         self.details: Mapping[str, Any] = {}
-        """What the part said when it was ready."""
+        """The object that the component reported when it was ready."""
         self._arguments = arguments
         self._environ = environ
         self._inherit = tuple(inherit)
@@ -83,7 +100,7 @@ class Child:
         self._ready_timeout = ready_timeout
         self._silence = silence
         self._heard = False
-        """Whether it wrote anything since that was last looked at."""
+        """Whether it wrote anything since the last check."""
         self._backoff = Backoff(base=0.25, cap=30.0)
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -95,20 +112,17 @@ class Child:
         return self._process.pid if self._process else 0
 
     async def start(self) -> Mapping[str, Any]:
-        """Start it and wait until it is ready.
-
-        Returns:
-            What it said.
+        """Start it, wait until it is ready, and return the details that it reported.
 
         Raises:
-            PartFailed: if it ended, or was not ready in time.
+            ComponentFailed: if it ended, or was not ready in time.
         """
         await self._launch()
         self._keeper = asyncio.create_task(self._keep(), name=f"keep-{self.name}")
         return self.details
 
     async def stop(self) -> None:
-        """End it: ask, then insist; at most ``STOP_SECONDS`` and twice three more."""
+        """Stop it: close its input, then terminate, then kill it, each after a timeout."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
@@ -118,7 +132,7 @@ class Child:
         if process.stdin is not None:
             process.stdin.close()
         if not await _ends(process, STOP_SECONDS):
-            log.warning("%s does not stop, it is terminated", self.name)
+            log.warning("%s does not stop; terminating it", self.name)
             with suppress(ProcessLookupError):
                 process.terminate()
             if not await _ends(process, _KILL_SECONDS):
@@ -129,15 +143,15 @@ class Child:
             self._drain.cancel()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
     async def _launch(self) -> None:
-        # -P: what lies in the working directory must not take the place of a module.
+        # -P: files of the working directory must not shadow modules.
         python = (sys.executable, "-P", "-m", "ability_search")
-        # A group of its own: Ctrl-C in the terminal is for the parent, which stops all in order.
+        # Its own process group: Ctrl-C reaches only the parent, which stops all in order.
         own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
         process = self._process = await asyncio.create_subprocess_exec(
             *python,
@@ -157,7 +171,7 @@ class Child:
             self.kill()
             if isinstance(exc, TimeoutError):
                 text = f"{self.name} was not ready in {self._ready_timeout:g} s"
-                raise PartFailed(text) from exc
+                raise ComponentFailed(text) from exc
             raise
         self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")
 
@@ -172,26 +186,28 @@ class Child:
             return details
         code = await process.wait()
         if isinstance(report, dict) and "error" in report:
-            raise PartFailed(f"{self.name}: {report['error']}", hint=str(report.get("hint") or ""))
-        raise PartFailed(
+            raise ComponentFailed(
+                f"{self.name}: {report['error']}", hint=str(report.get("hint") or "")
+            )
+        raise ComponentFailed(
             f"{self.name} {_ending(code)} before it was ready",
             hint=f"Its log is above; `ability-search {self._arguments({})[0]}` runs it alone.",
         )
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Read what else the part writes, so that it never waits; end it when it is silent."""
+        """Read its further output, so that writing never blocks it; kill it when it is silent."""
         self._heard = True
         reading = asyncio.create_task(self._read(process), name=f"read-{self.name}")
         interval = self._silence / _CHECKS
         silent = 0
         try:
-            # Counted, not timed: where this process was held too, the signs are still to be read.
+            # Counted, not timed: if this process was suspended too, its output is still unread.
             while not (await asyncio.wait([reading], timeout=interval))[0]:
                 silent = 0 if self._heard else silent + 1
                 self._heard = False
                 if silent == _CHECKS:
                     self._tell(
-                        f"{self.name} hangs: no sign of life for {self._silence:g} s; it is ended"
+                        f"{self.name} hangs: no sign of life for {self._silence:g} s; killing it"
                     )
                     with suppress(ProcessLookupError):
                         process.kill()
@@ -210,16 +226,48 @@ class Child:
         while self._process is not None:
             code = await self._process.wait()
             delay = self._backoff.delay(clock() - started)
-            self._tell(f"{self.name} {_ending(code)}; it is started again in {delay:.1f} s")
+            self._tell(f"{self.name} {_ending(code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
             started = clock()
             try:
                 await self._launch()
                 self._changed()
-            except (PartFailed, OSError) as exc:
+            except (ComponentFailed, OSError) as exc:
                 self._tell(str(exc))
             else:
                 self._tell(f"{self.name} is back as process {self.pid}")
+
+
+def child_environ(
+    part: str, changes: Mapping[str, str], *, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the environment of a component such as ``worker-1``, without the secrets of others.
+
+    Secrets that it does not use are replaced by ``WITHHELD``, or left out if no file can hold them;
+    addresses lose their credentials.
+    """
+    needs = _NEEDS[part.partition("-")[0]]
+    child = {**environ, **changes}
+    for spec in SPECS:
+        if spec.group not in needs:
+            for name in child.keys() & set(spec.env):
+                child[name] = _harmless(spec, child[name])
+                if not child[name]:
+                    del child[name]
+    return child
+
+
+def _harmless(spec: Spec, text: str) -> str:
+    if spec.kind == "secret":
+        return WITHHELD if spec.home is None and text.strip() else ""
+    return ",".join(map(_without_credentials, text.split(",")))
+
+
+def _without_credentials(text: str) -> str:
+    with suppress(ValueError):
+        if "://" in text and has_credentials(text):
+            return str(Url(text.strip()))
+    return text
 
 
 async def _ends(process: asyncio.subprocess.Process, seconds: float) -> bool:

@@ -23,12 +23,23 @@ from ability_search.ops.locks import lock
 _LOCK = "stack.lock"
 _STATE = "stack.json"
 _POLL_SECONDS = 0.1
-_LOOKS = 5
-_LOOK_SECONDS = 0.02
+_LOCK_RETRIES = 5
+_LOCK_PAUSE_SECONDS = 0.02
+
+
+CLIENT = "client"
+"""Identity of the commands that use a running stack."""
+JOINED_WORKER = "worker"
+"""Identity of workers that join a running stack."""
+
+
+def identity_file(data_dir: Path, name: str) -> Path:
+    """Return the key file of a component, of ``CLIENT`` or of ``JOINED_WORKER``."""
+    return data_dir / "identities" / f"{name}.pem"
 
 
 @dataclass(frozen=True, slots=True)
-class RunningPart:
+class RunningComponent:
     """A process of the stack."""
 
     name: str
@@ -49,7 +60,7 @@ class RunningStack:
     """Start time in RFC 3339."""
     model: str | None = None
     """Embedding model of new collections; ``None`` if the stack serves no model."""
-    parts: tuple[RunningPart, ...] = ()
+    parts: tuple[RunningComponent, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment variables for a worker that joins, in addition to the broker's address."""
 
@@ -144,17 +155,17 @@ def _is_locked(data_dir: Path) -> bool:
 
 def _lock_patiently(descriptor: int) -> bool:
     """Lock, with retries while another process only checks whether the lock is held."""
-    for _ in range(_LOOKS):
+    for _ in range(_LOCK_RETRIES):
         if lock(descriptor, exclusive=True):
             return True
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_LOCK_PAUSE_SECONDS)
     return lock(descriptor, exclusive=True)
 
 
 def _read_state(data_dir: Path) -> RunningStack | None:
     try:
         content: Any = json.loads((data_dir / _STATE).read_text(encoding="utf-8"))
-        parts = tuple(RunningPart(**part) for part in content.pop("parts"))
+        parts = tuple(RunningComponent(**part) for part in content.pop("parts"))
         networks = tuple(content.pop("networks"))
         return RunningStack(**content, networks=networks, parts=parts)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

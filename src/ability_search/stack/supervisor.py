@@ -1,4 +1,4 @@
-"""The parts of a stack, started in order, kept running, stopped in reverse order."""
+"""Supervisor of a stack: starts its components in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -13,39 +13,59 @@ from pathlib import Path
 from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
-from ability_search.stack.component_environment import child_environ
-from ability_search.stack.component_process import Child, Tell
+from ability_search.network import plain_connection
+from ability_search.stack.component_process import ComponentProcess, Tell, child_environ
 from ability_search.stack.data_directory import (
-    RunningPart,
+    CLIENT,
+    JOINED_WORKER,
+    RunningComponent,
     RunningStack,
+    identity_file,
     remove_running,
     write_running,
 )
-from kadi_client import Connection, KadiError
+from ability_search.tools.table import TOOLS
+from kadi_client import Identity, KadiError
 
 log = logging.getLogger(__name__)
 
 VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 
+_COMMANDS = {"models": ("models", "serve")}
+"""Commands that differ from the name of the component."""
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
 _TOOLS = {
     "database": ("arcade-query", "arcade-command"),
     "models": ("create-embedding",),
     "worker": ("search-index", "search-query"),
 }
+"""Tools that must be visible before a stack is ready."""
+RESERVED_TOOLS = {
+    "database": ("arcade-*",),
+    "models": ("create-embedding", "rerank"),
+    "worker": tuple(tool.name for tool in TOOLS),
+}
+"""Tools that only the components of a stack may offer, by component."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a stack is made of."""
+    """The components of a stack, and their settings."""
 
     data_dir: Path
     url: str
-    """Broker to use if none is started."""
+    """Address of the broker if the stack starts none."""
     networks: tuple[str, ...]
     port: int | None
     """Port of the broker, 0 for a free one; ``None`` starts none."""
+    private_network: str | None = None
+    """Network of the components, which other agents may not join; ``None`` for none, and without
+    effect if the stack starts no broker."""
+    members: tuple[str, ...] = ()
+    """Further members of restricted networks, as ``NETWORK=AGENT_ID``."""
+    providers: tuple[str, ...] = ()
+    """Further agents that may offer tools, as ``TOOL=AGENT_ID``."""
     database: bool
     models_port: int | None
     """Port of the embeddings API, 0 for a free one; ``None`` starts no model manager."""
@@ -53,49 +73,55 @@ class Plan:
     """Port of the gateway, 0 for a free one; ``None`` starts none."""
     workers: int
     model: str | None
-    """Model that was chosen; ``None`` takes the one that the model manager serves first."""
+    """Embedding model; ``None`` for the first one that the model manager serves."""
     own_tokenizer: bool
-    """Whether the settings name the tokenizer of that model."""
+    """The settings name the tokenizer of that model."""
     own_max_tokens: bool
-    """Whether the settings name the longest text of that model."""
+    """The settings name the maximum input of that model."""
     metrics_port: int
-    """Port of the broker's numbers, which those of the other parts follow; 0 for free ones."""
+    """Port of the broker's metrics, see :func:`metrics_port`; 0 for free ports."""
     log_level: str
-    """Least severity of what the parts log."""
+    """Minimum severity of log messages."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of the parts."""
+    """Further settings of the components, as environment variables."""
+
+    @property
+    def own_network(self) -> tuple[str, ...]:
+        """Return the private network, if there is one."""
+        there = self.port is not None and self.private_network is not None
+        return (self.private_network,) if there and self.private_network else ()
 
 
 class Stack:
-    """A running stack; :meth:`start` it, and :meth:`stop` it whatever happened.
+    """A stack; call :meth:`start`, and always :meth:`stop`, also if the start failed.
 
     Args:
-        plan: What to start.
-        lock: Descriptor of the held data directory.
-        tell: Receives a sentence when a part ends and when it is back.
+        plan: The components to start.
+        lock: File descriptor of the locked data directory.
+        tell: Receives a sentence when a component ends and when it is back.
     """
 
     def __init__(self, plan: Plan, *, lock: int, tell: Tell) -> None:
         self._plan = plan
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._tell = tell
-        self._children: list[Child] = []
+        self._children: list[ComponentProcess] = []
         self._url = plan.url
         self._model = plan.model
-        self._changes: dict[str, str] = {}
+        self._worker_environ: dict[str, str] = {}
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
 
     @property
     def running(self) -> RunningStack:
-        """Return the running stack."""
+        """Return the current state, as it is written to the data directory."""
         return RunningStack(
             pid=os.getpid(),
             url=self._url,
-            networks=self._plan.networks,
+            networks=(*self._plan.networks, *self._plan.own_network),
             started=self._started,
             model=self._model,
             parts=tuple(
-                RunningPart(
+                RunningComponent(
                     child.name,
                     child.pid,
                     str(child.details.get("address", "")),
@@ -103,43 +129,45 @@ class Stack:
                 )
                 for child in self._children
             ),
-            environ=self._changes,
+            environ=self._worker_environ,
         )
 
     async def start(self) -> RunningStack:
-        """Start every part and wait until the network shows their tools.
+        """Start every component and wait until the broker lists their tools.
 
         Raises:
-            PartFailed: if a part does not start.
+            ComponentFailed: if a component does not start.
             ConfigurationError: if the chosen model is not served.
         """
         if self._plan.port is not None:
-            details = await self._child("broker", self._broker_arguments).start()
+            details = await self._child("broker", port=self._plan.port).start()
             self._url = str(details["url"])
         served: Mapping[str, Any] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 if self._plan.database:
-                    group.create_task(self._child("database", _plain("database")).start())
+                    group.create_task(self._child("database").start())
                 if self._plan.models_port is not None:
-                    models = group.create_task(self._child("models", self._models).start())
+                    child = self._child("models", port=self._plan.models_port)
+                    models = group.create_task(child.start())
             if self._plan.models_port is not None:
                 served = models.result()
-            self._changes = self._embedding(served)
+            self._worker_environ = self._embedding(served)
             async with asyncio.TaskGroup() as group:
                 for number in range(1, self._plan.workers + 1):
-                    child = self._child(f"worker-{number}", _plain("worker"), self._changes)
+                    child = self._child(f"worker-{number}")
                     group.create_task(child.start())
                 if self._plan.gateway_port is not None:
-                    group.create_task(self._child("gateway", self._gateway).start())
+                    child = self._child("gateway", port=self._plan.gateway_port)
+                    group.create_task(child.start())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         await self._visible()
-        write_running(self._plan.data_dir, self.running)
+        self._write_state()
         return self.running
 
     async def stop(self) -> None:
-        """Stop every part, those started last first."""
+        """Stop every component, in reverse order of their start."""
         kinds = ("gateway", "worker", "models", "database", "broker")
         for kind in kinds:
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
@@ -147,61 +175,87 @@ class Stack:
         remove_running(self._plan.data_dir)
 
     def kill(self) -> None:
-        """End every part at once."""
+        """Kill every component."""
         for child in reversed(self._children):
             child.kill()
 
-    def _child(self, name: str, arguments: Any, changes: Mapping[str, str] | None = None) -> Child:
-        identities = self._plan.data_dir / "identities"
+    def _child(self, name: str, *, port: int | None = None) -> ComponentProcess:
+        """Return a new component; one with a ``port`` keeps it when it is restarted."""
+        plan, kind = self._plan, name.partition("-")[0]
         environ = {
-            "SEARCH_DATA_DIR": str(self._plan.data_dir),
-            "SEARCH_IDENTITY_FILE": str(identities / f"{name}.pem"),
-            "SEARCH_LOG_LEVEL": self._plan.log_level,
-            **self._plan.environ,
-            **(changes or {}),
+            "SEARCH_DATA_DIR": str(plan.data_dir),
+            "SEARCH_IDENTITY_FILE": str(identity_file(plan.data_dir, name)),
+            "SEARCH_LOG_LEVEL": plan.log_level,
+            **plan.environ,
+            **(self._worker_environ if kind == "worker" else {}),
         }
-        # Without a broker of the stack's own, a worker joins all that the files name.
-        if not name.startswith("worker") or self._plan.port is not None:
-            environ["BROKER_NETWORKS"] = ",".join(self._plan.networks)
-        if name != "broker" and "BROKER_NETWORKS" in environ:
-            environ["BROKER_URL"] = self._url
-        port = metrics_port(name, self._plan.metrics_port)
+        # If the stack starts no broker, a worker joins all brokers that the files name.
+        if kind != "worker" or plan.port is not None:
+            environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
+            environ |= self._access() if kind == "broker" else {"BROKER_URL": self._url}
+        first_metrics_port = metrics_port(name, plan.metrics_port)
+
+        def arguments(before: Mapping[str, Any]) -> Sequence[str]:
+            own = () if port is None else ("--port", str(before.get("port", port)))
+            return (*_COMMANDS.get(kind, (kind,)), "--supervised", *own)
 
         def environ_of(before: Mapping[str, Any]) -> Mapping[str, str]:
-            own = str(before.get("metricsPort", port))
+            own = str(before.get("metricsPort", first_metrics_port))
             return child_environ(name, {**environ, "SEARCH_METRICS_PORT": own})
 
-        child = Child(
+        child = ComponentProcess(
             name,
             arguments,
             environ_of,
             inherit=self._inherit,
             tell=self._tell,
-            changed=self._changed,
+            changed=self._write_state,
         )
         self._children.append(child)
         return child
 
-    def _broker_arguments(self, before: Mapping[str, Any]) -> Sequence[str]:
-        return ("broker", "--supervised", "--port", str(before.get("port", self._plan.port)))
+    def _networks(self, kind: str) -> tuple[str, ...]:
+        """Return the networks of a component; the database and the models join the private one."""
+        plan = self._plan
+        if kind in ("database", "models") and plan.own_network:
+            return plan.own_network
+        return (*plan.networks, *(plan.own_network if kind != "broker" else ()))
 
-    def _models(self, before: Mapping[str, Any]) -> Sequence[str]:
-        port = before.get("port", self._plan.models_port)
-        return ("models", "serve", "--supervised", "--port", str(port))
-
-    def _gateway(self, before: Mapping[str, Any]) -> Sequence[str]:
-        port = before.get("port", self._plan.gateway_port)
-        return ("gateway", "--supervised", "--port", str(port))
+    def _access(self) -> dict[str, str]:
+        """Return the broker settings that reserve the private network and the tools."""
+        plan = self._plan
+        if not plan.own_network:
+            return {}
+        (network,) = plan.own_network
+        workers = [f"worker-{number}" for number in range(1, plan.workers + 1)]
+        serving = {
+            "database": ["database"] if plan.database else [],
+            "models": ["models"] if plan.models_port is not None else [],
+            "worker": [*workers, JOINED_WORKER],
+        }
+        names = [*(name for own in serving.values() for name in own), "gateway", CLIENT]
+        ids = {name: Identity.load_or_create(identity_file(plan.data_dir, name)) for name in names}
+        members = [f"{network}={each.agent_id}" for each in ids.values()]
+        providers = [
+            f"{tool}={ids[name].agent_id}"
+            for kind, own in serving.items()
+            for tool in RESERVED_TOOLS[kind]
+            for name in own
+        ]
+        return {
+            "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*plan.members, *members]),
+            "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*plan.providers, *providers]),
+        }
 
     def _embedding(self, served: Mapping[str, Any]) -> dict[str, str]:
-        """The worker's settings for the model that is served."""
+        """Return the worker's settings for the embedding model, given the models served."""
         if not served:
             return {}
         models: Mapping[str, Mapping[str, Any]] = served["models"]
         if not models:
             raise ConfigurationError(
-                "this stack serves no model that embeds",
-                hint="Have one served: `ability-search models --help`; or use `up --no-models`.",
+                "this stack serves no embedding model",
+                hint="Add one, see `ability-search models --help`, or use `up --no-models`.",
             )
         if self._model is None:
             self._model = next(iter(models))
@@ -209,7 +263,7 @@ class Stack:
             raise ConfigurationError(
                 f"SEARCH_EMBEDDING_MODEL: {self._model!r} is not served by this stack;"
                 f" served: {', '.join(models)}",
-                hint="Unset it, or have the model served: `ability-search models --help`.",
+                hint="Unset it, or add the model, see `ability-search models --help`.",
             )
         changes = {"SEARCH_EMBEDDING_MODEL": self._model, "SEARCH_EMBEDDING_TRANSPORT": "broker"}
         about = models[self._model]
@@ -220,18 +274,19 @@ class Stack:
         return changes
 
     async def _visible(self) -> None:
-        """Wait until a client sees the tools of every part."""
+        """Wait until the broker lists the tools of every component."""
         kinds = {child.name.partition("-")[0] for child in self._children}
         expected = {tool for kind in kinds for tool in _TOOLS.get(kind, ())}
         missing = expected
         try:
             async with (
                 asyncio.timeout(VISIBLE_SECONDS),
-                Connection(
+                plain_connection(
                     self._url,
+                    self.running.networks,
                     name="ability-search up",
-                    networks=self._plan.networks,
                     connect_timeout=VISIBLE_SECONDS,
+                    identity=Identity.load_or_create(identity_file(self._plan.data_dir, CLIENT)),
                 ) as connection,
             ):
                 while missing:
@@ -239,22 +294,18 @@ class Stack:
                     await asyncio.sleep(_POLL_SECONDS if missing else 0)
         except (TimeoutError, KadiError) as exc:
             raise ConfigurationError(
-                f"the broker at {self._url} does not show {', '.join(sorted(missing))}",
-                hint="Look at the log above for what the parts say.",
+                f"the broker at {self._url} does not list {', '.join(sorted(missing))}",
+                hint="See the log above.",
             ) from exc
 
-    def _changed(self) -> None:
+    def _write_state(self) -> None:
         write_running(self._plan.data_dir, self.running)
 
 
 def metrics_port(name: str, first: int) -> int:
-    """The port of a part's numbers, where that of the broker is ``first``; 0 for any.
+    """Return the metrics port of a component, given the broker's; 0 if ``first`` is 0.
 
-    They follow each other: broker, database, models, gateway, worker-1 and so on.
+    The ports are consecutive: broker, database, models, gateway, worker-1 and so on.
     """
     kind, _, number = name.partition("-")
     return first and first + _METRICS_ORDER.index(kind) + int(number or 1) - 1
-
-
-def _plain(part: str) -> Any:
-    return lambda _before: (part, "--supervised")

@@ -62,7 +62,7 @@ class ChunkRecord:
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()
-    """Periods that the text mentions, see :func:`ability_search.understanding.chunk_dates`."""
+    """Periods that the text mentions, see :mod:`ability_search.understanding.written_dates`."""
     embedding: Sequence[float] | None = None
     """Unit length."""
     vector_key: str | None = None

@@ -1,1 +1,1 @@
-"""Text: analysis for keyword search, chunkers, and loaders of file formats."""
+"""Text: analysis for keyword search, BM25, chunkers, and loaders of file formats."""

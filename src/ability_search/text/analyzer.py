@@ -1,4 +1,4 @@
-"""Pieces of text -> the terms that documents and queries have in common."""
+"""Analysis of text into terms, by the same rules for documents and for queries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ability_search.text.tokenizer import pieces
 
 DEFAULT_LANGUAGE: Final = "english"
 UNSTEMMED: Final = "none"
-"""The language that stems nothing; right for Chinese, Japanese, Korean, Thai and for code."""
+"""Language without stemming, for Chinese, Japanese, Korean, Thai and for code."""
 
 _CACHED_TERMS = _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64
-"""Characters; what is longer is seldom seen again."""
+"""Maximum characters of a cached word; longer words rarely recur."""
 _LATIN_END = 0x250
 _STOP_WORDS = {
     "english": """
@@ -30,18 +30,18 @@ _STOP_WORDS = {
         where which who whom whose why will with would you your
     """,
 }
-"""Function words and question words; question words are rare in notes, so that inverse document
-frequency alone takes them for the heart of a question. Leaving them out of queries, measured:
-nDCG@10 .599 -> .626 on short notes, .372 -> .378 on abstracts; out of documents too: .615, .380."""
+"""Function words and question words. Question words are rare in notes, so that inverse document
+frequency alone would give them the highest weight. Removing them from queries, measured: nDCG@10
+.599 -> .626 on short notes, .372 -> .378 on abstracts; from documents too: .615, .380."""
 _STOP_PIECES = """
     什 什么 什麼 么 麼 怎 怎么 怎麼 怎样 怎樣 么办 麼辦 为什 為什 如何
     哪 哪里 哪裡 哪个 哪個 哪些 多少 吗 嗎 呢
     何 です すか ます ませ まし でし した して する くだ ださ
 """
-"""The same in Chinese and Japanese, whatever the language, as pieces of the text as it is written:
-ます ends a verb, マス begins a mask (マスク)."""
+"""Stop words of Chinese and Japanese for every language, as pieces before normalization: ます ends
+a verb, マス begins マスク (mask)."""
 _HIRAGANA: Final = {kana: kana - 0x60 for kana in (*range(0x30A1, 0x30F7), 0x30FD, 0x30FE)}
-"""Katakana by the hiragana of the same sound: ネコ and ねこ are one word."""
+"""Maps katakana to the hiragana of the same sound: ネコ and ねこ are one word."""
 
 
 def languages() -> tuple[str, ...]:
@@ -50,12 +50,12 @@ def languages() -> tuple[str, ...]:
 
 
 class Analyzer:
-    """Turns text into terms, by the same rules for documents and for queries.
+    """An analyzer of one language, for documents and for queries.
 
-    A term is a piece (:func:`.pieces.pieces`) in compatibility form (NFKC), case-folded, stemmed
-    by the Snowball algorithm of the language if it consists of letters only, in hiragana where it
-    is katakana, and without the accents of Latin letters. Documents keep all their terms; queries
-    lose stop words.
+    A term is a piece (:func:`.tokenizer.pieces`) in compatibility form (NFKC), case-folded, stemmed
+    by the Snowball algorithm of the language if it has letters only, with katakana converted to
+    hiragana and without the accents of Latin letters. Documents keep all terms; stop words are
+    removed from queries.
 
     Safe to share between threads. Never raises on any text; linear in its length.
 
@@ -64,7 +64,7 @@ class Analyzer:
     """
 
     def __init__(self, language: str = DEFAULT_LANGUAGE) -> None:
-        """Make the analyzer of ``language``, one of :func:`languages`, in any case.
+        """Create the analyzer of ``language``, one of :func:`languages`, in any case.
 
         Raises:
             InvalidInput: for any other name (field ``language``).
@@ -87,10 +87,10 @@ class Analyzer:
     def terms(self, text: str) -> list[str]:
         """Return the terms of ``text`` in order of position, repetitions included.
 
-        A whole comes before its parts. Text without words, numbers or symbols gives none.
+        A whole precedes its parts. Text without words, numbers or symbols has no terms.
         """
         found: list[str] = []
-        # Space parts pieces, whatever they are: what stands between is the same in every text.
+        # Pieces never cross whitespace, so that the terms of a word can be cached.
         for word in text.split():
             found += self._cached(word) if len(word) <= _CACHED_LENGTH else self._of_word(word)
         return found
@@ -98,8 +98,9 @@ class Analyzer:
     def query_terms(self, text: str) -> list[str]:
         """Return the terms of a query: :meth:`terms` without stop words.
 
-        English has them, and Chinese and Japanese in whatever language. A query of nothing but
-        stop words keeps them all. A word in capitals within other text (``IT``, ``WHO``) is none.
+        There are stop words for English, and for Chinese and Japanese in every language. A query
+        that has only stop words keeps them. A word in capitals within other text (``IT``, ``WHO``)
+        is not a stop word.
         """
         found = [(term, text[start:end]) for term, start, end in self.spans(text)]
         shouted = text.isupper()
@@ -117,8 +118,8 @@ class Analyzer:
     def spans(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield ``(term, start, end)`` for each term of :meth:`terms`, in the same order.
 
-        ``text[start:end]`` is what the term was read from, in the characters of ``text`` as it
-        was given. Spans of a whole and of its parts overlap.
+        ``text[start:end]`` is the piece before normalization. Spans of a whole and of its parts
+        overlap.
         """
         term_of = self._term
         for piece, start, end in pieces(text):
@@ -149,7 +150,7 @@ class Analyzer:
 
 
 def _without_accents(term: str) -> str:
-    """Return ``term`` without combining marks on Latin letters; other scripts need theirs."""
+    """Return ``term`` without combining marks on Latin letters; other scripts keep theirs."""
     if term.isascii():
         return term
     kept = []

@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """A query as the sparse index takes it.
+    """A query of the sparse index.
 
     Attributes:
         ids: term ids, ascending, unique; including terms unknown to the statistics, which may be

@@ -1,7 +1,7 @@
-r"""What each character is to the tokenizer, one class letter per character.
+r"""Character classes for the tokenizer, one class letter per character.
 
-The tokenizer matches its patterns against a string of class letters as long as the text, so
-offsets in the one are offsets in the other whatever normalization later does to a term.
+The tokenizer matches its patterns against a string of class letters that is as long as the text.
+Offsets in both are the same, although normalization may change the length of a term later.
 
 ======== ==========================================================================
 ``a A``  letter: lower case or caseless; upper or title case
@@ -10,9 +10,9 @@ offsets in the one are offsets in the other whatever normalization later does to
 ``h k``  Han; kana and bopomofo
 ``g t``  Hangul; scripts written without spaces (Thai, Lao, Khmer, Myanmar)
 ``e r``  symbol that is a term of its own (emoji); regional indicator (half a flag)
-``x``    its compatibility form is read instead: ``㎏``, ``½``, ``①``
+``x``    replaced by its compatibility form: ``㎏``, ``½``, ``①``
 ``j``    invisible inside a word: joiners, soft hyphen, variation selectors, skin tones
-other    ``_ - ' . & , / \ : @ + #`` stand for themselves, a space for everything else
+other    ``_ - ' . & , / \ : @ + #`` are their own class; all others are a space
 ======== ==========================================================================
 """
 
@@ -27,9 +27,9 @@ _RANGES: tuple[tuple[int, int, str], ...] = (
     (0x0E00, 0x0EFF, "t"),  # Thai, Lao
     (0x1000, 0x109F, "t"),  # Myanmar
     (0x1100, 0x115F, "g"),  # leading jamo
-    (0x1160, 0x11FF, "m"),  # vowels and final consonants compose with what they follow
+    (0x1160, 0x11FF, "m"),  # vowels and final consonants compose with the previous jamo
     (0x1780, 0x17FF, "t"),  # Khmer
-    (0x2500, 0x259F, " "),  # box drawing: So by category, but never what is looked for
+    (0x2500, 0x259F, " "),  # box drawing: category So, but useless in a search
     (0x2E80, 0x2FDF, "h"),  # radicals
     (0x3005, 0x3007, "h"),
     (0x3021, 0x3029, "h"),
@@ -76,7 +76,7 @@ _MEMO_LIMIT = 1 << 16
 
 
 class _Classes(dict[int, str]):
-    """A translation table that fills itself; bounded, beyond that it classifies anew."""
+    """A translation table filled on demand, up to a maximum size."""
 
     def __missing__(self, point: int) -> str:
         letter = _classify(point)
@@ -106,7 +106,7 @@ def _classify(point: int) -> str:
 
 
 def _in_script(category: str, letter: str) -> str:
-    """Class within a script's block, where punctuation, digits and marks keep their own."""
+    """Return the class within a script's block; punctuation, digits and marks keep theirs."""
     if letter in "htgk" and category[0] in "MNP" and category not in {"No", "Nl"}:
         return {"M": "m", "N": "d", "P": " "}[category[0]]
     return " " if category == "Cn" else letter

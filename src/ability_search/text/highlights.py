@@ -1,4 +1,4 @@
-"""Highlights: places of a text that match a query."""
+"""Highlights: the parts of a text that match a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HIGHLIGHTS_LIMIT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A matched place: ``text`` is ``content[start:end]``, offsets in characters."""
+    """A matched part: ``text`` is ``content[start:end]``, offsets in characters."""
 
     start: int
     end: int
@@ -27,9 +27,9 @@ def highlights(
     *,
     limit: int = HIGHLIGHTS_LIMIT,
 ) -> list[Highlight]:
-    """Return the places of ``content`` whose terms are among ``query_terms``.
+    """Return the parts of ``content`` whose terms are among ``query_terms``.
 
-    Places that overlap, touch, or are separated by a single space or hyphen are merged.
+    Parts that overlap, touch, or are separated by a single space or hyphen are merged.
 
     Args:
         content: the text as stored; offsets refer to it unchanged.

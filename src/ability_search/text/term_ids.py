@@ -1,4 +1,4 @@
-"""Terms as the numbers that the sparse index knows them by."""
+"""Numeric ids of terms for the sparse index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def metadata_field(path: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1 << 17)
 def term_id(field: str, term: str) -> int:
-    """Return the 30-bit id of ``term`` in ``field``, the same everywhere and always.
+    """Return the 30-bit id of ``term`` in ``field``, which never changes.
 
     The low 29 bits of the little-endian BLAKE2b digest of 4 bytes over ``field``, NUL and
     ``term`` in UTF-8; the thirtieth is 0 for the content and 1 for every other field. Terms that
@@ -49,5 +49,5 @@ def term_ids(field: str, terms: Sequence[str]) -> TermIds:
 
 
 def are_of_content(ids: TermIds) -> npt.NDArray[np.bool_]:
-    """Tell for each id whether it is that of a term in the content, shape as ``ids``."""
+    """Return for each id whether it is the id of a term in the content, shape as ``ids``."""
     return np.asarray(ids < _OTHER_FIELD)

@@ -1,4 +1,4 @@
-"""How long a text is to an embedding model."""
+"""Counting the tokens of a text for an embedding model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy.typing as npt
 from ability_search.errors import ConfigurationError
 
 Cumulative = npt.NDArray[np.int32]
-"""Shape (len(text) + 1,): at ``i`` the number of tokens that begin before character ``i``."""
+"""Shape (len(text) + 1,): the number of tokens that begin before each character, and in all."""
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text, without the special tokens a model puts around its input."""
+    """A counter of tokens, without the special tokens that a model adds to its input."""
 
     def count(self, text: str) -> int:
-        """Number of tokens of ``text``; 0 for the empty text."""
+        """Return the number of tokens of ``text``; 0 for the empty text."""
 
     def cumulative(self, text: str) -> Cumulative:
-        """Tokens that begin before each character: never falling, 0 first, the count last.
+        """Return the number of tokens before each character: ascending, from 0 to the count.
 
-        The difference between two places is what the text between them would count if it were
-        cut out there; exactly so where the cut meets no word, about so elsewhere.
+        The difference between two offsets is the count of the text between them: exact if no word
+        is cut, approximate otherwise.
         """
 
 
@@ -39,38 +39,39 @@ _LONG_MIXED_WORD = 12
 
 
 class EstimatedTokens:
-    """Counts without a tokenizer, from classes of characters and lengths of runs.
+    """A counter without a tokenizer, by classes of characters and lengths of runs.
 
-    The rates are those of the uncased English WordPiece vocabulary (30,522 pieces), which most
-    small embedding models share, set so that the estimate seldom falls below the true count:
+    The rates fit the uncased English WordPiece vocabulary (30,522 pieces) of most small embedding
+    models. The estimate is seldom below the true count:
 
     - Latin words: one token up to 5 letters, two up to 9, three up to 12, then three tokens for
-      every five letters. A capital or a digit after a small letter begins another word, which is
-      right for ``camelCase``.
+      every five letters. A capital or a digit after a lower-case letter begins another word, as in
+      ``camelCase``.
     - Words over 32 letters, or over 12 with a digit among them (base64, hashes, keys): three
       tokens for every four characters.
-    - Capitals in a row: two tokens from the third on, another for every three more.
+    - Runs of capitals: two tokens from the third on, another for every three more.
     - Digits: three tokens for every five.
-    - Everything else that shows (punctuation, symbols, Chinese, Japanese, Cyrillic, Arabic, Thai,
-      combining marks, emoji) is a token a character; a Korean syllable is its two or three jamo.
-    - Whitespace counts from the sixteenth character of a run on, one token for sixteen.
+    - Other visible characters (punctuation, symbols, Chinese, Japanese, Cyrillic, Arabic, Thai,
+      combining marks, emoji): one token each; a Korean syllable has one for each of its two or
+      three jamo.
+    - Whitespace: one token for every sixteen characters of a run.
 
-    A word of a thousand letters counts 750 tokens, though WordPiece gives up on it as unknown.
+    A word of a thousand letters counts 750 tokens, although WordPiece has one unknown token for it.
     """
 
     def count(self, text: str) -> int:
-        """Estimated number of tokens of ``text``."""
+        """Return the estimated number of tokens of ``text``."""
         return int(_weights(text).sum())
 
     def cumulative(self, text: str) -> Cumulative:
-        """Estimated tokens that begin before each character of ``text``."""
+        """Return the estimated number of tokens before each character of ``text``."""
         result = np.zeros(len(text) + 1, dtype=np.int32)
         np.cumsum(_weights(text), out=result[1:])
         return result
 
 
 def _weights(text: str) -> npt.NDArray[np.int32]:
-    """Tokens that begin at each character."""
+    """Return the number of tokens that begin at each character."""
     if not text:
         return np.zeros(0, dtype=np.int32)
     codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
@@ -102,7 +103,7 @@ def _weights(text: str) -> npt.NDArray[np.int32]:
 
 
 def _weigh_random(weights: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8]) -> None:
-    """Raise the weights of long words that no vocabulary has pieces for."""
+    """Raise the weights of long words that are not in any vocabulary, such as hashes."""
     if len(kinds) <= _LONG_MIXED_WORD:
         return
     in_word = np.zeros(len(kinds) + 2, dtype=bool)
@@ -118,7 +119,7 @@ def _weigh_random(weights: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8]) 
 
 
 def _places(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Place of each character within its run; ``changes`` says between which a run ends."""
+    """Return the index of each character within its run; ``changes`` marks the ends of runs."""
     places = np.arange(len(changes) + 1)
     begins = np.concatenate(([True], changes))
     return places - np.maximum.accumulate(np.where(begins, places, 0))
@@ -126,7 +127,7 @@ def _places(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
 
 @functools.cache
 def _kinds() -> npt.NDArray[np.uint8]:
-    """Class of every code point of the basic plane; the last stands for all beyond it."""
+    """Return the class of each code point of the basic plane; the last is for all others too."""
     kinds = np.full(0x10000, _SINGLE, dtype=np.uint8)
     for code in range(0x10000):
         char = chr(code)
@@ -148,18 +149,18 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANKS = {ord(blank): " " for blank in "\t\n\r"}
 _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64
-"""Characters; what is longer is seldom seen again."""
+"""Maximum characters of a cached word; longer words rarely recur."""
 
 
 class TokenizerTokens:
-    """Counts with the tokenizer of the embedding model itself, without its special tokens.
+    """A counter with the tokenizer of the embedding model, without its special tokens.
 
-    A model that takes 512 tokens and frames its input with [CLS] and [SEP] has room for 510 of
-    these. Lone surrogates, which no tokenizer takes, are counted as U+FFFD.
+    A model with a limit of 512 tokens that adds [CLS] and [SEP] has room for 510 of these. Lone
+    surrogates, which tokenizers reject, count as U+FFFD.
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Load a ``tokenizer.json``; its truncation and padding are switched off.
+        """Load a ``tokenizer.json`` and disable its truncation and padding.
 
         Raises:
             ConfigurationError: if the ``tokenizers`` package is missing or the file is unusable.
@@ -184,20 +185,20 @@ class TokenizerTokens:
         self._cached = functools.lru_cache(maxsize=_CACHED_WORDS)(self._encoded)
 
     def count(self, text: str) -> int:
-        """Number of tokens of ``text``."""
+        """Return the number of tokens of ``text``."""
         return len(self._starts(text))
 
     def cumulative(self, text: str) -> Cumulative:
-        """Tokens that begin before each character of ``text``."""
+        """Return the number of tokens before each character of ``text``."""
         result = np.zeros(len(text) + 1, dtype=np.int32)
         begins = np.bincount(np.array(self._starts(text), np.intp), minlength=len(text) + 1)
-        # A token may sit at the very end (an end marker of zero width); it still counts.
+        # A token of zero width may begin at the very end; it counts too.
         begins[len(text) - 1 if text else 0] += begins[len(text)] if text else 0
         np.cumsum(begins[: len(text)], out=result[1:])
         return result
 
     def _starts(self, text: str) -> Sequence[int]:
-        """Where each token begins."""
+        """Return the start offset of each token."""
         if not self._by_word:
             return self._encoded(text)
         starts: list[int] = []
@@ -219,7 +220,7 @@ class TokenizerTokens:
 
 
 def _reads_words_alone(tokenizer: Any) -> bool:
-    """Whether what stands between spaces has the same tokens in every text, as it has in BERT's."""
+    """Return whether the tokens of a word never depend on other words, as in BERT's tokenizer."""
     parts = [type(part).__name__ for part in (tokenizer.normalizer, tokenizer.pre_tokenizer)]
     added = tokenizer.get_added_tokens_decoder().values()
     return parts == ["BertNormalizer", "BertPreTokenizer"] and not any(

@@ -1,8 +1,7 @@
-"""Text -> pieces: words, identifiers whole and split, character pairs, symbols.
+"""Tokenization: words, identifiers as a whole and in parts, character pairs, symbols.
 
-Pure segmentation: what a piece is called as a term (case, stem) is the analyzer's business.
-Every pattern runs over class letters (:mod:`.characters`) and gives nothing back once matched,
-so the time is linear in the text whatever it holds.
+Segmentation only; the analyzer normalizes case and stem. The patterns match class letters
+(:mod:`.characters`) and never backtrack, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from functools import lru_cache
 from ability_search.text.characters import classify
 
 Piece = tuple[str, int, int]
-"""A piece, and the offsets ``start`` and ``end`` in the text of what it was read from."""
+"""A piece, and its offsets ``start`` and ``end`` in the text."""
 
 MAX_WORD = 64
 """Characters; a longer run of letters (encoded data, garbage) is cut into words of this size."""
 MAX_WHOLE = 128
 """Characters; a longer compound (a URL with its query) is found by its parts only."""
 _MAX_MARKS = 8
-"""Marks kept on one character of an unspaced script; more are noise, and costly to normalize."""
+"""Maximum marks of a character of an unspaced script; more are noise, and slow to normalize."""
 
 _WORD = r"[aAd][aAdmj]*+"
 _GROUPING_COMMA = r"(?<=d),(?=ddd(?![aAd]))"
@@ -52,18 +51,18 @@ _UNIT = re.compile(r"([hkgt])[mj]*+")
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """Cut ``text`` into pieces, in order of position; a whole comes before its parts.
+    """Cut ``text`` into pieces, in order of position; a whole precedes its parts.
 
-    - A word gives itself; a possessive ``'s`` is left out.
+    - A word is a piece; a possessive ``'s`` is dropped.
     - A compound gives the whole and, at each level, its parts: ``ERR_4012`` the whole, ``ERR``,
       ``4012``; ``fooBar`` the whole, ``foo``, ``Bar``. Hyphens, apostrophes and the commas of a
-      number are left out of the whole, so that ``e-mail`` and ``email`` meet. ``C++``, ``C#``
-      and ``.NET`` keep their signs, beside the bare word.
-    - A run of Han, kana, Hangul or a script without spaces gives each pair of neighbours, or
-      itself when it is a single character; every Han character is a piece by itself too.
-    - A symbol such as an emoji gives itself.
+      number are removed from the whole, so that ``e-mail`` matches ``email``. ``C++``, ``C#`` and
+      ``.NET`` are pieces with their punctuation, in addition to the bare word.
+    - A run of Han, kana, Hangul or a script without spaces gives each pair of neighbours; a single
+      character is a piece; every Han character is a piece of its own too.
+    - A symbol such as an emoji is a piece.
 
-    Anything else, lone surrogates and control characters included, gives nothing.
+    Other characters, including lone surrogates and control characters, are dropped.
     """
     classes = classify(text)
     for match in _TOKEN.finditer(classes):

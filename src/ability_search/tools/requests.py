@@ -8,8 +8,7 @@ from typing import Any
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
-from ability_search.filters.parser import parse_filter
-from ability_search.filters.source_globs import source_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted

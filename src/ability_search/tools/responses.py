@@ -9,7 +9,7 @@ from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import Failure, IndexReport
 from ability_search.index.indexing import SourcePage
-from ability_search.index.overview import Growth, Map, Overview, Sizes
+from ability_search.index.overview import Overview
 from ability_search.store.records import Job
 from ability_search.tools import results
 
@@ -140,50 +140,9 @@ def collection_info(
         created_at=instant(collection.created_at),
         updated_at=instant(collection.updated_at),
         jobs=[_job(job) for job in jobs],
-        tokens=_histogram(overview.sizes) if overview.sizes else None,
-        growth=_growth(overview.growth) if overview.growth else None,
-        map=_map(overview.map) if overview.map else None,
-    )
-
-
-def _histogram(sizes: Sizes) -> results.TokenHistogram:
-    return results.TokenHistogram(
-        bins=[
-            results.TokenBin(min_tokens=least, max_tokens=least + sizes.width - 1, chunks=chunks)
-            for least, chunks in sizes.bins.items()
-        ],
-        counted=sum(sizes.bins.values()),
-        sampled=sizes.sampled,
-    )
-
-
-def _growth(growth: Growth) -> results.CollectionGrowth:
-    return results.CollectionGrowth(
-        unit=growth.unit,
-        periods=[
-            results.GrowthPeriod(
-                start=instant(each.start), sources=each.sources, chunks=each.chunks
-            )
-            for each in growth.periods
-        ],
-    )
-
-
-def _map(drawn: Map) -> results.CollectionMap:
-    return results.CollectionMap(
-        points=[
-            results.MapPoint(
-                chunk_id=point.chunk_id,
-                source=point.source,
-                title=point.title,
-                excerpt=point.excerpt,
-                x=round(point.x, 4),
-                y=round(point.y, 4),
-            )
-            for point in drawn.points
-        ],
-        chunks=drawn.chunks,
-        explained_variance=[round(share, 4) for share in drawn.explained],
+        tokens=overview.tokens,
+        growth=overview.growth,
+        map=overview.map,
     )
 
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.index.jobs import COMPLETED as COMPLETED
-from ability_search.index.jobs import FAILED as FAILED
-from ability_search.index.jobs import PROGRESS as PROGRESS
 from ability_search.search.options import QueryInput
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results

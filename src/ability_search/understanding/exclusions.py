@@ -1,18 +1,17 @@
 """Exclusions of a query: ``besides X``, ``but not Y``, ``without Z``, ``-term``. English.
 
-A wrong exclusion hides relevant results, so ambiguous cases are not exclusions:
+A wrong exclusion hides relevant results, so ambiguous cases are not exclusions. The cues are in
+tables by the queries in which they exclude:
 
-* ``besides``, ``other than``, ``apart from``, ``aside from``, ``with the exception of``, ``not
-  about``, ``not related to``, ``that don't mention``, ``that aren't X``, ``everything but`` exclude
-  in any position.
-* ``except``, ``excluding``, ``but not``, ``and not``, ``, not`` and ``NOT`` exclude unless the
-  query asks how or why or whether: ``why does it work here but not there``.
-* ``without`` and ``with no`` usually describe (``patients without diabetes``). They exclude only in
-  plain requests and after words for collected items: ``everything about caching without Redis``,
+* :data:`ANYWHERE` exclude in any position.
+* :data:`OUTSIDE_QUESTIONS` exclude unless the query asks how or why or whether: ``why does it work
+  here but not there``.
+* :data:`WITHOUT` usually describes (``patients without diabetes``). It excludes only in plain
+  requests and after words for collected items: ``everything about caching without Redis``,
   ``recipes without nuts``; not with a verb (``run docker without sudo``), not before one (``without
   losing data``), not with common complements (``without downtime``).
-* ``instead of``, ``rather than`` and ``no`` usually compare or describe. They exclude only in plain
-  requests: ``show me caching notes, no Redis``.
+* :data:`IN_REQUESTS` usually compare or describe. They exclude only in plain requests: ``show me
+  caching notes, no Redis``.
 * ``-"a phrase"`` excludes, and so does ``-term`` at the end of the query: a word of at least three
   letters or an acronym, and only if nothing looks like a command line (``ls -la``, ``--force``,
   ``java -jar``).
@@ -30,53 +29,134 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ability_search.understanding.quotations import masked
+from ability_search.understanding.cues import Cue, any_of
 from ability_search.understanding.sentence_types import (
     asks_how,
     has_verb,
     is_instruction,
     is_request,
     is_statement,
+    masked,
 )
 
 TIME: Final = "\ue000"
-"""Mark that replaces each character of a time in a query; ends a phrase, counts as content."""
+"""Replacement of each character of a time in a query; ends a phrase, counts as content."""
 _PHRASE_WORDS: Final = 8
 """Maximum words of an excluded phrase; a longer one is the rest of a sentence, not a topic."""
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
-_NEGATED = r"(?:(?:is|are|was|were)(?:n't|\s+not))"
-_NEGATED_DO = r"(?:(?:do|does|did)(?:n't|\s+not))"
-_ANYWHERE = re.compile(
-    rf"""
-    \b(?: besides | (?<!none\s)(?<!each\s)other\s+than | apart\s+from | aside\s+from
-        | with\s+the\s+exception\s+of | unrelated\s+to
-        | (?:that|which|who)\s+
-          (?: {_NEGATED}\s+(?:about(?!\s+to\b)|(?:related|relating)\s+to|concerning|regarding)
-            | {_NEGATED_DO}\s+(?:mention|involve|concern|cover|discuss|include|relate\s+to
-                                |deal\s+with|talk\s+about|have\s+(?:anything\s+)?to\s+do\s+with)
-            | ha(?:s|ve|d)\s+nothing\s+to\s+do\s+with )
-        | (?:(?:but|and)\s+)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s+
-          (?:about(?!\s+to\b)|including|involving|concerning|regarding|mentioning
-            |(?:related|relating)\s+to)
-        | (?<=\beverything\s)but(?!\s+not\b) | (?<=\banything\s)but(?!\s+not\b)
-        | (?:that|which|who)\s+{_NEGATED}(?=\s+(?!an?\b))(?P<predicate>)
-    )\s+
-    """,
-    _FLAGS,
+_THAT = r"(?:that|which|who)"
+_NOT_BE = r"(?:(?:is|are|was|were)(?:n't|\s+not))"
+_NOT_DO = r"(?:(?:do|does|did)(?:n't|\s+not))"
+
+ANYWHERE: Final = (
+    Cue("besides", "login notes besides OAuth and SSO", "besides that what else"),
+    Cue(
+        r"(?<!none\s)(?<!each\s)other\s+than",
+        "API guidelines other than paging",
+        "none other than John",
+    ),
+    Cue(
+        r"apart\s+from",
+        "what did the board decide apart from the budget?",
+        "forms of flow, apart from being homogeneous",
+    ),
+    Cue(r"aside\s+from", "flight costs aside from hotels", "aside from this what else"),
+    Cue(
+        r"with\s+the\s+exception\s+of",
+        "emails with the exception of newsletters",
+        "All proteins with the exception of histones are removed",
+    ),
+    Cue(
+        r"unrelated\s+to",
+        "changes unrelated to the migration",
+        "The failure is unrelated to the migration.",
+    ),
+    Cue(
+        rf"{_THAT}\s+{_NOT_BE}\s+"
+        r"(?:about(?!\s+to\b)|(?:related|relating)\s+to|concerning|regarding)",
+        "services that aren't about billing",
+        "The talks that aren't about money are rare.",
+    ),
+    Cue(
+        rf"{_THAT}\s+{_NOT_DO}\s+(?:mention|involve|concern|cover|discuss|include|relate\s+to"
+        r"|deal\s+with|talk\s+about|have\s+(?:anything\s+)?to\s+do\s+with)",
+        "docs on login that do not mention SAML",
+        "the contract does not include support",
+    ),
+    Cue(
+        rf"{_THAT}\s+ha(?:s|ve|d)\s+nothing\s+to\s+do\s+with",
+        "tickets that have nothing to do with billing",
+        "The error has nothing to do with billing.",
+    ),
+    Cue(
+        r"(?:(?:but|and)\s+)?(?<!\bis\s)(?<!\bare\s)(?<!\bwas\s)not\s+"
+        r"(?:about(?!\s+to\b)|including|involving|concerning|regarding|mentioning"
+        r"|(?:related|relating)\s+to)",
+        "meeting notes not about hiring",
+        "is it not about time",
+    ),
+    Cue(
+        r"(?<=\beverything\s)but(?!\s+not\b)",
+        "deployment docs, everything but Docker",
+        "everything is fine but slow",
+    ),
+    Cue(
+        r"(?<=\banything\s)but(?!\s+not\b)",
+        "deployment docs, anything but Docker",
+        "anything works but slowly",
+    ),
+    Cue(
+        rf"{_THAT}\s+{_NOT_BE}(?=\s+(?!an?\b))(?P<predicate>)",
+        "rule changes that aren't office hours",
+        "services that aren't responding",
+    ),
 )
-_OUTSIDE_QUESTIONS = re.compile(
-    r"""
-    (?: \bexcluding | (?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s+for|\s+in|\s+the\s+ones?\s+about)?
-      | \b(?:but|and)\s+not(?P<contrast>) | ,\s*not(?P<comma>) | (?-i:\bNOT)(?P<capital>)
-    )\s+
-    """,
-    _FLAGS,
+OUTSIDE_QUESTIONS: Final = (
+    Cue(r"\bexcluding", "contracts excluding NDAs", "filter lists excluding None"),
+    Cue(
+        r"(?<!\btry\s)(?<!\bbare\s)\bexcept(?:\s+for|\s+in|\s+the\s+ones?\s+about)?",
+        "security incidents except the payments outage",
+        "how do I select all columns except one",
+    ),
+    Cue(
+        r"\b(?:but|and)\s+not",
+        "which services use Redis but not Postgres",
+        "tests pass locally but not in CI",
+    ),
+    Cue(r",\s*not", "articles on kubernetes, not docker", "rollback strategy, not documented"),
+    Cue(r"(?-i:\bNOT)", "java tutorials NOT javascript", "do NOT delete this file"),
 )
-_WITHOUT = re.compile(r"\b(?:without|with\s+no)(?:\s+any)?\s+", _FLAGS)
-_ON_REQUEST = re.compile(
-    r"\b(?:instead\s+of|rather\s+than)\s+ | (?:,\s*|\b(?:but|and)\s+)no\s+", _FLAGS
+WITHOUT: Final = (
+    Cue("without", "pasta recipes without nuts or dairy", "countries without rivers"),
+    Cue(
+        r"with\s+no",
+        "papers on turbulence with no wind tunnel data",
+        "zero downtime deploy with no restart",
+    ),
 )
+IN_REQUESTS: Final = (
+    Cue(
+        r"\binstead\s+of",
+        "give me notes on deployment instead of testing",
+        "materialized view instead of 6-table join",
+    ),
+    Cue(
+        r"\brather\s+than",
+        "I'm looking for Python examples rather than Java",
+        "Redis rather than Memcached decision",
+    ),
+    Cue(
+        r"(?:,\s*|\b(?:but|and)\s+)no",
+        "show me caching notes, no Redis",
+        "wifi connected but no internet",
+    ),
+)
+
+_ANYWHERE = re.compile(rf"\b(?:{any_of(ANYWHERE)})\s+", re.IGNORECASE)
+_OUTSIDE_QUESTIONS = re.compile(rf"(?:{any_of(OUTSIDE_QUESTIONS)})\s+", re.IGNORECASE)
+_WITHOUT = re.compile(rf"\b(?:{any_of(WITHOUT)})(?:\s+any)?\s+", re.IGNORECASE)
+_IN_REQUESTS = re.compile(rf"(?:{any_of(IN_REQUESTS)})\s+", re.IGNORECASE)
 _MINUS_PHRASE = re.compile(r"(?<!\S)-(?P<phrase>QQQ+)")
 _NOT_SPACE = re.compile(r"\S+")
 _MINUS_TERM = re.compile(r"-(?:[^\W\d_]{3,}|[A-Z]{2,})")
@@ -87,18 +167,21 @@ _AUXILIARY = re.compile(
     r"|or|if|whether|and|with|without|using|an?|the|of)\s+$",
     re.IGNORECASE,
 )
-_GONE_WITHOUT = re.compile(
+"""Words before ``NOT`` that make it an operator or a negated verb."""
+_COMPLEMENT = re.compile(
     r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s+)?loss|delays?|errors?|warnings?"
     r"|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
     r"|effect|help|conflicts?|\w+ing\s+\S.*)$",
     re.IGNORECASE,
 )
-_GATHERED = re.compile(
+"""Phrases after ``without`` that describe, such as ``without downtime``."""
+_COLLECTED = re.compile(
     r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
     r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes|solutions|tools|tutorials)\b",
     re.IGNORECASE,
 )
-_NO_TOPIC = re.compile(
+"""Words for collected items, after which ``without`` excludes."""
+_NOT_A_TOPIC = re.compile(
     r"""
     (?:it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
       |only|just|all|one|yet|always|necessarily|to|in|on|at|by|from|with|of|for|as|so|too|very
@@ -110,13 +193,15 @@ _NO_TOPIC = re.compile(
     """,
     _FLAGS,
 )
-_NO_NAME = re.compile(
+"""Beginnings of phrases that are not topics."""
+_NOT_A_NAME = re.compile(
     r"[\w-]+(?:ing|ed|able|ible|ful|ive|ous|al|ly)\b"
     r"|(?:ready|empty|null|none|true|false|valid|public|private|safe|secure|good|bad|new|old|up|down"
     r"|there|here|done|born|broken|static|local|unique|clear|shown|seen|known|met|set|sent|built|run"
     r"|given|taken|chosen|written|relevant)\b",
     re.IGNORECASE,
 )
+"""Beginnings of phrases that describe: ``that aren't responding``."""
 _END = re.compile(
     r"""
     [;:!?()\[\]{}\n] | \.(?=\s|$) | \s[-–—]+\s | ,
@@ -128,6 +213,7 @@ _END = re.compile(
     """,
     _FLAGS,
 )
+"""The end of a clause."""
 _LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s+", re.IGNORECASE)
 _AND = re.compile(
     r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
@@ -139,6 +225,7 @@ _OPENING = re.compile(
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
 )
+"""Signs of a command line: options, pipes, paths."""
 _COMMAND = re.compile(
     r"""
     adb|ansible|apt|aws|awk|az|bash|brew|bundle|cargo|cat|cc|chmod|chown|clang|cmake|convert|cp|curl
@@ -151,6 +238,7 @@ _COMMAND = re.compile(
     """,
     _FLAGS,
 )
+"""Names of commands; ``-term`` after them is an option."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _EMPTY = re.compile(
     r"""
@@ -161,6 +249,7 @@ _EMPTY = re.compile(
     """,
     _FLAGS,
 )
+"""Words without content."""
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 
@@ -236,7 +325,7 @@ def has_content(text: str) -> bool:
 
 def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
     """Yield the start of each exclusion, the start of its phrases, and their end."""
-    for pattern, applies in _CUES:
+    for pattern, applies in _GROUPS:
         for match in pattern.finditer(plain):
             if applies(plain, match):
                 yield match.start(), match.end(), _end_of(plain, match.end())
@@ -251,7 +340,7 @@ def _stretches(plain: str, text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _minus_terms(plain: str) -> list[re.Match[str]]:
-    """Return the words like ``-draft`` at the end of a query, without a first word that is one."""
+    """Return the words like ``-draft`` at the end of a query, except its first word."""
     words = list(_NOT_SPACE.finditer(plain))
     first = len(words)
     while first > 1 and _MINUS_TERM.fullmatch(words[first - 1][0]):
@@ -263,42 +352,41 @@ def _anywhere(plain: str, match: re.Match[str]) -> bool:
     if match["predicate"] is None:
         return True
     phrase = plain[match.end() : _end_of(plain, match.end())]
-    return not (asks_how(plain[: match.start()]) or _NO_NAME.match(phrase))
+    return not (asks_how(plain[: match.start()]) or _NOT_A_NAME.match(phrase))
 
 
 def _outside_questions(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
     if asks_how(before):
         return False
-    capital = match["capital"] is not None
-    if capital and (plain.isupper() or _AUXILIARY.search(before)):
+    cue = match[0].rstrip()
+    if cue == "NOT" and (plain.isupper() or _AUXILIARY.search(before)):
         return False
-    contrast = capital or match["contrast"] is not None or match["comma"] is not None
-    return not (contrast and _NO_NAME.match(plain, match.end()))
+    return not (cue.lower().endswith("not") and _NOT_A_NAME.match(plain, match.end()))
 
 
 def _without(plain: str, match: re.Match[str]) -> bool:
     before = plain[: match.start()]
     phrase = plain[match.end() : _end_of(plain, match.end())]
-    if asks_how(before) or has_verb(before) or _is_command(before) or _GONE_WITHOUT.match(phrase):
+    if asks_how(before) or has_verb(before) or _is_command(before) or _COMPLEMENT.match(phrase):
         return False
-    return is_request(plain) or _GATHERED.search(before) is not None
+    return is_request(plain) or _COLLECTED.search(before) is not None
 
 
-def _on_request(plain: str, match: re.Match[str]) -> bool:
+def _in_requests(plain: str, match: re.Match[str]) -> bool:
     return is_request(plain) and not asks_how(plain[: match.start()])
 
 
-_CUES = (
+_GROUPS = (
     (_ANYWHERE, _anywhere),
     (_OUTSIDE_QUESTIONS, _outside_questions),
     (_WITHOUT, _without),
-    (_ON_REQUEST, _on_request),
+    (_IN_REQUESTS, _in_requests),
 )
 
 
 def _end_of(plain: str, start: int) -> int:
-    """Return where the phrases that start here end: with the clause, or a list (``a, b and c``)."""
+    """Return the end of the phrases at ``start``: of the clause, or of a list (``a, b and c``)."""
     enumeration = _LIST.match(plain, start)
     at = (
         enumeration.end() if enumeration and not _clause(plain, start, enumeration.end()) else start
@@ -309,13 +397,13 @@ def _end_of(plain: str, start: int) -> int:
 
 
 def _clause(plain: str, start: int, end: int) -> bool:
-    """Return whether what looks like a list contains the end of a clause, not only commas."""
+    """Return whether an apparent list contains the end of a clause, not only commas."""
     return any(found[0] != "," for found in _END.finditer(plain, start, end))
 
 
 def _parts(plain: str, text: str, start: int, end: int) -> Iterator[Excluded]:
     """Yield the phrases between two offsets; none if the text cannot be a topic."""
-    if _NO_TOPIC.match(plain, start, end):
+    if _NOT_A_TOPIC.match(plain, start, end):
         return
     cuts = [start]
     for match in _AND.finditer(plain, start, end):

@@ -6,39 +6,75 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ability_search.understanding.cues import Cue, any_of
 from ability_search.understanding.periods import Period
-from ability_search.understanding.quotations import masked
-from ability_search.understanding.sentence_types import is_instruction, is_statement
+from ability_search.understanding.sentence_types import is_instruction, is_statement, masked
 
 Relation = Literal["before", "after"]
 
 REACH_DAYS: Final = 180
 """Number of days that ``before`` or ``after`` an event covers."""
 
-_FLAGS = re.IGNORECASE
+BEFORE: Final = (
+    Cue("before", "what was set up before the outage", "checklist before the deployment"),
+    Cue(
+        r"prior\s+to",
+        "who was hired prior to that reorganisation",
+        "knowledge prior to the exam",
+    ),
+    Cue(
+        r"leading\s+up\s+to",
+        "events leading up to the merger",
+        "stairs leading up to the roof",
+    ),
+)
+AFTER: Final = (
+    Cue("after", "what changed after our move to Berlin?", "error after the upgrade"),
+    Cue("since", "what's new since the merger", "users since the merger"),
+    Cue("following", "decisions following the board meeting", "decide following the guidelines"),
+)
+DATES: Final = (
+    Cue(
+        r"\bwhen\s+(?:was|were|did|will|had)\b",
+        "when was the schema last modified",
+        '"when was" in the logs',
+    ),
+    Cue(r"\bsince\s+when\b", "since when do we use Redis?", "update the since when column"),
+    Cue(r"\bhow\s+long\s+ago\b", "how long ago did it break", "how long does it take"),
+    Cue(
+        r"\bwhen\s+(?:is|are|has|have)\s+(?:my|our|the|their|your)(?!\s+(?:best|right)\b)\b",
+        "when is the release",
+        "when is the best season",
+    ),
+    Cue(
+        r"\b(?:what|which)\s+(?:date|day|month|year|quarter)"
+        r"(?!\s+(?:format|of\s+the|picker|type))\b",
+        "which year did we move",
+        "which date format does it use",
+    ),
+    Cue(r"\bdates?\s+of(?!\s+birth\b)\b", "date of the audit?", "date of birth field"),
+    Cue(
+        r"\b(?:audit|birth|closing|completion|cutover|delivery|departure|deprecation|due|effective"
+        r"|election|end(?:-of-life)?|expiration|expiry|founding|freeze|hire|hiring|kickoff|launch"
+        r"|migration|publication|release|renewal|retirement|rollout|ship(?:ping)?|shutdown|signing"
+        r"|start|sunset|termination|wedding)\s+dates?\W*$",
+        "v1 API sunset date",
+        "The file has a release date.",
+    ),
+)
+"""Words that ask for a date."""
+
 _HAPPENED = (
     r"\b(?:was|were|had|did|happened|occurred|changed|changes|events?|incidents?|done|made|added"
     r"|introduced|deployed|shipped|decided|decisions|who\s+(?:\w+ed|left|came)"
     r"|(?:everything|new|news)(?=\s+(?:before|after|since)\b))\b"
 )
 _EVENT = re.compile(
-    rf"{_HAPPENED}.*?\s(?P<clause>(?P<relation>before|prior\s+to|leading\s+up\s+to|after|since"
-    r"|following)\s+(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?))\s*[.?!]*\s*$",
-    _FLAGS,
+    rf"{_HAPPENED}.*?\s(?P<clause>(?:(?P<before>{any_of(BEFORE)})|{any_of(AFTER)})"
+    r"\s+(?:the|our|that|this)\s+(?P<event>[^,.;:!?\ue000]+?))\s*[.?!]*\s*$",
+    re.IGNORECASE,
 )
-_DATED = (
-    r"(?:audit|birth|closing|completion|cutover|delivery|departure|deprecation|due|effective|election"
-    r"|end(?:-of-life)?|expiration|expiry|founding|freeze|hire|hiring|kickoff|launch|migration"
-    r"|publication|release|renewal|retirement|rollout|ship(?:ping)?|shutdown|signing|start|sunset"
-    r"|termination|wedding)"
-)
-_WHEN = re.compile(
-    r"\b(?:when\s+(?:was|were|did|will|had)|since\s+when|how\s+long\s+ago"
-    r"|when\s+(?:is|are|has|have)\s+(?:my|our|the|their|your)(?!\s+(?:best|right)\b)"
-    r"|(?:what|which)\s+(?:date|day|month|year|quarter)(?!\s+(?:format|of\s+the|picker|type))"
-    rf"|dates?\s+of(?!\s+birth\b))\b|\b{_DATED}\s+dates?\W*$",
-    _FLAGS,
-)
+_ASKS_FOR_DATE = re.compile(any_of(DATES), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +82,7 @@ class Event:
     """An event of unknown date in a query, and on which side of it to search.
 
     Attributes:
-        relation: Whether to search before or after it.
+        relation: ``before`` or ``after`` the event.
         phrase: The event as the query names it.
         start: Offset in characters of the clause that ends with it: ``before the outage``.
         end: Offset after the last character of both.
@@ -80,9 +116,8 @@ def find_event(text: str) -> Event | None:
     match = _EVENT.search(plain)
     if match is None or is_statement(plain):
         return None
-    early = match["relation"].lower() not in {"after", "since", "following"}
     phrase = text[slice(*match.span("event"))]
-    return Event("before" if early else "after", phrase, *match.span("clause"))
+    return Event("before" if match["before"] else "after", phrase, *match.span("clause"))
 
 
 def asks_for_date(text: str) -> bool:
@@ -92,6 +127,6 @@ def asks_for_date(text: str) -> bool:
     instructions (``sort by date``).
     """
     plain = masked(text)
-    if _WHEN.search(plain) is None:
+    if _ASKS_FOR_DATE.search(plain) is None:
         return False
     return not (is_statement(plain) or is_instruction(plain))

@@ -1,4 +1,4 @@
-"""Periods of days, and the index keys of chunks within them.
+"""Periods of days, their encoding as numbers, and the index keys of chunks within them.
 
 A day is the number of days since 1970-01-01 in the proleptic Gregorian calendar, in UTC. Years
 1 to 9999 are supported.
@@ -6,7 +6,7 @@ A day is the number of days since 1970-01-01 in the proleptic Gregorian calendar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -81,6 +81,25 @@ def months(year: int, month: int, count: int = 1) -> Period:
         ValueError: if the period leaves the years 1 to 9998.
     """
     return Period(_first_of(year, month), _first_of(year, month + count) - 1)
+
+
+def to_numbers(periods: Iterable[Period]) -> list[int]:
+    """Encode periods as ``[first, last, first, last, ...]``; open periods are left out."""
+    return [
+        end
+        for period in periods
+        if period.first is not None and period.last is not None
+        for end in (period.first, period.last)
+    ]
+
+
+def from_numbers(numbers: Sequence[int]) -> list[Period]:
+    """Decode the result of :func:`to_numbers`.
+
+    Raises:
+        ValueError: if ``numbers`` is anything else.
+    """
+    return [Period(first, last) for first, last in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def buckets(periods: Iterable[Period]) -> list[str]:

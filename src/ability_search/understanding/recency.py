@@ -1,50 +1,69 @@
 """Queries for the newest or the oldest: ``latest deployment``, ``what was the last incident``.
 
-* ``latest``, ``newest``, ``most recent``, ``recent``, ``recently``, ``lately``, ``oldest`` and
-  ``earliest`` count in any position, except in ``at the latest``, ``latest possible`` and names
-  (``image:latest``).
-* ``last`` counts in questions about the past: ``when did we last rotate the keys``, ``last time we
-  met``; not in questions about the present: ``what is the last element``. ``first`` does not count,
-  as in ``what was the first computer``.
-
-Questions how to do something (``how to find the newest file``) and statements (``the latest results
-are poor``) do not count. Nothing within quotation marks is read.
+``last`` counts in questions about the past only, not in ``what is the last element``. ``first``
+does not count, as in ``what was the first computer``. Questions how to do something (``how to find
+the newest file``) and statements (``the latest results are poor``) do not count. Words within
+quotation marks are ignored.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
-from ability_search.understanding.quotations import masked
-from ability_search.understanding.sentence_types import is_instruction, is_statement
+from ability_search.understanding.cues import Cue, any_of
+from ability_search.understanding.sentence_types import is_instruction, is_statement, masked
 
 Order = Literal["newest", "oldest"]
 
+NEWEST: Final = (
+    Cue(
+        r"most\s+recent(?:ly)?",
+        "most recent incident",
+        "can I undo the most recent change",
+    ),
+    Cue("latest", "latest deployment of the cart service", "done by Friday at the latest"),
+    Cue("newest", "summary of the newest notes", "how to find the newest file in a directory"),
+    Cue("recent(?:ly)?", "what changed recently", "the recently added results are poor"),
+    Cue("lately", "what is slow lately", 'titles with "lately" in them'),
+)
+OLDEST: Final = (
+    Cue("oldest", "oldest configuration still in use", "both the oldest and the newest notes"),
+    Cue("earliest", "earliest mention of the merger", "at the earliest convenience"),
+)
+
 
 def _alone(words: str) -> str:
-    """Return a pattern of words that are not part of a name."""
+    """Return a pattern of words that are not part of a name such as ``image:latest``."""
     return rf"(?<![\w:@/.=+-])(?:{words})(?![\w:@/=+-]|\.\w)"
 
 
-def _end_of_time(words: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<!\bat\sthe\s){_alone(words)}(?!\s+possible\b)", re.IGNORECASE | re.VERBOSE
-    )
-
-
-_NEWEST = _end_of_time(r"most\s+recent(?:ly)?|latest|newest|recent(?:ly)?|lately")
-_OLDEST = _end_of_time("oldest|earliest")
-_WAS = re.compile(
-    rf"""
-    ^\W*(?:what|which|when|who|whose|where)\b
-    (?=.*?\b(?:was|were|did|had|has|have)\b)
-    .*?{_alone("last")}
-    (?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one)\b)
-    | ^\W*(?:who\s+last | (?:the\s+)?last\s+time\s+(?:i|we|you|they|he|she|it|our|my|the))\s
-    """,
-    re.IGNORECASE | re.VERBOSE,
+LAST: Final = (
+    Cue(
+        r"^\W*(?:what|which|when|who|whose|where)\b"
+        r"(?=.*?\b(?:was|were|did|had|has|have)\b)"
+        rf".*?{_alone('last')}"
+        r"(?!\s+(?:names?|mile|resort|minute|words?|elements?|items?|one)\b)",
+        "what was the last incident",
+        "what is the last element of a list",
+    ),
+    Cue(r"^\W*who\s+last\s", "who last edited the budget", "who can last an hour"),
+    Cue(
+        r"^\W*(?:the\s+)?last\s+time\s+(?:i|we|you|they|he|she|it|our|my|the)\s",
+        "last time we talked about pricing",
+        "last time zone in the list",
+    ),
 )
+"""Words that ask for the newest in questions about the past."""
+
+
+def _of_time(cues: tuple[Cue, ...]) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\bat\sthe\s){_alone(any_of(cues))}(?!\s+possible\b)", re.IGNORECASE)
+
+
+_NEWEST = _of_time(NEWEST)
+_OLDEST = _of_time(OLDEST)
+_LAST = re.compile(any_of(LAST), re.IGNORECASE)
 _HOW = re.compile(
     r"""
     \bhow\s+(?:to|do|does|can|could|should|would|is|are)\b
@@ -57,7 +76,7 @@ _HOW = re.compile(
 def find_order(text: str) -> Order | None:
     """Return whether a query asks for the newest or the oldest; ``None`` if for neither or both."""
     plain = masked(text)
-    newest = any(pattern.search(plain) for pattern in (_NEWEST, _WAS))
+    newest = any(pattern.search(plain) for pattern in (_NEWEST, _LAST))
     oldest = _OLDEST.search(plain) is not None
     if newest == oldest or _HOW.search(plain) or is_statement(plain) or is_instruction(plain):
         return None

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Final
 
+from ability_search.understanding.cues import Cue
 from ability_search.understanding.periods import Period, date_of, months, one_day
 from ability_search.understanding.written_dates import (
     DAYS,
@@ -29,6 +31,7 @@ _NUMBERS = {
 _DAYS_OF = {"hour": 1 / 24, "day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
 _NAMED_DAYS = {"day before yesterday": -2, "yesterday": -1, "last night": -1, "tomorrow": 1}
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_RELATIVE_PARTS = {"earlier", "later", "so"}
 _LAST = {"last", "previous", "past"}
 _NEXT = {"next", "coming", "upcoming"}
 
@@ -48,7 +51,7 @@ _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A period that the text names between ``start`` and ``end``, in characters.
+    """A period and its position in a text.
 
     Attributes:
         period: The period, resolved on the day of the query.
@@ -132,7 +135,8 @@ def _month(match: re.Match[str], today: int) -> Mention:
     part = _words(match["part"] or "").split(" ")[0]
 
     def in_year(year: int) -> Period:
-        return third(months(year, month), part) if part else months(year, month)
+        whole = months(year, month)
+        return third(whole, part) if part and part not in _RELATIVE_PARTS else whole
 
     return _yearless(in_year, today, match["which"])
 
@@ -223,72 +227,164 @@ def _mention(period: Period) -> Mention:
     return Mention(period, 0, 0)
 
 
+Reader = Callable[[re.Match[str], int], Mention]
+"""Resolves a match on the day of the query; raises ValueError if there is no such day."""
+
 _PART = rf"(?:(?P<part>{PART}|earlier|later|so\s+far)[\s-]+(?:in\s+)?(?:the\s+)?)?"
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], Mention]], ...] = tuple(
-    (re.compile(pattern, FLAGS), read)
-    for pattern, read in (
-        (
+FORMS: Final[tuple[tuple[Cue, Reader], ...]] = (
+    (
+        Cue(
             r"\b(?P<here>day before yesterday|yesterday|tomorrow|last night|today|tonight"
             r"|this (?:morning|afternoon|evening))\b(?!-)",
-            _named_day,
+            "deploys of yesterday",
+            "the yesterday-button",
         ),
-        (rf"\b(?P<here>{_WHICH}[\s-]+(?P<count>{_COUNT})[\s-]+{_UNIT})", _rolling),
-        (rf"\b(?P<here>(?P<which>past|last(?=\s+hour))\s+(?P<count>){_UNIT})", _rolling),
-        (rf"\b(?P<here>(?P<count>{_COUNT}|an?)\s+{_UNIT}\s+ago)\b", _ago),
-        (
-            rf"\b(?P<here>(?P<age>older|newer|younger|more|less)\s+than\s+(?P<count>{_COUNT}|an?)\s+{_UNIT}"
-            r"(?:\s+(?:old|ago))?)\b",
-            _aged,
+        _named_day,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>{_WHICH}[\s-]+(?P<count>{_COUNT})[\s-]+{_UNIT})",
+            "past 30 days",
+            "past 30 requests",
         ),
-        (r"\b(?P<here>year[\s-]to[\s-]date|ytd)\b", _to_date),
-        (
+        _rolling,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>(?P<which>past|last(?=\s+hour))\s+(?P<count>){_UNIT})",
+            "the past month",
+            "the past tense",
+        ),
+        _rolling,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>(?P<count>{_COUNT}|an?)\s+{_UNIT}\s+ago)\b",
+            "3 weeks ago",
+            "3 weeks of work",
+        ),
+        _ago,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>(?P<age>older|newer|younger|more|less)\s+than\s+(?P<count>{_COUNT}|an?)"
+            rf"\s+{_UNIT}(?:\s+(?:old|ago))?)\b",
+            "notes older than 3 weeks",
+            "notes older than 3 versions",
+        ),
+        _aged,
+    ),
+    (
+        Cue(r"\b(?P<here>year[\s-]to[\s-]date|ytd)\b", "year to date revenue", "add a year to it"),
+        _to_date,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>(?P<fraction>{ORDINAL}\s+(?:quarter|half)|[QH][1-4])"
             rf"\s+(?:of\s+)?(?:the\s+)?{_WHICH}\s+year)\b",
-            _fraction,
+            "second half of this year",
+            "second half of the file",
         ),
-        (
+        _fraction,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>{_PART}{_WHICH}\s+(?P<unit>week(?:end)?|month|quarter|year))\b(?!-)",
-            _calendar,
+            "end of last month",
+            "end of this list",
         ),
-        (
+        _calendar,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>(?P<fraction>(?-i:[QH])[1-4]|{ORDINAL}\s+quarter)(?P<which>)"
             r"(?:\s+of\s+the\s+year)?)\b(?![-':]|\.\s+\w)",
-            _fraction,
+            "revenue in Q2",
+            "Q2: what is a monad",
         ),
-        (
+        _fraction,
+    ),
+    (
+        Cue(
             rf"(?<![\w.:/-])(?P<here>(?P<before>{MONTH})\.?\s+{DAYS}|{DAYS}(?:\s+of)?\s+"
             rf"(?P<behind>{MONTH}))\b(?![%:/]|[.,]\d|-\w|\s+(?:be|not|have)\b)",
-            _day,
+            "notes of 2 May",
+            "2 may be enough",
         ),
-        (rf"\b(?P<here>{_PART}{_WHICH}\s+(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b(?!-)", _month),
-        (rf"\b(?P<here>(?P<part>{PART})[\s-]+(?P<which>)(?P<month>{MONTH}))\b(?!-)", _month),
-        (
+        _day,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>{_PART}{_WHICH}\s+(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b(?!-)",
+            "costs last May",
+            "the last may fail",
+        ),
+        _month,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>(?P<part>{PART})[\s-]+(?P<which>)(?P<month>{MONTH}))\b(?!-)",
+            "early March",
+            "early warning",
+        ),
+        _month,
+    ),
+    (
+        Cue(
             rf"\b(?!may\s+or\s+may\b)(?P<here>(?P<part>)(?P<which>)(?P<month>{MONTH}))"
             rf"(?=(?:\s?[-–]\s?|\s+(?:to|and|or|until|through)\s+){MONTH}\b)",
-            _month,
+            "May to June",
+            "it may or may not",
         ),
-        (
+        _month,
+    ),
+    (
+        Cue(
             rf"(?:(?<=\s)|(?<=^))(?:{_AT}\s+|(?<=[–-]))(?:the\s+)?"
             rf"(?P<here>(?P<part>)(?P<which>)(?!{_AUXILIARY_MAY})(?P<month>{MONTH}))\b"
             r"(?!-\w|\s+(?:be|not|have)\b)",
-            _month,
+            "visits in May",
+            "what may be in it",
         ),
-        (rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{_ALWAYS_MONTHS}))\b(?!-\w)", _month),
-        (
+        _month,
+    ),
+    (
+        Cue(
+            rf"\b(?P<here>(?P<part>)(?P<which>)(?P<month>{_ALWAYS_MONTHS}))\b(?!-\w)",
+            "October invoices",
+            "the october-cms",
+        ),
+        _month,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>{_WHICH}\s+(?P<season>{SEASON}))\b"
             r"(?!-|\s+(?:boot|framework|security|data|cloud|mvc|bean)\b)",
-            _season,
+            "last spring",
+            "last spring boot release",
         ),
-        (
+        _season,
+    ),
+    (
+        Cue(
             rf"\b(?:(?:on|since|until|till|before|after|by)\s+(?P<here>(?P<weekday>{_WEEKDAY})"
             r"(?P<which>)(?:\s+(?:morning|afternoon|evening|night))?))\b(?!-)",
-            _weekday,
+            "closed on Tuesday",
+            "the sun on its own",
         ),
-        (
+        _weekday,
+    ),
+    (
+        Cue(
             rf"\b(?P<here>{_WHICH}\s+(?P<weekday>{_WEEKDAY})"
             r"(?:\s+(?:morning|afternoon|evening|night))?)\b(?!-)",
-            _weekday,
+            "last Tuesday evening",
+            "every Tuesday evening",
         ),
-        (r"^\s*(?P<here>(?:19|20)\d\d)\s+(?=[a-z])", _year),
-    )
+        _weekday,
+    ),
+    (Cue(r"^\s*(?P<here>(?:19|20)\d\d)\s+(?=[a-z])", "2026 budget", "the 2026 budget"), _year),
 )
+"""Relative dates in order of precedence, and the functions that read them."""
+
+_FORMS = tuple((re.compile(cue.pattern, FLAGS), read) for cue, read in FORMS)

@@ -1,6 +1,6 @@
 """Period that a query asks for.
 
-In addition to the dates of :mod:`.written`, with T the day of the query:
+In addition to the dates of :mod:`.written_dates`, with T the day of the query:
 
 * ``today``, ``yesterday``, ``tomorrow``, ``last Tuesday``, ``on Tuesday``: the latest before T;
 * ``this``, ``last``, ``next`` with ``week`` (Monday to Sunday), ``weekend``, ``month``,
@@ -12,34 +12,60 @@ In addition to the dates of :mod:`.written`, with T the day of the query:
 * ``2026`` at the beginning of the query.
 
 ``since``, ``after``, ``before``, ``until``, ``by``, ``older than``, ``onwards`` open an end.
-Nothing within quotation marks is read. Ambiguous words (``may``, ``march``, ``spring``) need
+Words within quotation marks are ignored. Ambiguous words (``may``, ``march``, ``spring``) need
 another word that makes them a time.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from ability_search.understanding.cues import Cue
 from ability_search.understanding.periods import Period, date_of
-from ability_search.understanding.quotations import masked
 from ability_search.understanding.relative_dates import Mention, mentions
+from ability_search.understanding.sentence_types import masked
 from ability_search.understanding.written_dates import FLAGS
 
-_RELATIONS = {
-    "since": "since", "starting": "since", "starting in": "since", "starting from": "since",
-    "beginning in": "since", "no earlier than": "since", "after": "after", "later than": "after",
-    "newer than": "after", "before": "before", "prior to": "before", "earlier than": "before",
-    "older than": "before", "until": "until", "till": "until", "up to": "until",
-    "up until": "until", "no later than": "until", "by": "until", "week of": "week",
-}  # fmt: skip
+RELATIONS: Final[Mapping[str, tuple[Cue, ...]]] = {
+    "since": (
+        Cue("since", "outages since March 2026", "outages since we moved"),
+        Cue("starting", "plans starting 2026-03-12", "plans starting now"),
+        Cue(r"starting\s+in", "plans starting in March 2026", "starting in a container"),
+        Cue(r"starting\s+from", "plans starting from March 2026", "starting from scratch"),
+        Cue(r"beginning\s+in", "plans beginning in March 2026", "beginning in a town"),
+        Cue(r"no\s+earlier\s+than", "no earlier than 2026-04-01", "no earlier than planned"),
+    ),
+    "after": (
+        Cue("after", "incidents after March 2026", "incidents after a deploy"),
+        Cue(r"later\s+than", "later than March 2026", "later than planned"),
+        Cue(r"newer\s+than", "newer than March 2026", "newer than version 3"),
+    ),
+    "before": (
+        Cue("before", "notes before 2024", "notes before lunch"),
+        Cue(r"prior\s+to", "notes prior to 2024-01-01", "notes prior to a move"),
+        Cue(r"earlier\s+than", "earlier than March 2026", "earlier than planned"),
+        Cue(r"older\s+than", "older than 2024-01-01", "older than version 3"),
+    ),
+    "until": (
+        Cue("until", "open until May 2024", "open until further notice"),
+        Cue("till", "open till May 2024", "a till with coins"),
+        Cue(r"up\s+to", "notes up to 2024-05-01", "up to 10 users"),
+        Cue(r"up\s+until", "notes up until May 2024", "notes up until he left"),
+        Cue(r"no\s+later\s+than", "no later than 2026-04-01", "no later than planned"),
+        Cue("by", "done by 2026-04-01", "done by the team"),
+    ),
+    "week": (Cue(r"week\s+of", "the week of 2026-03-09", "a week of holidays"),),
+}
+"""Words before a period by their effect: an open end, or the week of a day."""
 _PLAIN = (
     "in", "on", "during", "within", "throughout", "over", "of", "for", "from", "between", "around",
-    "about", "at", "dated", "in the month of", "back in",
+    "about", "at", "dated", r"in\s+the\s+month\s+of", r"back\s+in",
 )  # fmt: skip
-_WORDS = "|".join(
-    sorted((r"\s+".join(each.split()) for each in (*_RELATIONS, *_PLAIN)), key=len, reverse=True)
-)
+_RELATED = {cue.pattern: relation for relation, cues in RELATIONS.items() for cue in cues}
+_WORDS = "|".join(sorted((*_RELATED, *_PLAIN), key=len, reverse=True))
 _BEFORE = re.compile(rf"(?:\b({_WORDS})\s+)?(?:\bthe\s+)?$", FLAGS)
 _BEHIND = re.compile(
     r"\s+(?:onwards?|(?:and|or)\s+(?:(?P<until>earlier|older)|later|newer))\b",
@@ -63,7 +89,7 @@ class Timeframe:
 def find_timeframe(text: str, *, today: int) -> Timeframe | None:
     """Return the period that a query names, ``None`` if it names none.
 
-    Several periods are combined: opposite open ends to what lies between them, else everything
+    Several periods are combined: opposite open ends to the days between them, else everything
     from the first day to the last.
 
     Args:
@@ -131,9 +157,9 @@ def _surroundings(text: str, group: list[Mention]) -> tuple[int, int, str]:
     start = before.start() if before else group[0].start
     if behind:
         return start, behind.end(), "until" if behind["until"] else "since"
-    word = " ".join((before[1] or "").lower().split()) if before else ""
+    word = r"\s+".join((before[1] or "").lower().split()) if before else ""
     owner = _POSSESSIVE.match(text, group[-1].end)
-    return start, owner.end() if owner else group[-1].end, _RELATIONS.get(word, "")
+    return start, owner.end() if owner else group[-1].end, _RELATED.get(word, "")
 
 
 def _related(period: Period, relation: str) -> Period:

@@ -1,6 +1,7 @@
-"""Sentence type of a query: request, question, statement or instruction. English.
+"""Sentence type of a query: request, question, statement or instruction, and its quotations.
 
-Detected by characteristic words, without a grammar. A phrase like ``notes on caching`` is none.
+The type is detected by characteristic words of English, without a grammar. A phrase like ``notes on
+caching`` has none of these types. Words in quotation marks have no meaning as words of the query.
 """
 
 from __future__ import annotations
@@ -86,19 +87,61 @@ _INSTRUCTION = re.compile(
     _FLAGS,
 )
 
+_OPENING = re.compile("[\"“„«`'‘]")
+_END = {
+    opening: re.compile(f"[{closing}\n]")
+    for opening, closing in {
+        '"': '"', "“": "”", "„": "“”", "«": "»", "`": "`", "'": "'", "‘": "’",
+    }.items()
+}  # fmt: skip
+_BETWEEN_WORDS = "'‘"
+"""Marks that are apostrophes if a letter precedes the first or follows the second."""
+_WORD = re.compile(r"\w")
+
+
+def masked(text: str) -> str:
+    """Return ``text`` with each quotation, its marks included, as one word of the same length.
+
+    Offsets are preserved. Apostrophes within words and unclosed quotation marks do not count.
+    """
+    parts: list[str] = []
+    done = 0
+    ends: dict[str, int] = {}
+    for match in _OPENING.finditer(text):
+        start = match.start()
+        if start < done:
+            continue
+        mark = match[0]
+        if ends.get(mark, 0) <= start:
+            end = _END[mark].search(text, start + 1)
+            ends[mark] = end.start() if end else len(text)
+        if _is_quotation(text, start, ends[mark]):
+            parts += (text[done:start], "Q" * (ends[mark] + 1 - start))
+            done = ends[mark] + 1
+    return "".join((*parts, text[done:]))
+
+
+def _is_quotation(text: str, start: int, end: int) -> bool:
+    """Return whether the mark at ``end`` closes a quotation that the mark at ``start`` opens."""
+    if end == len(text) or text[end] == "\n" or end == start + 1:
+        return False
+    return text[start] not in _BETWEEN_WORDS or not (
+        (start > 0 and _WORD.match(text, start - 1)) or _WORD.match(text, end + 1)
+    )
+
 
 def is_request(plain: str) -> bool:
-    """Return whether a text plainly asks for something: ``show me``, ``I'm looking for``."""
+    """Return whether a text is a plain request: ``show me``, ``I'm looking for``."""
     return _REQUEST.match(plain) is not None
 
 
 def asks_how(plain: str) -> bool:
-    """Return whether a text asks how, why or whether, or what is needed."""
+    """Return whether a text asks how, why, whether, or for a way to do something."""
     return _ASKS_HOW.search(plain) is not None
 
 
 def has_verb(plain: str) -> bool:
-    """Return whether the beginning of a text has a verb, and so says how something is done."""
+    """Return whether the beginning of a text has a verb, and thus describes an action."""
     return _HAS_VERB.search(plain) is not None
 
 

@@ -22,11 +22,12 @@ from the first to the second.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
+from ability_search.understanding.cues import Cue
 from ability_search.understanding.periods import Period, date_of, months, one_day
 
 MONTH: Final = (
@@ -42,32 +43,13 @@ ORDINAL: Final = r"(?:first|second|third|fourth|last|final|1st|2nd|3rd|4th)"
 _YEAR = r"[12]\d{3}"
 _END = r"(?![\w%]|[.,:/-]\d)"
 _UNITS = r"\s?(?:ms|px|[kmgt]i?b|hz|x|bytes|tokens|words|users|people|requests|rows|items|times)\b"
-_FORMS = {
-    "iso_day": rf"(?<![^\W_])(?<![.:])(?<!\d[-/]){_YEAR}"
-    r"(?:-\d\d?-\d\d?|/\d\d?/\d\d?|\.\d\d\.\d\d)(?!\d|\.\d)"
-    r"(?:[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s?Z|[+-]\d\d:?\d\d)?)?",
-    "week": rf"(?<![\w-]){_YEAR}-?W\d\d(?![\w-])",
-    "cjk": rf"(?<!\d){_YEAR}\s?年(?:\s?\d\d?\s?月(?:\s?\d\d?\s?[日号])?)?",
-    "day_first": r"(?<![\w./-])(?<!patch\s)(?<!version\s)(?<!release\s)"
-    rf"\d\d?\.\s?\d\d?\.\s?(?:1[89]|20)\d\d{_END}",
-    "month_first": rf"(?<![\w./-])\d\d?(?:/\d\d?/|-\d\d?-){_YEAR}{_END}",
-    "year_first": rf"(?<![\w./:-]){_YEAR}[\s-]+{MONTH}\.?[\s-]+{DAY}{_END}",
-    "days_month": rf"(?<![\w.:/-]){DAYS}(?:\s+of)?[\s-]*{MONTH}\.?,?[\s-]*{_YEAR}{_END}",
-    "month_days": rf"\b{MONTH}\.?\s*{DAYS},?\s+{_YEAR}{_END}",
-    "month": rf"\b(?:{PART}[\s-]+)?{MONTH}\.?,?[\s-]+(?:of\s+)?{_YEAR}{_END}",
-    "month_number": rf"(?<![\w./-])(?:{_YEAR}-(?:0[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])/{_YEAR}){_END}"
-    r"(?!-|\s+season)",
-    "fraction": rf"\b(?:[QH][1-4][\s/-]?(?:of\s+)?(?:FY\s?)?{_YEAR}{_END}"
-    rf"|{_YEAR}[\s/-]?[QH][1-4]\b"
-    rf"|{ORDINAL}\s+(?:quarter|half)\s+(?:of\s+)?{_YEAR}{_END})",
-    "season": rf"\b{SEASON}\s+(?:of\s+)?{_YEAR}{_END}",
-    "part": rf"\b{PART}[\s-]+(?:19|20)\d\d{_END}(?!{_UNITS})",
-    "decade": r"(?<![\w.-])(?:1[89]|20)\d0s\b",
-    "year": r"(?:\b(?:in|since|during|until|till|before|after|by|from|year)\s+"
-    rf"(?:19|20)\d\d(?:\s?[-–]\s?(?:19|20)\d\d)?{_END}(?!{_UNITS})|(?<!\w)\((?:19|20)\d\d\))",
-}
+Reader = Callable[[list[int], list[str]], Period]
+"""Resolves the numbers and the words of a written date; raises ValueError for an invalid date."""
+
+PERIODS_LIMIT: Final = 64
+_MAX_DATE_LENGTH = 40
+"""Maximum length of a metadata value that is tried as a date, in characters."""
 FLAGS: Final = re.IGNORECASE | re.ASCII
-_SCAN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()), FLAGS)
 _ANCHOR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
 _HINT = re.compile(r"[^\W\d_]|[-/.(]")
 """Characters that occur near every date besides digits, but not in columns of numbers."""
@@ -135,6 +117,43 @@ def single_periods(text: str) -> Iterator[Written]:
                 yield Written(period, leading.end() if leading else match.start(), match.end())
 
 
+def chunk_periods(
+    *texts: str, metadata: Mapping[str, Any] | None = None, limit: int = PERIODS_LIMIT
+) -> list[Period]:
+    """Return the periods that a chunk is about.
+
+    Args:
+        texts: Texts of the chunk, most informative first: source, title, headings, content.
+        metadata: Strings in it that consist of a single date are read too, also in lists.
+        limit: Maximum number of periods; the first ones found are returned.
+
+    Returns:
+        Without duplicates, each closed at both ends; empty for a chunk without dates.
+    """
+    found: dict[Period, None] = {}
+    for text in _texts(texts, metadata or {}):
+        for each in written_periods(text, limit=limit):
+            found[each.period] = None
+            if len(found) == limit:
+                return list(found)
+    return list(found)
+
+
+def _texts(texts: Sequence[str], metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield texts in order, metadata dates before the last text, which is the content."""
+    yield from texts[:-1]
+    for value in metadata.values():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, str) and len(item) <= _MAX_DATE_LENGTH and _is_date(item):
+                yield item
+    yield from texts[-1:]
+
+
+def _is_date(text: str) -> bool:
+    found = written_periods(text)
+    return len(found) == 1 and text[found[0].start : found[0].end] == text.strip()
+
+
 def month_of(name: str) -> int:
     """Return the number of a month from its English name or abbreviation, in lower case."""
     return _MONTHS[name[:3]]
@@ -186,7 +205,7 @@ def _read(match: re.Match[str]) -> Period | None:
     numbers = [int(number) for number, _ in tokens if number]
     words = [word for _, word in tokens if word]
     try:
-        return _READERS[match.lastgroup or ""](numbers, words)
+        return FORMS[match.lastgroup or ""][1](numbers, words)
     except ValueError:
         return None
 
@@ -261,20 +280,119 @@ def _year(numbers: list[int], words: list[str]) -> Period:
     return months(numbers[0], 1, 12).to(months(numbers[-1], 1, 12))
 
 
-_READERS: dict[str, Callable[[list[int], list[str]], Period]] = {
-    "iso_day": _iso_day,
-    "week": _week,
-    "cjk": _cjk,
-    "day_first": _day_first,
-    "month_first": _month_first,
-    "year_first": _year_first,
-    "days_month": _days_of_month,
-    "month_days": _days_of_month,
-    "month": _month,
-    "month_number": _month_number,
-    "fraction": _fraction,
-    "season": _season,
-    "part": _part,
-    "decade": _decade,
-    "year": _year,
+FORMS: Final[Mapping[str, tuple[Cue, Reader]]] = {
+    "iso_day": (
+        Cue(
+            rf"(?<![^\W_])(?<![.:])(?<!\d[-/]){_YEAR}"
+            r"(?:-\d\d?-\d\d?|/\d\d?/\d\d?|\.\d\d\.\d\d)(?!\d|\.\d)"
+            r"(?:[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s?Z|[+-]\d\d:?\d\d)?)?",
+            "deployed 2026-03-12T10:30Z",
+            "order 2026-03-125 shipped",
+        ),
+        _iso_day,
+    ),
+    "week": (Cue(rf"(?<![\w-]){_YEAR}-?W\d\d(?![\w-])", "2026-W11", "part 2026-W115"), _week),
+    "cjk": (
+        Cue(
+            rf"(?<!\d){_YEAR}\s?年(?:\s?\d\d?\s?月(?:\s?\d\d?\s?[日号])?)?",
+            "2026年3月12日",
+            "2026年13月",
+        ),
+        _cjk,
+    ),
+    "day_first": (
+        Cue(
+            r"(?<![\w./-])(?<!patch\s)(?<!version\s)(?<!release\s)"
+            rf"\d\d?\.\s?\d\d?\.\s?(?:1[89]|20)\d\d{_END}",
+            "12.03.2026",
+            "version 12.03.2026",
+        ),
+        _day_first,
+    ),
+    "month_first": (
+        Cue(
+            rf"(?<![\w./-])\d\d?(?:/\d\d?/|-\d\d?-){_YEAR}{_END}",
+            "03/12/2026",
+            "files/03/12/2026",
+        ),
+        _month_first,
+    ),
+    "year_first": (
+        Cue(
+            rf"(?<![\w./:-]){_YEAR}[\s-]+{MONTH}\.?[\s-]+{DAY}{_END}",
+            "on 2026 Mar 12",
+            "on 2026 Mars 12",
+        ),
+        _year_first,
+    ),
+    "days_month": (
+        Cue(
+            rf"(?<![\w.:/-]){DAYS}(?:\s+of)?[\s-]*{MONTH}\.?,?[\s-]*{_YEAR}{_END}",
+            "3-7 March 2026",
+            "31 February 2026",
+        ),
+        _days_of_month,
+    ),
+    "month_days": (
+        Cue(
+            rf"\b{MONTH}\.?\s*{DAYS},?\s+{_YEAR}{_END}",
+            "March 12th, 2026",
+            "February 31, 2026",
+        ),
+        _days_of_month,
+    ),
+    "month": (
+        Cue(
+            rf"\b(?:{PART}[\s-]+)?{MONTH}\.?,?[\s-]+(?:of\s+)?{_YEAR}{_END}",
+            "late March 2026",
+            "part March 2026-1234",
+        ),
+        _month,
+    ),
+    "month_number": (
+        Cue(
+            rf"(?<![\w./-])(?:{_YEAR}-(?:0[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])/{_YEAR}){_END}"
+            r"(?!-|\s+season)",
+            "2026-03",
+            "the 2026-03 season",
+        ),
+        _month_number,
+    ),
+    "fraction": (
+        Cue(
+            rf"\b(?:[QH][1-4][\s/-]?(?:of\s+)?(?:FY\s?)?{_YEAR}{_END}"
+            rf"|{_YEAR}[\s/-]?[QH][1-4]\b"
+            rf"|{ORDINAL}\s+(?:quarter|half)\s+(?:of\s+)?{_YEAR}{_END})",
+            "Q1 2026",
+            "H3 2026",
+        ),
+        _fraction,
+    ),
+    "season": (
+        Cue(rf"\b{SEASON}\s+(?:of\s+)?{_YEAR}{_END}", "spring 2026", "spring 2026.1"),
+        _season,
+    ),
+    "part": (
+        Cue(
+            rf"\b{PART}[\s-]+(?:19|20)\d\d{_END}(?!{_UNITS})",
+            "early 2026",
+            "early 2000 tokens",
+        ),
+        _part,
+    ),
+    "decade": (Cue(r"(?<![\w.-])(?:1[89]|20)\d0s\b", "1990s", "v1990s"), _decade),
+    "year": (
+        Cue(
+            r"(?:\b(?:in|since|during|until|till|before|after|by|from|year)\s+"
+            rf"(?:19|20)\d\d(?:\s?[-–]\s?(?:19|20)\d\d)?{_END}(?!{_UNITS})|(?<!\w)\((?:19|20)\d\d\))",
+            "in 2026",
+            "in 2000 ms",
+        ),
+        _year,
+    ),
 }
+"""Written dates by name, in order of precedence, and the functions that read them."""
+
+_SCAN = re.compile(
+    "|".join(f"(?P<{name}>{cue.pattern})" for name, (cue, _) in FORMS.items()), FLAGS
+)

@@ -13,7 +13,7 @@ from ability_search.artifacts.artifact_reader import read_manifest
 from ability_search.artifacts.importer import Importable
 from ability_search.artifacts.manifest import Damaged, SkillsManifest
 from ability_search.artifacts.skill_indexes import SkillsArtifact, read_skills
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.text.token_counter import EstimatedTokens
 
 MANIFEST = {

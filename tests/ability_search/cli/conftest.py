@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ability_search.cli.commands import app
+from ability_search.cli.app import all_commands
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -90,6 +90,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def invoke(*arguments: str, given: str | None = None, broker: str | None = None) -> Result:
         further = ("--broker", broker) if broker else ()
-        return runner.invoke(app, [*arguments, *further], input=given)
+        return runner.invoke(all_commands(), [*arguments, *further], input=given)
 
     return invoke

@@ -2,25 +2,28 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.cli import output
-from ability_search.tools.results import (
+from ability_search.cli import options, output
+from ability_search.index.charts import (
     CollectionGrowth,
-    CollectionInfoResult,
     CollectionMap,
-    CollectionsResult,
-    CollectionSummary,
-    DeleteResult,
     GrowthPeriod,
-    JobError,
-    JobStatus,
     MapPoint,
     TokenBin,
     TokenHistogram,
+)
+from ability_search.tools.results import (
+    CollectionInfoResult,
+    CollectionsResult,
+    CollectionSummary,
+    DeleteResult,
+    JobError,
+    JobStatus,
 )
 
 SUMMARY = CollectionSummary(
@@ -353,3 +356,17 @@ def test_models_list_tells_rerankers_from_encoders(
     broken = run("models", "list")
     assert broken.exit_code == 1
     assert "config.json of 'judge'" in broken.stderr
+
+
+def test_options_that_were_not_given_are_left_out() -> None:
+    assert options.given(a=None, b=False, c=[], d=0, e="", f=True) == {"d": 0, "e": "", "f": True}
+
+
+def test_up_names_a_missing_extra_before_it_starts_anything(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    done = run("up", "--port", "0")
+    assert done.exit_code == 1
+    assert "pip install 'ability-search[local]'" in done.stderr
+    assert not (tmp_path / "data").exists()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import ability_search
 from ability_search.cli.app import COMMANDS as MODULES
-from ability_search.cli.commands import app
+from ability_search.cli.app import all_commands
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -25,6 +25,7 @@ def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield from walk(child, (*path, name))
 
 
+app = all_commands()
 ROOT = typer.main.get_command(app)
 COMMANDS = dict(walk(ROOT))
 

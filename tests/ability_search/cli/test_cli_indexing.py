@@ -4,14 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-import typer
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.cli.selecting import Tree, collection_name, read_trees, sweepable, trees
-from ability_search.config.schema import Limits
-from ability_search.files.isolated_reader import Extractor
-from ability_search.text.loaders import Bounds
 from ability_search.tools.results import FailedDocument, IndexResult
 
 
@@ -19,14 +13,6 @@ def write(*names: str, text: str = "Some words.") -> None:
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
-
-
-def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
-    """The sources of the documents in each part."""
-    bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
-    with Extractor(bounds, timeout=60) as extractor:
-        found = [reading.documents for reading in read_trees(chosen, limits, extractor)]
-    return [[each.source for each in documents] for documents in found if documents]
 
 
 def answered(tool_input: dict[str, Any]) -> Any:
@@ -138,12 +124,6 @@ def test_sweep_deletes_sources_below_the_directory_whose_files_are_gone(
     assert network.inputs("search-delete") == [expected]
 
 
-def test_sweeping_the_root_itself_is_refused(run: Run) -> None:
-    write("a.md")
-    with pytest.raises(typer.BadParameter, match="below the root"):
-        sweepable(trees([Path()], None))
-
-
 def test_server_side_leaves_the_reading_to_the_worker(network: Network, run: Run) -> None:
     network.answers["search-index-file"] = lambda asked: {
         **answered(asked),
@@ -157,47 +137,6 @@ def test_server_side_leaves_the_reading_to_the_worker(network: Network, run: Run
     (asked,) = network.inputs("search-index-file")
     assert asked.pop("jobId")
     assert asked == {"collection": "c", "path": "/srv/texts", "include": ["*.md"], "sweep": True}
-
-
-@pytest.mark.parametrize(
-    ("directory", "name"),
-    [
-        ("docs", "docs"),
-        ("My Notes!", "My-Notes"),
-        ("日本", "files"),
-        ("..x", "x"),
-        ("a" * 99, "a" * 64),
-    ],
-)
-def test_a_directory_names_its_collection(tmp_path: Path, directory: str, name: str) -> None:
-    (tmp_path / directory).mkdir()
-    assert collection_name(tmp_path / directory) == name
-    (tmp_path / directory / "f.md").write_text("x")
-    assert collection_name(tmp_path / directory / "f.md") == name
-
-
-def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
-    run: Run, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
-    write(str(outside / "a.md"))
-    (tree,) = trees([outside], None)
-    assert read([tree], Limits()) == [["outside/a.md"]]
-    with pytest.raises(typer.BadParameter, match="is outside"):
-        trees([outside], Path("."))
-
-
-def test_a_file_named_twice_is_sent_once(run: Run) -> None:
-    write("d/a.md", "d/b.md")
-    assert read(trees([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
-
-
-def test_calls_are_bounded_by_bytes_and_by_documents(run: Run) -> None:
-    write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
-    limits = Limits(batch_bytes=2048, document_bytes=1024)
-    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
-    limits = Limits(batch_documents=3)
-    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]
 
 
 def test_reindex_sends_its_options(network: Network, run: Run) -> None:

@@ -226,7 +226,7 @@ def test_an_artifact_is_searched_as_the_collection_it_is_and_warnings_are_told(
         asked.append(given)
         return "skills.0123456789ab", ["the index in own cannot be used: it is damaged"]
 
-    monkeypatch.setattr("ability_search.cli.search._answering", answering)
+    monkeypatch.setattr("ability_search.cli.search._choose_collection", answering)
     network.answers["search-query"] = lambda _: answer(hit(), warnings=["slow"])
     options = ("search", "q", "--artifact", "hub", "--own", "own")
     shown = run(*options, broker=network.url)

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from tests.ability_search.cli.test_cli_indexing import answered, write
 
-from ability_search.cli import watching
-from ability_search.cli.client import open_client
-from ability_search.cli.selecting import Tree, trees
-from ability_search.cli.watching import EDITORS, Watcher, changes_of
+from ability_search.cli.clients import new_client
+from ability_search.cli.indexing import WatchLog
 from ability_search.errors import SearchError
+from ability_search.sync.trees import Tree, trees
+from ability_search.sync.watcher import EDITORS, INSTALL_WATCH, Watcher, changes_of
 from kadi_client import ToolError
 
 SECONDS = 30.0
@@ -59,8 +59,9 @@ def find() -> list[Tree]:
 
 @asynccontextmanager
 async def watching_d(network: Any) -> AsyncIterator[Watched]:
-    async with open_client(network.url) as client:
-        yield Watched(Watcher(client, find, {"collection": "c"}, SECONDS, True), network)
+    async with new_client(network.url) as client:
+        report = WatchLog("c", as_json=True)
+        yield Watched(Watcher(client, find, {"collection": "c"}, SECONDS, report), network)
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ async def test_without_the_library_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(SearchError) as failed:
         await anext(changes_of([tmp_path]))
-    assert watching.INSTALL_WATCH in failed.value.hint
+    assert INSTALL_WATCH in failed.value.hint
 
 
 def test_a_file_cannot_be_watched(run: Any, network: Any) -> None:

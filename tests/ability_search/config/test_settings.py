@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.loading import Settings, load_settings
-from ability_search.config.settings_table import settings_table
-from ability_search.config.specs import SPECS
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
 
 KEPT = {
@@ -48,7 +48,7 @@ def test_nothing_configured_gives_the_documented_defaults(tmp_path: Path) -> Non
     assert settings.warnings == ()
 
 
-def test_kept_names_are_still_the_names() -> None:
+def test_names_kept_from_the_earlier_ability_still_work() -> None:
     assert {spec.env[0]: spec.key for spec in SPECS if spec.env[0] in KEPT} == KEPT
 
 
@@ -84,11 +84,11 @@ def test_the_nearest_config_wins(tmp_path: Path) -> None:
     assert load_settings({}, below).chunking.size == 124
 
 
-def test_other_sections_belong_to_other_programs(tmp_path: Path) -> None:
+def test_other_sections_of_config_are_ignored(tmp_path: Path) -> None:
     assert load(tmp_path, "memory: {api_key: x, model: y}\nsearch:\n").chunking.size == 500
 
 
-def test_merged_keys_are_no_duplicates(tmp_path: Path) -> None:
+def test_merged_yaml_keys_do_not_count_as_duplicates(tmp_path: Path) -> None:
     config = (
         "base: &base {chunk_size: 300, database: notes}\nsearch: {<<: *base, chunk_size: 200}\n"
     )
@@ -107,7 +107,7 @@ def test_sizes_take_units(tmp_path: Path) -> None:
     assert settings.arcadedb.heap == 1024**3
 
 
-def test_relative_paths_start_where_they_are_written(tmp_path: Path) -> None:
+def test_relative_paths_resolve_against_the_file_that_holds_them(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
     config = (
@@ -131,7 +131,7 @@ def test_xdg_directories_are_used_if_absolute(tmp_path: Path) -> None:
     assert files.cache_dir == Path("/h/.cache/ability-search")
 
 
-def test_lists_come_from_one_text(tmp_path: Path) -> None:
+def test_lists_are_parsed_from_one_variable(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
         "search: {model_upstream_names: only-one}",
@@ -149,7 +149,7 @@ def test_languages_of_statements_ignore_case(tmp_path: Path) -> None:
     assert settings.arcadedb.languages == ("sql", "opencypher")
 
 
-def test_every_problem_is_named_at_once_with_file_and_key(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> None:
     found = problems(
         tmp_path,
         "search: {chunk_size: many, embeding_model: x, fusion: magic}\n",
@@ -208,7 +208,7 @@ def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> N
 
 
 @pytest.mark.parametrize("config", ["- a list\n", "search: 5\n"])
-def test_a_config_of_another_shape_is_refused(tmp_path: Path, config: str) -> None:
+def test_a_malformed_config_is_refused(tmp_path: Path, config: str) -> None:
     (problem,) = problems(tmp_path, config)
     assert str(tmp_path / "config.yml") in problem
 
@@ -270,7 +270,7 @@ def test_no_repr_shows_a_credential(tmp_path: Path) -> None:
     assert "sk-hidden" not in settings.embedding.model_dump_json()
 
 
-def test_a_variable_that_is_almost_a_setting_is_warned_about(tmp_path: Path) -> None:
+def test_a_misspelt_variable_causes_a_warning(tmp_path: Path) -> None:
     settings = load(tmp_path, SEARCH_CHUNKSIZE="9", SEARCH_SERVICE_HOST="10.0.0.1")
     assert settings.warnings == (
         "SEARCH_CHUNKSIZE in the environment is not a setting; did you mean SEARCH_CHUNK_SIZE?",

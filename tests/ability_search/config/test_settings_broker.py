@@ -11,7 +11,8 @@ import pytest
 
 from ability_search import __version__
 from ability_search.config.agent_card import Manifest, read_manifest
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.tools.table import TOOLS
 
@@ -43,7 +44,7 @@ ALL = {"local": "ws://l/kadi", "default": "ws://d/kadi", "remote": {"url": "wss:
         (("local",), "ws://l/kadi"),
     ],
 )
-def test_remote_then_default_then_local(
+def test_the_first_of_remote_default_local_is_used(
     tmp_path: Path, names: tuple[str, ...], expected: str
 ) -> None:
     assert url(load(tmp_path, {"brokers": {name: ALL[name] for name in names}})) == expected
@@ -127,7 +128,7 @@ def test_a_file_without_brokers_leaves_the_local_one(tmp_path: Path) -> None:
         (None, "[broker", "not valid TOML"),
     ],
 )
-def test_wrong_entries_are_named(
+def test_invalid_entries_are_reported_with_their_place(
     tmp_path: Path, agent: dict[str, Any] | None, toml: str, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -143,7 +144,7 @@ def test_agent_json_that_is_not_json_is_refused(tmp_path: Path) -> None:
         load_settings({}, tmp_path)
 
 
-def test_what_config_toml_says_in_vain_is_warned_about(tmp_path: Path) -> None:
+def test_ignored_keys_of_config_toml_cause_warnings(tmp_path: Path) -> None:
     toml = '[broker.local]\nNETWORK = ["a"]\nMODE = "bridge"\n'
     warnings = load(tmp_path, None, toml).warnings
     assert len(warnings) == 2
@@ -169,19 +170,19 @@ def test_all_brokers_are_joined_each_on_its_networks(tmp_path: Path) -> None:
     assert settings.broker is settings.brokers[0]
 
 
-def test_the_environment_names_the_only_broker(tmp_path: Path) -> None:
+def test_an_address_in_the_environment_selects_a_single_broker(tmp_path: Path) -> None:
     settings = load(tmp_path, {"brokers": ALL}, BROKER_URL="ws://d/kadi")
     assert [each.name for each in settings.brokers] == ["default"]
     elsewhere = load(tmp_path, {"brokers": ALL}, BROKER_URL="ws://x/kadi")
     assert [str(each.url) for each in elsewhere.brokers] == ["ws://x/kadi"]
 
 
-def test_networks_of_the_environment_hold_on_every_broker(tmp_path: Path) -> None:
+def test_networks_of_the_environment_apply_to_every_broker(tmp_path: Path) -> None:
     settings = load(tmp_path, {"brokers": ALL}, BROKER_NETWORKS="a,b")
     assert {each.networks for each in settings.brokers} == {("a", "b")}
 
 
-def test_a_wrong_address_of_any_broker_is_named_once(tmp_path: Path) -> None:
+def test_an_invalid_broker_address_is_reported_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, {"brokers": {"remote": "wss://r", "spare": "http://s"}}, BROKER_NETWORKS=",")
     assert [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loading import load_settings, locate_secrets
+from ability_search.config.loader import load_settings, locate_secrets
 from ability_search.config.vault import set_secret
 from ability_search.errors import ConfigurationError
 
@@ -50,14 +50,14 @@ def test_the_variables_of_a_deployment_are_read(tmp_path: Path, environ: dict[st
         ("KADI_REQUIRED_SECRETS", "KADI_OPTIONAL_SECRETS"),
     ],
 )
-def test_without_a_nonce_or_names_nothing_is_awaited(
+def test_no_secrets_are_requested_without_a_nonce_or_names(
     tmp_path: Path, environ: dict[str, str], missing: tuple[str, ...]
 ) -> None:
     environ |= {**DEPLOYMENT, **dict.fromkeys(missing, " ")}
     assert load_settings(environ, tmp_path).deployment.awaited == ()
 
 
-def test_a_rendezvous_that_is_no_address_is_named(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_an_invalid_rendezvous_address_is_reported(tmp_path: Path, environ: dict[str, str]) -> None:
     environ["KADI_RENDEZVOUS_BROKER"] = "broker.example"
     with pytest.raises(ConfigurationError, match="^KADI_RENDEZVOUS_BROKER: expected an address"):
         load_settings(environ, tmp_path)
@@ -114,7 +114,9 @@ def test_a_blank_deployed_secret_counts_as_missing(tmp_path: Path, environ: dict
     assert settings.embedding.api_key is None
 
 
-def test_a_wrong_deployed_value_is_named_not_shown(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_an_invalid_deployed_value_is_reported_without_the_value(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     deployed = {"SEARCH_EMBEDDING_API_URL": SECRET, "SEARCH_CHUNK_SIZE": SECRET}
     with pytest.raises(ConfigurationError) as caught:
         load_settings(environ, tmp_path, deployed=deployed)
@@ -125,7 +127,7 @@ def test_a_wrong_deployed_value_is_named_not_shown(tmp_path: Path, environ: dict
     assert SECRET not in str(caught.value)
 
 
-def test_a_stored_secret_is_not_decrypted_if_the_deployer_has_it(
+def test_a_secret_from_the_deployer_is_not_decrypted_from_the_vault(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     vault = "[secrets.models]\nSEARCH_API_KEY = 'ENC[age:xyz]'\n"
@@ -135,7 +137,9 @@ def test_a_stored_secret_is_not_decrypted_if_the_deployer_has_it(
     assert settings.embedding.api_key.get_secret_value() == SECRET
 
 
-def test_what_is_no_setting_is_ignored_and_named(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_deployed_names_that_are_not_settings_cause_warnings(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     names = ("DATABASE_URL", "SEARCH_API_KEYS", "two\nlines", "x" * 1000)
     deployed: dict[str, Any] = dict.fromkeys(names, SECRET)
     (warning,) = load_settings(environ, tmp_path, deployed=deployed).warnings
@@ -147,7 +151,7 @@ def test_what_is_no_setting_is_ignored_and_named(tmp_path: Path, environ: dict[s
     assert SECRET not in warning
 
 
-def test_what_was_needed_to_ask_is_ignored_and_named(
+def test_deployed_values_needed_before_the_request_cause_warnings(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     deployed = {

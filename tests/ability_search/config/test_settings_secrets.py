@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ability_search.config.loading import (
-    Settings,
+from ability_search.config.loader import (
     complete_secrets,
     load_settings,
     locate_secrets,
     require_secrets,
 )
+from ability_search.config.schema import Settings
 from ability_search.config.vault import set_secret
 from ability_search.errors import ConfigurationError
 from kadi_client.errors import NotConnected, RemoteError
@@ -80,7 +80,7 @@ def test_secrets_are_found_by_walking_up(tmp_path: Path, environ: dict[str, str]
     assert locate_secrets(environ, below).path == tmp_path / "secrets.toml"
 
 
-def test_the_key_file_can_be_placed(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_path_of_the_key_file_is_a_setting(tmp_path: Path, environ: dict[str, str]) -> None:
     environ["SEARCH_SECRET_KEY_FILE"] = "mine.key"
     store(tmp_path, environ, "SEARCH_API_KEY", SECRET)
     assert (tmp_path / "mine.key").exists()
@@ -90,7 +90,9 @@ def test_the_key_file_can_be_placed(tmp_path: Path, environ: dict[str, str]) -> 
     assert api_key(load_settings(environ, tmp_path)) == SECRET
 
 
-def test_what_cannot_be_decrypted_stops_the_start(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_secret_that_cannot_be_decrypted_stops_the_start(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     path = tmp_path / "secrets.toml"
     path.write_text(
         "[secrets.models]\nSEARCH_API_KEY = 'ENC[age:xyz]'\n"
@@ -110,16 +112,14 @@ def test_what_cannot_be_decrypted_stops_the_start(tmp_path: Path, environ: dict[
     assert api_key(settings) == SECRET
 
 
-def test_secrets_can_be_set_although_the_start_fails(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+def test_secrets_can_be_set_even_if_loading_fails(tmp_path: Path, environ: dict[str, str]) -> None:
     path = tmp_path / "secrets.toml"
     path.write_text("[secrets.models]\nSEARCH_API_KEY = 'ENC[age:xyz]'\n", encoding="utf-8")
     store(tmp_path, environ, "SEARCH_API_KEY", SECRET)
     assert api_key(load_settings(environ, tmp_path)) == SECRET
 
 
-def test_secrets_are_not_located_by_a_config_that_is_wrong(
+def test_an_invalid_config_prevents_locating_secrets(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     (tmp_path / "config.yml").write_text("search: {secret_key_fil: x}", encoding="utf-8")
@@ -130,7 +130,9 @@ def test_secrets_are_not_located_by_a_config_that_is_wrong(
         locate_secrets(environ, tmp_path)
 
 
-def test_a_plain_secret_works_with_a_warning(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_an_unencrypted_secret_works_with_a_warning(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     path = tmp_path / "secrets.toml"
     path.write_text(f"[secrets.models]\nSEARCH_API_KEY = '{SECRET}'\n", encoding="utf-8")
     settings = load_settings(environ, tmp_path)
@@ -140,7 +142,7 @@ def test_a_plain_secret_works_with_a_warning(tmp_path: Path, environ: dict[str, 
     assert SECRET not in warning
 
 
-def test_a_wrong_value_in_the_vault_is_named_not_shown(
+def test_an_invalid_vault_value_is_reported_without_the_value(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     store(tmp_path, environ, "SEARCH_EMBEDDING_API_URL", SECRET)
@@ -151,7 +153,7 @@ def test_a_wrong_value_in_the_vault_is_named_not_shown(
     assert SECRET not in problem
 
 
-def test_nothing_is_required_of_those_who_ask_the_model_manager(
+def test_no_secret_is_required_with_the_model_manager(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     settings = load_settings(environ, tmp_path)
@@ -159,7 +161,7 @@ def test_nothing_is_required_of_those_who_ask_the_model_manager(
     require_secrets(settings)
 
 
-def test_missing_secrets_are_named_with_the_three_places(
+def test_missing_secrets_are_reported_with_the_three_places_to_set_them(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     settings = load_settings({**environ, **API}, tmp_path)
@@ -173,7 +175,7 @@ def test_missing_secrets_are_named_with_the_three_places(
         assert "secret ability on the network" in problem
 
 
-def test_agent_json_says_what_is_required(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_agent_json_lists_the_required_secrets(tmp_path: Path, environ: dict[str, str]) -> None:
     def agent(*required: str) -> None:
         deploy = {"x": {"secrets": {"vault": "models", "required": list(required)}}}
         document = {"name": "ability-search", "deploy": deploy}
@@ -198,7 +200,7 @@ def test_an_address_in_config_counts_as_found(tmp_path: Path, environ: dict[str,
     assert load_settings(environ, tmp_path).missing_secrets == ("SEARCH_API_KEY",)
 
 
-async def test_what_is_fetched_leaves_the_address_as_it_is(
+async def test_fetched_secrets_leave_the_address_unchanged(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     environ |= {**API, "SEARCH_EMBEDDING_API_URL": "http://ada:pw@h:1"}
@@ -210,7 +212,7 @@ async def test_what_is_fetched_leaves_the_address_as_it_is(
 
 
 @pytest.mark.parametrize("tool", ["get", "secret-get"])
-async def test_the_network_gives_what_is_missing(
+async def test_missing_secrets_are_fetched_from_the_network(
     tmp_path: Path, environ: dict[str, str], tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -226,7 +228,7 @@ async def test_the_network_gives_what_is_missing(
     assert SECRET not in caplog.text
 
 
-async def test_a_secret_that_is_no_setting_only_has_to_exist(
+async def test_a_required_secret_that_is_not_a_setting_must_only_exist(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     deploy = {"x": {"secrets": {"vault": "models", "required": ["EXTRA"]}}}
@@ -238,14 +240,14 @@ async def test_a_secret_that_is_no_setting_only_has_to_exist(
     assert settings.missing_secrets == ()
 
 
-async def test_only_what_is_missing_is_asked_for(tmp_path: Path, environ: dict[str, str]) -> None:
+async def test_only_missing_secrets_are_requested(tmp_path: Path, environ: dict[str, str]) -> None:
     network = Network({"SEARCH_EMBEDDING_API_URL": {"value": "http://h:1"}})
     environ |= {**API, "SEARCH_API_KEY": SECRET}
     await complete_secrets(load_settings(environ, tmp_path), network.invoke)
     assert {key for _, key in network.calls} == {"SEARCH_EMBEDDING_API_URL"}
 
 
-async def test_nothing_is_asked_if_nothing_is_missing(
+async def test_no_request_is_made_if_no_secret_is_missing(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     network = Network({})
@@ -257,7 +259,7 @@ async def test_nothing_is_asked_if_nothing_is_missing(
 @pytest.mark.parametrize(
     "answer", [None, "", {"value": None}, {"value": " "}, {"value": "ENC[x]"}, {"error": "no"}, 5]
 )
-async def test_an_answer_without_a_value_leaves_it_missing(
+async def test_after_an_answer_without_a_value_the_secret_stays_missing(
     tmp_path: Path, environ: dict[str, str], answer: Any
 ) -> None:
     network = Network({"SEARCH_API_KEY": answer})
@@ -266,7 +268,9 @@ async def test_an_answer_without_a_value_leaves_it_missing(
         await complete_secrets(load_settings(environ, tmp_path), network.invoke)
 
 
-async def test_no_session_leaves_it_missing(tmp_path: Path, environ: dict[str, str]) -> None:
+async def test_without_a_session_the_secret_stays_missing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     async def invoke(tool: str, data: dict[str, Any]) -> Any:
         raise NotConnected("closed")
 
@@ -274,7 +278,7 @@ async def test_no_session_leaves_it_missing(tmp_path: Path, environ: dict[str, s
         await complete_secrets(load_settings({**environ, **API}, tmp_path), invoke)
 
 
-async def test_a_silent_secret_ability_does_not_hold_up_the_start(
+async def test_a_secret_ability_that_does_not_answer_does_not_block_the_start(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     async def invoke(tool: str, data: dict[str, Any]) -> Any:
@@ -289,7 +293,7 @@ async def test_a_silent_secret_ability_does_not_hold_up_the_start(
     assert [problem.split()[0] for problem in caught.value.problems] == ["SEARCH_API_KEY"]
 
 
-async def test_an_unusable_value_from_the_network_is_named_not_shown(
+async def test_an_invalid_value_from_the_network_is_reported_without_the_value(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     network = Network({"SEARCH_EMBEDDING_API_URL": {"value": SECRET}})

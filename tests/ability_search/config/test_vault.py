@@ -44,7 +44,7 @@ def store(path: Path, key_file: Path, key: str = "SEARCH_API_KEY", value: str = 
     set_secret(path, "models", key, value, key_file=key_file)
 
 
-def test_what_is_set_is_got(path: Path, key_file: Path) -> None:
+def test_a_secret_is_read_back(path: Path, key_file: Path) -> None:
     store(path, key_file)
     value = get_secret(path, "models", "SEARCH_API_KEY", key_file=key_file)
     assert value.get_secret_value() == SECRET
@@ -53,13 +53,13 @@ def test_what_is_set_is_got(path: Path, key_file: Path) -> None:
 
 @hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_any_text_survives(path: Path, key_file: Path, value: str) -> None:
+def test_any_text_is_read_back(path: Path, key_file: Path, value: str) -> None:
     store(path, key_file, value=value)
     got = get_secret(path, "models", "SEARCH_API_KEY", key_file=key_file)
     assert got.get_secret_value() == value
 
 
-def test_the_file_holds_no_plain_text_and_is_private(path: Path, key_file: Path) -> None:
+def test_the_file_is_private_and_contains_no_plain_text(path: Path, key_file: Path) -> None:
     store(path, key_file)
     assert SECRET not in path.read_text(encoding="utf-8")
     assert is_encrypted(read_vault(path, "models")["SEARCH_API_KEY"])
@@ -69,7 +69,7 @@ def test_the_file_holds_no_plain_text_and_is_private(path: Path, key_file: Path)
     assert [entry.name for entry in key_file.parent.iterdir()] == [key_file.name]
 
 
-def test_equal_values_do_not_look_equal(path: Path, key_file: Path) -> None:
+def test_equal_values_have_different_ciphertexts(path: Path, key_file: Path) -> None:
     store(path, key_file, "ONE")
     store(path, key_file, "TWO")
     stored = read_vault(path, "models")
@@ -86,7 +86,7 @@ def test_setting_again_replaces_and_keeps_the_key_file(path: Path, key_file: Pat
     assert list_secrets(path, "models") == ("SEARCH_API_KEY",)
 
 
-def test_the_rest_of_the_file_stays(path: Path, key_file: Path) -> None:
+def test_the_rest_of_the_file_is_unchanged(path: Path, key_file: Path) -> None:
     before = (
         "# mine\n[vaults.models]\ntype = 'age' # theirs\n\n"
         "[secrets.models]\nOTHER = 'ENC[abc]' # keep\n\n[secrets.tunnel]\nTOKEN = 'x'\n"
@@ -112,7 +112,7 @@ def test_the_rest_of_the_file_stays(path: Path, key_file: Path) -> None:
         "\ufeff[secrets.models]\r\nOTHER = 'x'\r\n",
     ],
 )
-def test_every_way_of_writing_the_tables_can_be_edited(
+def test_every_toml_notation_of_the_tables_can_be_edited(
     path: Path, key_file: Path, before: str
 ) -> None:
     path.write_text(before, encoding="utf-8", newline="")
@@ -122,7 +122,7 @@ def test_every_way_of_writing_the_tables_can_be_edited(
     assert got.get_secret_value() == SECRET
 
 
-def test_a_plain_value_is_taken_as_it_is(path: Path, key_file: Path) -> None:
+def test_an_unencrypted_value_is_returned_unchanged(path: Path, key_file: Path) -> None:
     path.write_text("[secrets.models]\nA = 'plain'\n", encoding="utf-8")
     assert get_secret(path, "models", "A", key_file=key_file).get_secret_value() == "plain"
     assert not key_file.exists()
@@ -161,7 +161,7 @@ def test_another_key_does_not_decrypt(path: Path, key_file: Path, tmp_path: Path
         ("ENC[as1:" + base64.urlsafe_b64encode(bytes(60)).decode() + "]", "modified"),
     ],
 )
-def test_what_cannot_be_decrypted_is_named_but_not_shown(
+def test_a_failed_decryption_is_reported_without_the_value(
     path: Path, key_file: Path, text: str, expected: str
 ) -> None:
     store(path, key_file, "UNRELATED")
@@ -174,7 +174,9 @@ def test_what_cannot_be_decrypted_is_named_but_not_shown(
     assert text not in message
 
 
-def test_a_missing_key_file_is_named_and_not_made_by_reading(path: Path, key_file: Path) -> None:
+def test_reading_reports_a_missing_key_file_and_does_not_create_it(
+    path: Path, key_file: Path
+) -> None:
     store(path, key_file)
     key_file.unlink()
     with pytest.raises(ConfigurationError, match="SEARCH_SECRET_KEY_FILE"):
@@ -182,7 +184,7 @@ def test_a_missing_key_file_is_named_and_not_made_by_reading(path: Path, key_fil
     assert not key_file.exists()
 
 
-def test_a_key_that_others_can_read_is_refused(path: Path, key_file: Path) -> None:
+def test_a_key_readable_by_others_is_refused(path: Path, key_file: Path) -> None:
     store(path, key_file)
     key_file.chmod(0o640)
     with pytest.raises(ConfigurationError, match="chmod 600"):
@@ -192,9 +194,7 @@ def test_a_key_that_others_can_read_is_refused(path: Path, key_file: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"not base64!", base64.b64encode(b"short")])
-def test_a_key_file_with_something_else_is_refused(
-    path: Path, key_file: Path, content: bytes
-) -> None:
+def test_a_malformed_key_file_is_refused(path: Path, key_file: Path, content: bytes) -> None:
     key_file.parent.mkdir()
     key_file.write_bytes(content)
     key_file.chmod(0o600)
@@ -212,7 +212,7 @@ def test_a_key_file_that_is_a_broken_link_is_not_replaced(path: Path, key_file: 
     assert not path.exists()
 
 
-def test_a_directory_in_place_of_the_file_is_named(path: Path, key_file: Path) -> None:
+def test_a_directory_instead_of_the_file_is_reported(path: Path, key_file: Path) -> None:
     path.mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read"):
         list_secrets(path, "models")
@@ -230,7 +230,7 @@ def test_a_key_file_that_is_a_directory_is_refused(path: Path, key_file: Path) -
     ("vault", "key", "value"),
     [("models", "lower", "x"), ("models", "A.B", "x"), ("a.b", "KEY", "x"), ("models", "KEY", "")],
 )
-def test_unusable_names_and_empty_values_are_refused(
+def test_invalid_names_and_empty_values_are_refused(
     path: Path, key_file: Path, vault: str, key: str, value: str
 ) -> None:
     with pytest.raises(ConfigurationError):
@@ -240,16 +240,14 @@ def test_unusable_names_and_empty_values_are_refused(
 
 
 @pytest.mark.parametrize("before", ["[secrets", "secrets = 5\n", "[secrets]\nmodels = 5\n"])
-def test_a_file_that_cannot_be_edited_is_left_alone(
-    path: Path, key_file: Path, before: str
-) -> None:
+def test_a_file_that_cannot_be_edited_is_unchanged(path: Path, key_file: Path, before: str) -> None:
     path.write_text(before, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="nothing was written"):
         store(path, key_file)
     assert path.read_text(encoding="utf-8") == before
 
 
-def test_two_writers_do_not_lose_each_others_secret(path: Path, key_file: Path) -> None:
+def test_concurrent_writers_keep_both_secrets(path: Path, key_file: Path) -> None:
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -270,12 +268,12 @@ def test_a_link_to_the_file_stays_a_link(path: Path, key_file: Path, tmp_path: P
     assert list_secrets(real, "models") == ("SEARCH_API_KEY",)
 
 
-def test_a_directory_that_does_not_exist_is_named(tmp_path: Path, key_file: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path, key_file: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be written"):
         store(tmp_path / "none" / "secrets.toml", key_file)
 
 
-def test_nothing_is_listed_where_nothing_is(path: Path, key_file: Path) -> None:
+def test_a_missing_file_or_vault_lists_no_secrets(path: Path, key_file: Path) -> None:
     assert list_secrets(path, "models") == ()
     with pytest.raises(ConfigurationError, match="no secret NAME in vault models; available: none"):
         get_secret(path, "models", "NAME", key_file=key_file)
@@ -283,7 +281,7 @@ def test_nothing_is_listed_where_nothing_is(path: Path, key_file: Path) -> None:
     assert list_secrets(path, "other") == ()
 
 
-def test_values_that_are_no_text_are_named(path: Path) -> None:
+def test_values_that_are_not_strings_are_reported(path: Path) -> None:
     path.write_text("[secrets.models]\nA = 5\nB = 'x'\nC = []\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as caught:
         list_secrets(path, "models")

@@ -14,8 +14,7 @@ from tests.ability_search.filter_engine import (
     numbers_by_predicate,
 )
 
-from ability_search.filters.parser import parse_filter
-from ability_search.filters.source_globs import source_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
 from ability_search.store.arcadedb.filter_sql import to_sql
 

@@ -22,7 +22,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import due_generations, orphaned_jobs
 from ability_search.worker import open_worker

@@ -110,7 +110,7 @@ def migration_of(
     name = database or settings.database.name
     return Migration(
         LegacySql(BrokerStore(network.client.invoke, database=name, timeout=PATIENCE)),
-        services.arcade,
+        services.store,
         in_place=name == settings.database.name,
         registry=services.registry,
         importing=importing(network, base),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, down
 from tests.ability_search.flows.stored import assert_consistent, rows, services_of, types
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.builder import Built
+from ability_search.artifacts.artifact_service import ArtifactService, BuildOptions
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.cli.selecting import trees
-from ability_search.cli.sending import Outcome
-from ability_search.cli.transferring import answering, built, imported, open_artifact
+from ability_search.cli import output
+from ability_search.cli.progress import report_bar
+from ability_search.components.local_services import artifact_service, build_artifact
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
+from ability_search.sync.trees import trees
+from ability_search.sync.upload import Outcome
 
 pytestmark = pytest.mark.engine
 
@@ -47,20 +50,23 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def build(network: Network, home: Path, out: str, **options: Any) -> tuple[Built, Outcome]:
-    outcome = Outcome()
+def artifacts_of(network: Network, home: Path) -> ArtifactService:
+    progress = partial(report_bar, hidden=True)
+    return artifact_service(services_of(network, home), progress=progress, warn=output.warn)
+
+
+async def build(
+    network: Network, home: Path, out: str, **options: Any
+) -> tuple[ChunksManifest, Outcome]:
     usual = {"base": home / out, "model": None, "force": False, "revision": None}
-    wanted: dict[str, Any] = usual | options
-    found = await built(
+    return await build_artifact(
         services_of(network, home),
+        artifacts_of(network, home),
         "skills",
         home / out,
         trees([home / "skills"], home),
-        outcome,
-        hidden=True,
-        **wanted,
+        BuildOptions(**usual | options),
     )
-    return found, outcome
 
 
 def vectors(directory: Path) -> dict[str, Any]:
@@ -108,22 +114,22 @@ async def test_all_is_embedded_again_if_asked_or_if_the_model_is_another(
         await build(network, base, "search")
         assert network.model.texts == []
         await build(network, base, "search", base=None)
-        assert len(network.model.texts) == first.manifest.counts.chunks
-        services = services_of(network, base)
-        artifact = open_artifact(base / "search", network.settings)
-        await imported(services, artifact, "there", replace=False, hidden=True)
+        assert len(network.model.texts) == first.counts.chunks
+        artifacts = artifacts_of(network, base)
+        artifact = artifacts.open(base / "search")
+        await artifacts.import_artifact(artifact, "there", replace=False)
         network.model.texts.clear()
         await build(network, base, "search", base=None)
         assert len(network.model.texts) == 1
         network.model.texts.clear()
         await build(network, base, "search", base=None, force=True)
-        assert len(network.model.texts) == first.manifest.counts.chunks
+        assert len(network.model.texts) == first.counts.chunks
         network.model.texts.clear()
         other, _ = await build(network, base, "search", model="words-32")
-        assert len(network.model.texts) == first.manifest.counts.chunks
+        assert len(network.model.texts) == first.counts.chunks
         assert "its model is 'words-64', not 'words-32'" in capsys.readouterr().err
-        assert (other.manifest.model_id, other.manifest.dim) == ("words-32", 32)
-        assert other.manifest.revision == first.manifest.revision
+        assert (other.model_id, other.dim) == ("words-32", 32)
+        assert other.revision == first.revision
 
 
 async def test_a_damaged_base_is_said_and_not_built_upon(
@@ -145,7 +151,7 @@ async def test_a_build_that_fails_leaves_the_artifact_as_it_was(start: Start, ba
         network.model.failure = down
         with pytest.raises(EmbeddingUnavailable):
             await build(network, base, "search")
-        assert read_manifest(base / "search") == found.manifest
+        assert read_manifest(base / "search") == found
         assert len(vectors(base / "search")) == 3
         await nothing_is_left(network)
 
@@ -160,10 +166,10 @@ async def test_nothing_makes_no_artifact(start: Start, tmp_path: Path) -> None:
 
 async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -> None:
     async with start(**SETTINGS) as network:
-        services = services_of(network, base)
+        artifacts = artifacts_of(network, base)
 
         async def asked(own: Path | None = base / "own") -> tuple[str, list[str]]:
-            return await answering(services, base / "shared", own, hidden=True)
+            return await artifacts.choose_collection(base / "shared", own)
 
         await build(network, base, "shared")
         alone, said = await asked(own=None)
@@ -195,11 +201,11 @@ async def test_a_collection_that_was_written_to_is_not_taken_for_the_artifact(
     start: Start, base: Path
 ) -> None:
     async with start(**SETTINGS) as network:
-        services = services_of(network, base)
+        artifacts = artifacts_of(network, base)
         await build(network, base, "shared")
-        name, _ = await answering(services, base / "shared", None, hidden=True)
+        name, _ = await artifacts.choose_collection(base / "shared", None)
         await network.call("search-delete", collection=name, source="skills/db-advisor/SKILL.md")
-        assert await answering(services, base / "shared", None, hidden=True) == (name, [])
+        assert await artifacts.choose_collection(base / "shared", None) == (name, [])
         assert (await assert_consistent(network, name)).sources == 3
 
 
@@ -207,27 +213,27 @@ async def test_what_another_version_has_made_is_said(
     start: Start, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with start(**SETTINGS) as network:
-        services = services_of(network, base)
+        artifacts = artifacts_of(network, base)
         await build(network, base, "shared")
-        artifact = open_artifact(base / "shared", services.settings)
-        await imported(services, artifact, "one", replace=False, hidden=True)
+        artifact = artifacts.open(base / "shared")
+        await artifacts.import_artifact(artifact, "one", replace=False)
         assert capsys.readouterr().err == ""
         path = base / "shared" / "index_manifest.json"
         manifest = json.loads(path.read_text())
         manifest["collection"]["layout"] = "0"
         path.write_text(json.dumps(manifest))
-        older = open_artifact(base / "shared", services.settings)
-        await imported(services, older, "two", replace=False, hidden=True)
+        older = artifacts.open(base / "shared")
+        await artifacts.import_artifact(older, "two", replace=False)
         assert "written by another version (layout 0," in capsys.readouterr().err
 
 
 async def test_an_own_index_with_damaged_files_is_said(start: Start, base: Path) -> None:
     async with start(**SETTINGS) as network:
-        services = services_of(network, base)
+        artifacts = artifacts_of(network, base)
         await build(network, base, "shared")
         await build(network, base, "own", base=None)
         (base / "own" / "vectors.f32").write_bytes(b"")
-        name, said = await answering(services, base / "shared", base / "own", hidden=True)
+        name, said = await artifacts.choose_collection(base / "shared", base / "own")
         assert len(said) == 1
         assert "cannot be used: vectors.f32" in said[0]
         assert (await assert_consistent(network, name)).sources == 3
@@ -269,9 +275,9 @@ async def test_an_index_of_skills_by_another_tool_is_searched(start: Start, base
                 }
             )
         )
-        services = services_of(network, base)
-        artifact = open_artifact(directory, services.settings)
-        await imported(services, artifact, "theirs", model=MODEL, replace=False, hidden=True)
+        artifacts = artifacts_of(network, base)
+        artifact = artifacts.open(directory)
+        await artifacts.import_artifact(artifact, "theirs", model=MODEL, replace=False)
         assert network.model.texts == []
         await assert_consistent(network, "theirs")
         for mode in ("hybrid", "semantic", "keyword"):

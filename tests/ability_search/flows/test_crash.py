@@ -16,7 +16,8 @@ from tests.ability_search.flows.conftest import MODEL, Network, WordModel, docum
 from tests.ability_search.flows.stored import PATIENCE, assert_consistent, chunks, rows
 from tests.java_machine import SAME_SOURCES, SHORT_LIVED
 
-from ability_search.config.loading import Settings, load_settings
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
 from ability_search.worker import open_worker
 from kadi_client import Connection
 from kadi_client.errors import KadiError
@@ -44,7 +45,7 @@ asyncio.run(main(*sys.argv[1:]))
 WORKER = """
 import asyncio, os, sys
 from pathlib import Path
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.worker import open_worker
 
 async def main(base):

@@ -17,9 +17,8 @@ from tests.ability_search.flows.conftest import Network, starting
 from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
 from tests.ability_search.flows.stored import record, rows
 
-from ability_search.filters.parser import parse_filter
+from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.predicate import matches
-from ability_search.filters.source_globs import source_filter
 from ability_search.filters.tree import combine
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]

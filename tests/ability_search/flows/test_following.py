@@ -99,7 +99,7 @@ async def test_all_that_is_logged_for_a_request_has_its_id(
     }
     assert {line["logger"] for line in of_the_call} >= {
         "ability_search.store.registry",  # the worker's services
-        "ability_search.providers.embedder",  # where it calls others
+        "ability_search.providers.model_calls",  # where it calls others
         "kadi_client.provider",  # whoever is called
         "kadi_localnet.broker.calls",
     }

@@ -22,7 +22,7 @@ from tests.ability_search.flows.stored import PATIENCE, assert_consistent, chunk
 from tests.ability_search.flows.test_crash import DATABASE, WORKER, Process, network_of
 from tests.ability_search.flows.test_reindexing import only_the_live_generation_is_left
 
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from kadi_client import Connection
 from kadi_client.errors import KadiError, ToolError
 from kadi_localnet.broker import serve_broker

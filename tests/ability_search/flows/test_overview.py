@@ -133,9 +133,9 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
     for _ in range(2):
         collection = await record(network, "docs")
         found = await measure(
-            services.arcade, services.registry, collection, wanted, counted=11, sample=7
+            services.store, services.registry, collection, wanted, counted=11, sample=7
         )
-        assert found.sizes is not None and found.map is not None
-        assert (sum(found.sizes.bins.values()), found.sizes.sampled) == (7, True)
+        assert found.tokens is not None and found.map is not None
+        assert (found.tokens.counted, found.tokens.sampled) == (7, True)
         assert (len(found.map.points), found.map.chunks) == (5, 12)
         await command(network, f"UPDATE `{collection.type}` SET vectorKey = null")

@@ -15,7 +15,7 @@ from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
     record,
-    services_of,
+    scripts_of,
 )
 
 from ability_search.store.arcadedb import known_vectors, source_type
@@ -190,9 +190,7 @@ async def test_of_a_text_that_many_chunks_have_one_vector_comes(
     await index(network, "docs", *same)
     (key,) = {row["vectorKey"] for row in await chunks(network, "docs")}
     collection = await record(network, "docs")
-    answer = await services_of(network, tmp_path).store.read(
-        *known_vectors([collection.type], [key, "none"])
-    )
+    answer = await scripts_of(network).read(*known_vectors([collection.type], [key, "none"]))
     assert [row["vectorKey"] for row in answer["v0"]] == [key]
 
 

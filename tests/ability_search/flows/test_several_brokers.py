@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.ability_search.flows.conftest import MODEL, WordModel
 
-from ability_search.config.loading import load_settings
+from ability_search.config.loader import load_settings
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Connection
 from kadi_localnet.broker import serve_broker

@@ -14,7 +14,7 @@ from tests.ability_search.edge_network import SECONDS, TOKEN, Stage, opened, set
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.http.browser import BLANK, Browser, chromium
 
-from ability_search.cli.edges import open_gateway
+from ability_search.components.contexts import open_gateway
 
 TAB, ESCAPE, ENTER = "\ue004", "\ue00c", "\ue007"
 LEFT, RIGHT = "\ue012", "\ue014"
@@ -291,7 +291,7 @@ def paged(tool_input: dict[str, Any]) -> dict[str, Any]:
     return {**INFO, "sources": [f"s{number}" for number in range(first, end)], **further}
 
 
-async def test_sources_are_paged_and_everything_is_reached_by_keyboard(
+async def test_sources_are_paged_and_every_control_is_reachable_by_keyboard(
     stage: Stage, tmp_path: Path, browser: Browser
 ) -> None:
     stage.answers["search-collections"] = lambda _: {"collections": [COLLECTION]}
@@ -323,7 +323,7 @@ async def test_sources_are_paged_and_everything_is_reached_by_keyboard(
         await browser.shows("figcaption", "by the month of their last indexing")
 
 
-async def test_a_broker_and_a_gateway_that_go_are_told_of_and_come_back_by_themselves(
+async def test_console_reports_a_lost_broker_or_gateway_and_reconnects(
     stage: Stage, tmp_path: Path, browser: Browser
 ) -> None:
     listed: list[dict[str, Any]] = []
@@ -364,7 +364,7 @@ async def test_a_broker_and_a_gateway_that_go_are_told_of_and_come_back_by_thems
         await browser.shows(".column .hint", "Did you mean notes?")
 
 
-async def test_the_token_is_asked_for_and_kept_for_the_tab(
+async def test_token_is_asked_for_once_per_tab(
     stage: Stage, tmp_path: Path, browser: Browser
 ) -> None:
     stage.answers["search-collections"] = lambda _: {"collections": [COLLECTION]}

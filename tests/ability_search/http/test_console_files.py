@@ -20,7 +20,7 @@ SCRIPTS = {name: text for name, text in OWN.items() if name.endswith(".js")}
 LICENCE = "vendor/uPlot.LICENSE.txt"
 
 
-async def test_the_page_is_served_to_everybody_and_may_load_nothing_of_others(
+async def test_page_needs_no_token_and_may_load_nothing_from_other_sites(
     stage: Stage, tmp_path: Path
 ) -> None:
     settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_TOKEN=TOKEN)
@@ -41,13 +41,13 @@ async def test_the_page_is_served_to_everybody_and_may_load_nothing_of_others(
         assert (await http.get("/collections")).status_code == 401
 
 
-def test_every_file_is_used_and_every_file_that_is_used_is_there() -> None:
+def test_every_file_is_used_and_every_used_file_exists() -> None:
     linked = set(re.findall(r'(?:href|src)="console/([^"]+)"', INDEX))
     imported = set(re.findall(r'from "\./([^"]+)"', "".join(SCRIPTS.values())))
     assert linked | imported == TEXTS.keys() - {"index.html", LICENCE}
 
 
-def test_what_others_wrote_is_there_with_its_licence_and_runs_no_text() -> None:
+def test_third_party_code_has_its_licence_and_evaluates_no_text() -> None:
     assert "Permission is hereby granted, free of charge" in VENDORED[LICENCE]
     (version,) = re.findall(r"\(v([\d.]+)\)", VENDORED["vendor/uPlot.esm.js"][:400])
     docs = Path(__file__).resolve().parents[3] / "docs" / "console.md"
@@ -58,7 +58,7 @@ def test_what_others_wrote_is_there_with_its_licence_and_runs_no_text() -> None:
     }
 
 
-def test_nothing_is_inline_and_no_text_becomes_markup() -> None:
+def test_page_has_no_inline_code_and_inserts_no_markup() -> None:
     assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", INDEX)
     writing = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"

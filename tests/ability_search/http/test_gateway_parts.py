@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.flows.test_tools import CODES
 
-from ability_search.edges.offered_tools import offers_of
 from ability_search.errors import InvalidInput
-from ability_search.http.openapi import document
+from ability_search.http.middleware import _ADDRESSES, RateLimit
+from ability_search.http.operations import network_tools, openapi_document
 from ability_search.http.problems import STATUSES, problem
-from ability_search.http.rate_limit import _ADDRESSES, RateLimit
 from ability_search.http.request_bodies import fields_of
 from ability_search.http.shortcuts import ingested
 from ability_search.tools.table import TOOLS
@@ -33,14 +32,14 @@ VALUES = st.recursive(
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(), VALUES))
-def test_every_json_object_is_passed_on_unchanged(value: dict[str, Any]) -> None:
+def test_json_objects_pass_through_unchanged(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     passed = json.loads(encode(fields_of(text.encode("utf-8", "replace"))))
     assert passed == json.loads(text.encode("utf-8", "replace"))
 
 
 @given(st.binary())
-def test_whatever_is_passed_on_is_a_json_object_in_utf_8(body: bytes) -> None:
+def test_accepted_bodies_are_json_objects_in_utf_8(body: bytes) -> None:
     try:
         passed = fields_of(body)
     except InvalidInput:
@@ -48,12 +47,12 @@ def test_whatever_is_passed_on_is_a_json_object_in_utf_8(body: bytes) -> None:
     assert isinstance(json.loads(encode(passed).decode()), dict)
 
 
-def test_a_body_that_is_nested_too_deep_is_refused() -> None:
+def test_deeply_nested_body_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not valid JSON"):
         fields_of(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
-def test_an_address_may_send_a_burst_and_then_as_many_as_the_rate_allows() -> None:
+def test_rate_limit_admits_a_burst_then_the_rate() -> None:
     limit = RateLimit(rate=2.0, burst=3)
     assert [limit.wait("a", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     assert limit.wait("b", 0.0) == 0.0
@@ -63,7 +62,7 @@ def test_an_address_may_send_a_burst_and_then_as_many_as_the_rate_allows() -> No
     assert [limit.wait("a", 1000.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
 
 
-def test_memory_of_addresses_is_bounded() -> None:
+def test_rate_limit_remembers_a_bounded_number_of_addresses() -> None:
     limit = RateLimit(rate=0.001, burst=1)
     for number in range(_ADDRESSES + 1):
         assert limit.wait(str(number), 0.0) == 0.0
@@ -71,14 +70,14 @@ def test_memory_of_addresses_is_bounded() -> None:
     assert limit.wait("0", 0.0) == 0.0, "the oldest was forgotten"
 
 
-def test_every_code_of_a_tool_has_a_status() -> None:
+def test_every_error_code_has_an_http_status() -> None:
     assert STATUSES.keys() >= CODES
     unknown = problem({"code": "something-new", "error": "x"})
     assert unknown.status_code == 500
     assert json.loads(bytes(unknown.body))["detail"] == "x"
 
 
-def test_a_text_without_a_source_is_named_by_its_title() -> None:
+def test_ingested_text_without_a_source_uses_its_title() -> None:
     body = b'{"content": "\\ud800", "title": "t", "tag": "g", "metadata": {"n": 1e999}}'
     value = ingested(fields_of(body))
     assert value["documents"][0]["source"] == "t"
@@ -86,13 +85,14 @@ def test_a_text_without_a_source_is_named_by_its_title() -> None:
     assert bytes(value["documents"][0]["metadata"]) == b'{"n": 1e999}'
 
 
-def test_what_a_broker_does_not_tell_of_a_tool_is_left_out() -> None:
+def test_network_omits_what_the_broker_does_not_list() -> None:
     told = {"sessionId": "s", "agentId": "a", "displayName": "worker"}
     listed: list[dict[str, Any]] = [
         {"name": "two", "providers": [told, "odd", {}]},
         {"name": "one", "description": None},
     ]
-    assert offers_of(listed) == [
+    shown = network_tools(listed).model_dump(by_alias=True, exclude_none=True)
+    assert shown["tools"] == [
         {"name": "one", "description": "", "providers": []},
         {
             "name": "two",
@@ -108,8 +108,8 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
             yield path, method, operation
 
 
-def test_the_document_has_every_tool_with_its_schemas_and_an_example_that_fits() -> None:
-    described = json.loads(json.dumps(document(secured=True)))
+def test_openapi_document_has_every_tool_with_valid_schemas_and_examples() -> None:
+    described = json.loads(json.dumps(openapi_document(secured=True)))
     assert described["openapi"].startswith("3.1")
     assert {f"/tools/{row.name}" for row in TOOLS} <= described["paths"].keys()
     bodies = 0

@@ -10,11 +10,11 @@ import pytest
 from tests.ability_search.edge_network import client, opened
 from tests.ability_search.flows.conftest import Network, down
 
-from ability_search.http.openapi import document
+from ability_search.http.operations import openapi_document
 
 pytestmark = pytest.mark.engine
 
-DOCUMENT = json.loads(json.dumps(document(secured=False)))
+DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
 
 
@@ -30,7 +30,7 @@ def fits(name: str, path: str, answer: Any, status: str = "200", method: str = "
     return answer
 
 
-async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: Network) -> None:
+async def test_text_is_ingested_searched_listed_replaced_and_deleted(network: Network) -> None:
     json_ = "application/json"
     async with opened(network.settings) as url, client(url) as http:
         first = await http.post("/ingest", json={**BACKUPS, "metadata": {"year": 2026}})
@@ -63,7 +63,7 @@ async def test_a_text_is_ingested_searched_listed_replaced_and_deleted(network: 
         assert [item["name"] for item in left] == ["kitchen"]
 
 
-async def test_a_failure_is_a_problem_document_with_code_hint_and_status(
+async def test_failures_are_problem_documents_with_code_hint_and_status(
     network: Network,
 ) -> None:
     async with opened(network.settings) as url, client(url) as http:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,8 @@ from tests.ability_search.edge_network import (
     soon,
 )
 
-from ability_search.cli import edges
 from ability_search.cli import mcp as assistants
-from ability_search.cli.edges import open_gateway
-from ability_search.cli.served import GATEWAY_MODULES, MCP_MODULES
+from ability_search.components.contexts import open_gateway
 from ability_search.errors import ConfigurationError
 from kadi_client import Connection, NotConnected, Raw
 
@@ -34,9 +33,7 @@ def code(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
-async def test_what_was_asked_and_answered_is_passed_on_as_it_came(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_inputs_and_results_pass_through_unchanged(stage: Stage, tmp_path: Path) -> None:
     stage.answers["search-query"] = lambda _: Raw(b'{"results":[],"big":12345678901234567890.5}')
     async with opened(settings_for(stage.url, tmp_path)) as url, client(url) as http:
         body = '{"query": "\\ud83d caf\\u00e9 \U0001f600", "x": {"deep": [1, null]}}'
@@ -47,9 +44,7 @@ async def test_what_was_asked_and_answered_is_passed_on_as_it_came(
         assert stage.asked == [("search-query", {"query": query, "x": {"deep": [1, None]}})]
 
 
-async def test_what_cannot_be_a_call_is_refused_before_the_network_hears_of_it(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_malformed_requests_are_refused_without_a_call(stage: Stage, tmp_path: Path) -> None:
     settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_REQUEST_BYTES="2KiB")
     async with opened(settings) as url, client(url) as http:
         kind = {"content-type": "application/json"}
@@ -73,7 +68,7 @@ async def test_what_cannot_be_a_call_is_refused_before_the_network_hears_of_it(
         assert stage.asked == []
 
 
-async def test_a_broker_that_goes_is_told_and_one_that_comes_back_is_used(
+async def test_lost_broker_is_reported_and_used_again_when_it_returns(
     stage: Stage, tmp_path: Path
 ) -> None:
     stage.answers["search-collections"] = lambda _: LISTED
@@ -105,7 +100,9 @@ async def test_a_broker_that_goes_is_told_and_one_that_comes_back_is_used(
         assert (await http.get("/collections")).json() == LISTED
 
 
-async def test_without_a_worker_it_is_neither_ready_nor_well(tmp_path: Path, stage: Stage) -> None:
+async def test_gateway_without_a_worker_is_neither_ready_nor_healthy(
+    tmp_path: Path, stage: Stage
+) -> None:
     await stage.close()
     from kadi_localnet.broker import serve_broker
 
@@ -122,7 +119,7 @@ async def test_without_a_worker_it_is_neither_ready_nor_well(tmp_path: Path, sta
         assert "search-query" in parts["worker"]["missing"]
 
 
-async def test_a_caller_who_hangs_up_has_his_call_cancelled(stage: Stage, tmp_path: Path) -> None:
+async def test_disconnecting_cancels_the_call(stage: Stage, tmp_path: Path) -> None:
     stage.hold = asyncio.Event()
     async with opened(settings_for(stage.url, tmp_path)) as url, client(url) as http:
         call = asyncio.create_task(http.post("/tools/search-query", json={"query": "x"}))
@@ -133,7 +130,7 @@ async def test_a_caller_who_hangs_up_has_his_call_cancelled(stage: Stage, tmp_pa
         await soon(stage.dropped)
 
 
-async def test_a_bearer_token_is_asked_for_where_there_is_one(stage: Stage, tmp_path: Path) -> None:
+async def test_bearer_token_is_required_if_one_is_set(stage: Stage, tmp_path: Path) -> None:
     stage.answers["search-collections"] = lambda _: LISTED
     settings = settings_for(stage.url, tmp_path, SEARCH_GATEWAY_TOKEN=TOKEN)
     async with opened(settings) as url, client(url) as http:
@@ -155,7 +152,7 @@ async def test_a_bearer_token_is_asked_for_where_there_is_one(stage: Stage, tmp_
         assert TOKEN not in repr(settings)
 
 
-async def test_what_keeps_it_from_starting_is_told(stage: Stage, tmp_path: Path) -> None:
+async def test_start_failures_are_explained(stage: Stage, tmp_path: Path) -> None:
     settings = settings_for(stage.url, tmp_path)
     with pytest.raises(ConfigurationError, match="set a token") as refused:
         async with opened(settings, host="0.0.0.0"):
@@ -176,9 +173,7 @@ async def test_what_keeps_it_from_starting_is_told(stage: Stage, tmp_path: Path)
             pass
 
 
-async def test_pages_of_other_origins_and_other_names_for_loopback_are_refused(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_other_origins_and_host_names_are_refused(stage: Stage, tmp_path: Path) -> None:
     stage.answers["search-collections"] = lambda _: LISTED
     own = "https://own.example"
     environ = {"SEARCH_GATEWAY_ORIGINS": own, "SEARCH_GATEWAY_HOSTS": "search.test"}
@@ -207,7 +202,7 @@ async def test_pages_of_other_origins_and_other_names_for_loopback_are_refused(
         assert (await http.get("/collections", headers={"host": "search.test"})).is_success
 
 
-async def test_limits_of_rate_and_concurrency_are_held_and_counted(
+async def test_rate_and_concurrency_limits_are_enforced_and_counted(
     stage: Stage, tmp_path: Path
 ) -> None:
     stage.hold = asyncio.Event()
@@ -241,7 +236,7 @@ async def test_limits_of_rate_and_concurrency_are_held_and_counted(
         assert 0 < int(limited.headers["retry-after"]) <= 1000
 
 
-async def test_the_events_of_a_job_are_streamed_to_its_end(stage: Stage, tmp_path: Path) -> None:
+async def test_event_stream_of_a_job_ends_with_the_job(stage: Stage, tmp_path: Path) -> None:
     progress = {"collection": "notes", "done": 1, "total": 2, "stage": "embed"}
     ended = ("search.index.completed", {"collection": "notes"})
     stage.events = [("search.index.progress", progress), ended]
@@ -259,9 +254,7 @@ async def test_the_events_of_a_job_are_streamed_to_its_end(stage: Stage, tmp_pat
         assert data == [{**progress, "jobId": "j2"}, {"collection": "notes", "jobId": "j2"}]
 
 
-async def test_on_stopping_streams_end_and_calls_in_progress_are_answered(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_shutdown_ends_streams_and_finishes_calls(stage: Stage, tmp_path: Path) -> None:
     stage.hold = asyncio.Event()
     stage.answers["search-collections"] = lambda _: LISTED
     async with client("http://unused") as http:
@@ -276,29 +269,25 @@ async def test_on_stopping_streams_end_and_calls_in_progress_are_answered(
             await http.get(f"{url}/ready")
 
 
-async def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_it(
+async def test_missing_extra_is_reported_with_its_install_command(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacking(wanted: tuple[str, ...]) -> Any:
-        return lambda names: list(names) if names == wanted else []
-
     settings = settings_for(stage.url, tmp_path)
-    monkeypatch.setattr(edges, "missing_modules", lacking(MCP_MODULES))
+    monkeypatch.setitem(sys.modules, "mcp", None)
     async with opened(settings) as url, client(url) as http:
         answer = await http.post("/mcp", json={})
         assert code(answer) == (501, "not_installed")
         assert "pip install 'ability-search[mcp]'" in answer.json()["hint"]
-    monkeypatch.setattr(edges, "missing_modules", lacking(GATEWAY_MODULES))
+    monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(ConfigurationError, match="the extra 'gateway' is not installed") as refused:
         async with opened(settings):
             pass
     assert "pip install 'ability-search[gateway]'" in refused.value.hint
-    monkeypatch.setattr(assistants, "missing_modules", lambda names: list(names))
     with pytest.raises(ConfigurationError, match="the extra 'mcp' is not installed: mcp missing"):
         assistants.mcp()
 
 
-async def test_events_of_strangers_are_of_no_harm(stage: Stage, tmp_path: Path) -> None:
+async def test_malformed_events_of_other_agents_are_skipped(stage: Stage, tmp_path: Path) -> None:
     own = {"jobId": "j", "text": "a\n\nevent: b"}
     published: list[Any] = [None, [], "text", {"jobId": ["j"]}, own]
     async with (

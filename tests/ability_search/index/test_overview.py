@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.documents import instant
+from ability_search.index.charts import CollectionGrowth, GrowthPeriod, Unit
 from ability_search.index.overview import (
     DAY,
     HOUR,
-    Growth,
-    Period,
     bin_width,
     finest,
     grown,
@@ -28,12 +28,20 @@ def test_bins_are_as_narrow_as_their_number_allows(least: int, size: int, bins: 
     assert all(each * bins <= size for each in narrower)
 
 
+def growth(unit: Unit, *periods: tuple[int, int, int]) -> CollectionGrowth:
+    merged = [
+        GrowthPeriod(start=instant(start), sources=sources, chunks=chunks)
+        for start, sources, chunks in periods
+    ]
+    return CollectionGrowth(unit=unit, periods=merged)
+
+
 def test_periods_are_merged_until_they_are_few() -> None:
-    days = [Period(day * DAY, 1, 2) for day in range(400)]
+    days = [(day * DAY, 1, 2) for day in range(400)]
     assert [
-        (growth.unit, len(growth.periods), sum(each.chunks for each in growth.periods))
+        (found.unit, len(found.periods), sum(each.chunks for each in found.periods))
         for most in (400, 100, 57, 20, 1)
-        for growth in [grown(days, period=DAY, most=most)]
+        for found in [grown(days, period=DAY, most=most)]
     ] == [
         ("day", 400, 800),
         ("week", 58, 800),
@@ -42,11 +50,11 @@ def test_periods_are_merged_until_they_are_few() -> None:
         ("year", 2, 800),
     ]
     friday = 5 * 7 * DAY + DAY  # 1970-01-01 was a Thursday
-    weeks = grown([Period(friday, 1, 1), Period(friday + 2 * DAY, 1, 1)], period=DAY, most=1)
-    assert weeks == Growth("week", (Period(friday - 4 * DAY, 2, 2),))
-    hours = [Period(5 * HOUR, 1, 1), Period(2 * HOUR, 1, 1)]
-    assert grown(hours, period=HOUR, most=9) == Growth("hour", (hours[1], hours[0]))
-    assert grown([], period=DAY, most=9) == Growth("day", ())
+    weeks = grown([(friday, 1, 1), (friday + 2 * DAY, 1, 1)], period=DAY, most=1)
+    assert weeks == growth("week", (friday - 4 * DAY, 2, 2))
+    hours = [(5 * HOUR, 1, 1), (2 * HOUR, 1, 1)]
+    assert grown(hours, period=HOUR, most=9) == growth("hour", hours[1], hours[0])
+    assert grown([], period=DAY, most=9) == growth("day")
     assert (finest(0, 3 * DAY), finest(0, 3 * DAY + 1)) == (HOUR, DAY)
 
 

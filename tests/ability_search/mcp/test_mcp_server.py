@@ -144,30 +144,26 @@ async def use(client: Client) -> None:
 
 @pytest.mark.engine
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_assistant_works_over_http(network: Network, mode: str) -> None:
+async def test_assistant_works_over_http(network: Network, mode: str) -> None:
     async with over_http(network.settings, mode) as client:
         await use(client)
 
 
 @pytest.mark.engine
-async def test_an_assistant_works_over_standard_input_and_output(
-    network: Network, tmp_path: Path
-) -> None:
+async def test_assistant_works_over_stdio(network: Network, tmp_path: Path) -> None:
     async with over_stdio(network.url, tmp_path, "legacy") as client:
         await use(client)
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_http(
+async def test_cancelled_request_cancels_the_call_over_http(
     stage: Stage, tmp_path: Path, mode: str
 ) -> None:
     async with over_http(settings_for(stage.url, tmp_path), mode) as client:
         await cancel(client, stage)
 
 
-async def test_a_call_that_the_assistant_gives_up_is_cancelled_over_stdio(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_cancelled_request_cancels_the_call_over_stdio(stage: Stage, tmp_path: Path) -> None:
     async with over_stdio(stage.url, tmp_path, "auto") as client:
         await cancel(client, stage)
 
@@ -185,7 +181,7 @@ async def cancel(client: Client, stage: Stage) -> None:
     assert after.structured_content == {"collections": []}
 
 
-async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
+async def test_unreachable_broker_is_reported_as_a_tool_failure(
     stage: Stage, tmp_path: Path
 ) -> None:
     async with over_http(settings_for(stage.url, tmp_path), "legacy") as client:
@@ -198,7 +194,7 @@ async def test_a_broker_that_is_away_reaches_the_model_as_a_failure(
             await client.list_resources()
 
 
-async def test_standard_output_holds_the_protocol_only(stage: Stage, tmp_path: Path) -> None:
+async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ability_search", "mcp", "--broker", stage.url),
         stdin=asyncio.subprocess.PIPE,

@@ -40,7 +40,7 @@ def assistant(home: Path) -> Client:
     return Client(server, mode="legacy", read_timeout_seconds=SECONDS)
 
 
-async def test_one_brings_up_a_stack_another_joins_it_and_takes_over(tmp_path: Path) -> None:
+async def test_second_assistant_joins_the_stack_and_takes_over(tmp_path: Path) -> None:
     texts = tmp_path / "Documents"
     texts.mkdir()
     (texts / "bread.md").write_text("The dough rests for an hour before it goes into the oven.")

@@ -31,7 +31,9 @@ LONG = bytes(16 * 1024 * 1024)
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def application(_scope: Scope, _: Receive, send: Send) -> None:
+async def application(_: Scope, receive: Receive, send: Send) -> None:
+    while (await receive()).get("more_body"):
+        pass
     await send_text(send, b"x", "text/plain")
 
 
@@ -124,12 +126,16 @@ async def test_a_response_that_is_not_read_ends_the_connection(
         assert len(await ended(stream)) < 2 * len(LONG)
 
 
-async def test_a_new_connection_displaces_the_oldest_without_a_request(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"],
+)
+async def test_a_new_connection_displaces_the_oldest_without_a_whole_request(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS", 3)
     async with served() as url, httpx.AsyncClient(trust_env=False) as client:
-        waiting = [await connected(url, b"GET / HTTP/1.1\r\n") for _ in range(3)]
+        waiting = [await connected(url, sent) for _ in range(3)]
         assert (await client.get(url)).text == "x"
         assert await ended(waiting[0]) == b""
         for _, writer in waiting[1:]:

@@ -21,7 +21,7 @@ def as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_logs_have_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json", part="worker")
     LOG.info("took %d ms\nand more", 7)
     try:
@@ -42,14 +42,14 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ValueError: x" in second["exception"]
 
 
-def test_pretty_names_time_severity_and_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pretty_logs_show_time_severity_and_component(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("warning", "pretty", part="broker")
     LOG.warning("look %s", "out")
     LOG.info("unseen")
     assert capsys.readouterr().err[8:] == " WARN  broker: look out\n"
 
 
-def test_libraries_that_log_every_request_are_kept_quiet(
+def test_libraries_that_log_every_request_are_silenced(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure("info", "pretty", part="worker")
@@ -60,7 +60,7 @@ def test_libraries_that_log_every_request_are_kept_quiet(
     assert "GET" in capsys.readouterr().err
 
 
-def test_a_line_names_the_call_it_was_written_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_contains_the_id_of_its_call(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "pretty", part="worker")
     with handling({CALL_ID: "call-1"}):
         LOG.info("done")
@@ -75,7 +75,7 @@ def test_a_line_names_the_call_it_was_written_for(capsys: pytest.CaptureFixture[
     assert "call" not in json.loads(fourth)
 
 
-def test_no_level_shows_what_messages_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_level_logs_the_content_of_messages(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", "pretty", part="worker")
     for name in ("websockets.client", "mcp.server", "kadi_localnet.broker.server.websocket"):
         logging.getLogger(name).debug("> TEXT a document, a key")

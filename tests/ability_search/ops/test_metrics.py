@@ -10,9 +10,8 @@ import httpx
 import pytest
 from tests.kadi_client.calls import PlainCall
 
-from ability_search.cli.looking import Watcher
-from ability_search.cli.picture import Look, picture
 from ability_search.errors import ConfigurationError
+from ability_search.ops.figures import Sample, Sampler, figures, metrics_client
 from ability_search.ops.metrics import metric_table
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED
@@ -33,7 +32,7 @@ def client() -> httpx.AsyncClient:
     return httpx.AsyncClient(trust_env=False, timeout=20)
 
 
-def test_names_say_the_type_and_the_unit() -> None:
+def test_metric_names_contain_type_and_unit() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names) > 30
     for metric in METRICS:
@@ -47,7 +46,7 @@ def test_names_say_the_type_and_the_unit() -> None:
 
 
 @pytest.mark.parametrize("part", metric_table.PARTS)
-def test_a_part_has_its_metrics_and_no_others(part: metric_table.Part) -> None:
+def test_a_component_has_only_its_metrics(part: metric_table.Part) -> None:
     meter = PrometheusMeter(part, "1")
     for metric in METRICS:
         if part not in metric.parts:
@@ -70,7 +69,7 @@ def test_a_part_has_its_metrics_and_no_others(part: metric_table.Part) -> None:
             assert reading.total(metric) == expected, metric.name
 
 
-def test_a_counter_that_somebody_else_keeps_is_asked_for() -> None:
+def test_a_watched_counter_is_read_at_each_scrape() -> None:
     meter = PrometheusMeter("database", "1")
     kept: dict[tuple[str, ...], float] = {("read",): 3.0}
     meter.watch(metric_table.DATABASE_STATEMENTS, lambda: kept)
@@ -79,7 +78,7 @@ def test_a_counter_that_somebody_else_keeps_is_asked_for() -> None:
     assert parse(meter.text().decode()).total(metric_table.DATABASE_STATEMENTS) == 5
 
 
-def test_labels_are_bounded() -> None:
+def test_the_number_of_series_is_bounded() -> None:
     meter = PrometheusMeter("worker", "1")
     before = parse(meter.text().decode()).by(metric_table.DEGRADED_ANSWERS, "reason")
     assert before == dict.fromkeys(sorted(metric_table.DEGRADED_ANSWERS.expected), 0)
@@ -91,7 +90,7 @@ def test_labels_are_bounded() -> None:
     assert (counts[OTHER], counts["reason 0"]) == (7, 2)
 
 
-async def test_outcomes_of_calls() -> None:
+async def test_calls_are_counted_by_outcome() -> None:
     meter = PrometheusMeter("worker", "1")
 
     async def give(value: Any) -> Any:
@@ -132,7 +131,7 @@ async def test_outcomes_of_calls() -> None:
     assert reading.total(metric_table.CALLS_IN_FLIGHT) == 0
 
 
-async def test_only_who_has_the_token_sees_the_numbers() -> None:
+async def test_metrics_require_the_token() -> None:
     async with (
         serve_metrics(lambda: b"a_number 1\n", LOCAL, 0, token="the-token") as url,
         client() as http,
@@ -179,47 +178,48 @@ def test_quantiles_are_interpolated(
     assert quantile(share, buckets) == expected
 
 
-def worker(calls: int, *, url: str = "w", at: float = 0.0, begun: float = 0.0) -> Look:
+def worker(calls: int, *, url: str = "w", at: float = 0.0, begun: float = 0.0) -> Sample:
     meter = PrometheusMeter("worker", "1")
     for _ in range(calls):
         meter.add(metric_table.TOOL_CALLS, 1, "search-query", "ok")
         meter.observe(metric_table.TOOL_CALL_SECONDS, 0.02, "search-query")
-    return Look("worker-1", url, at, parse(meter.text().decode()))
+    return Sample("worker-1", url, at, parse(meter.text().decode()))
 
 
-def test_rates_are_those_since_the_first_look_whatever_began_anew_meanwhile() -> None:
-    gone = Look("worker-2", "v", 100.0, state="gone")
+def test_rates_survive_a_reset_of_counters() -> None:
+    gone = Sample("worker-2", "v", 100.0, state="gone")
     past = [[worker(7, at=100.0), gone], [worker(9, at=101.0), worker(50, url="v", at=101.0)]]
-    seen = picture([worker(12, at=110.0), worker(55, url="v", at=110.0)], past)
+    seen = figures([worker(12, at=110.0), worker(55, url="v", at=110.0)], past)
     (line,) = seen.tools
     assert (line.calls, seen.seconds, seen.from_start) == (67, 10, False)
     # Five of the one and five of the other, which was away for a moment.
     assert line.per_second == pytest.approx(1.0)
     assert line.p50 is not None
     assert 0.01 < line.p50 < 0.025
-    restarted = picture([worker(3, at=110.0)], past)
+    restarted = figures([worker(3, at=110.0)], past)
     assert restarted.tools[0].per_second == pytest.approx(0.3)
-    idle = picture([worker(7, at=110.0)], past)
+    idle = figures([worker(7, at=110.0)], past)
     assert (idle.tools[0].per_second, idle.tools[0].p95) == (0, None)
 
 
-async def test_a_part_that_goes_is_shown_as_gone_and_comes_back(tmp_path: Path) -> None:
+async def test_a_component_that_disappears_is_shown_as_gone_until_it_is_back(
+    tmp_path: Path,
+) -> None:
     meter = PrometheusMeter("broker", "1")
     meter.watch(metric_table.BROKER_SESSIONS, lambda: {(): 4.0})
     async with serve_metrics(meter.text, LOCAL, 0, token="t") as url:
         port = int(url.rpartition(":")[2].partition("/")[0])
-        stranger = Watcher([url], tmp_path, token=None)
-        watcher = Watcher([url], tmp_path, token="t")
-        async with stranger.client() as http:
-            assert (await stranger.look(http)).parts[0].state == "refused"
-        async with watcher.client() as http:
-            seen = await watcher.look(http)
+        sampler = Sampler(lambda: {url: ""})
+        async with metrics_client(None) as http:
+            assert (await Sampler(lambda: {url: ""}).read(http)).parts[0].state == "refused"
+        async with metrics_client("t") as http:
+            seen = await sampler.read(http)
     assert (seen.parts[0].state, seen.from_start) == ("up", True)
     assert seen.parts[0].name == f"broker {LOCAL}:{port}"
     assert seen.broker["sessions"] == 4
-    async with watcher.client() as http:
-        gone = await watcher.look(http)
+    async with metrics_client("t") as http:
+        gone = await sampler.read(http)
         assert (gone.parts[0].state, gone.broker["sessions"]) == ("gone", 0)
         async with serve_metrics(meter.text, LOCAL, port, token="t"):
-            back = await watcher.look(http)
+            back = await sampler.read(http)
     assert (back.parts[0].state, back.broker["sessions"], back.from_start) == ("up", 4, False)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.providers.circuit_breaker import CircuitBreaker
+from ability_search.providers.model_calls import CircuitBreaker
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
         return self.now
 
 
-def test_it_opens_lets_one_try_and_closes() -> None:
+def test_the_breaker_opens_lets_one_probe_through_and_closes() -> None:
     clock = Clock()
     breaker = CircuitBreaker(limit=3, reset=30, clock=clock)
     for _ in range(3):
@@ -35,7 +35,7 @@ def test_it_opens_lets_one_try_and_closes() -> None:
     assert [breaker.wait() for _ in range(3)] == [0, 0, 0]
 
 
-def test_failures_that_are_not_in_a_row_do_not_count() -> None:
+def test_only_consecutive_failures_count() -> None:
     breaker = CircuitBreaker(limit=2, reset=30)
     for _ in range(5):
         breaker.failed()
@@ -43,7 +43,7 @@ def test_failures_that_are_not_in_a_row_do_not_count() -> None:
     assert breaker.wait() == 0
 
 
-def test_a_trial_that_never_ended_does_not_keep_it_open() -> None:
+def test_an_unfinished_probe_does_not_keep_the_breaker_open() -> None:
     clock = Clock()
     breaker = CircuitBreaker(limit=1, reset=30, clock=clock)
     breaker.failed()

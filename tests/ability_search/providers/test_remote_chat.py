@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from tests.ability_search.model_servers import KEY, Answer, raising, telling
 
 from ability_search.errors import ChatUnavailable
+from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
 from ability_search.providers.transports import over_broker
-from ability_search.store.arcadedb.client import Invoke
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -32,7 +32,12 @@ class Manager:
         self.timeouts: list[float] = []
 
     async def __call__(
-        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> Any:
         assert tool == "chat-completion"
         self.requests.append(tool_input)
@@ -55,11 +60,11 @@ async def failure(client: RemoteChat, *, model: str | None = None) -> ChatUnavai
     return raised.value
 
 
-def test_the_error_is_no_code_of_its_own_on_the_wire() -> None:
+def test_the_error_has_no_wire_code_of_its_own() -> None:
     assert ChatUnavailable.code == "internal"
 
 
-async def test_it_asks_in_the_shape_of_openai_and_gives_the_words() -> None:
+async def test_requests_and_answers_have_the_openai_format() -> None:
     manager = Manager(saying("a\nb"))
     assert await chat(manager).complete("do this", "with that", model="m", timeout=5) == "a\nb"
     assert manager.requests == [
@@ -75,7 +80,7 @@ async def test_it_asks_in_the_shape_of_openai_and_gives_the_words() -> None:
     ]
 
 
-async def test_the_call_s_model_wins_over_the_settings_and_none_is_left_out() -> None:
+async def test_the_model_of_the_call_overrides_the_settings_and_none_is_omitted() -> None:
     manager = Manager(saying("x"))
     for model, default in (("mine", "usual"), (None, "usual"), (None, None)):
         client = chat(manager, model=default, api_key=SecretStr(KEY))
@@ -85,7 +90,7 @@ async def test_the_call_s_model_wins_over_the_settings_and_none_is_left_out() ->
     assert {request["api_key"] for request in manager.requests} == {KEY}
 
 
-async def test_it_ends_in_time_whichever_limit_is_first() -> None:
+async def test_the_shorter_timeout_applies() -> None:
     async def hang(_request: Mapping[str, Any]) -> Any:
         await asyncio.Event().wait()
 
@@ -97,7 +102,7 @@ async def test_it_ends_in_time_whichever_limit_is_first() -> None:
     assert manager.timeouts == [0.05, 0.05]
 
 
-async def test_a_model_that_keeps_failing_is_left_alone() -> None:
+async def test_a_model_that_keeps_failing_is_skipped() -> None:
     manager = Manager(raising(RemoteError("the GPU caught fire")))
     client = chat(manager, breaker_failures=3)
     for _ in range(3):
@@ -106,7 +111,7 @@ async def test_a_model_that_keeps_failing_is_left_alone() -> None:
     assert len(manager.requests) == 3
 
 
-async def test_refusals_and_useless_answers_do_not_shut_out_the_others() -> None:
+async def test_refusals_and_unusable_answers_do_not_open_the_breaker() -> None:
     manager = Manager(raising(RemoteError("model 'x' is not served")))
     client = chat(manager, breaker_failures=2)
     for answer in (manager.answer, saying(" ")):
@@ -135,7 +140,7 @@ async def test_refusals_and_useless_answers_do_not_shut_out_the_others() -> None
     ],
     ids=str,
 )
-async def test_answers_without_words_are_refused(answer: Any) -> None:
+async def test_answers_without_text_are_refused(answer: Any) -> None:
     with pytest.raises(ChatUnavailable):
         read_completion(answer)
     assert not (await failure(chat(Manager(lambda _: answer)))).retryable
@@ -149,7 +154,7 @@ async def test_answers_without_words_are_refused(answer: Any) -> None:
         ("Incorrect API key provided", "refused the key"),
     ],
 )
-async def test_refusals_in_words_whether_raised_or_returned(error: str, said: str) -> None:
+async def test_raised_and_returned_refusals_are_classified_by_text(error: str, said: str) -> None:
     for answer in telling(RemoteError(error)):
         told = await failure(chat(Manager(answer), api_key=SecretStr(KEY)), model="m")
         assert said in str(told)
@@ -157,11 +162,11 @@ async def test_refusals_in_words_whether_raised_or_returned(error: str, said: st
 
 
 @pytest.mark.parametrize("error", [FrameTooLarge(9, 5), UnicodeEncodeError("utf-8", "x", 0, 1, "")])
-async def test_questions_that_no_message_can_hold(error: Exception) -> None:
+async def test_a_text_that_does_not_fit_into_a_message_is_refused(error: Exception) -> None:
     assert "refused the texts" in str(await failure(chat(Manager(raising(error)))))
 
 
-async def test_over_a_broker_with_and_without_the_tool() -> None:
+async def test_calls_over_a_broker_with_and_without_the_tool() -> None:
     async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
         return saying(tool_input["messages"][1]["content"].upper())(tool_input)
 

@@ -77,7 +77,7 @@ def lasting_failure() -> EmbeddingUnavailable:
     return error
 
 
-async def test_vectors_come_in_the_order_of_the_texts_at_unit_length() -> None:
+async def test_vectors_have_unit_length_and_the_order_of_the_texts() -> None:
     texts = ["x" * n for n in range(1, 31)]
     vectors = await embedder(Server()).embed("m", texts, timeout=5)
     expected = np.array([vector_of(text) for text in texts], dtype=np.float32)
@@ -92,7 +92,7 @@ async def test_no_texts_need_no_request() -> None:
     assert server.requests == []
 
 
-async def test_requests_are_bounded_in_texts_and_bytes() -> None:
+async def test_batches_are_limited_in_texts_and_bytes() -> None:
     server = Server()
     texts = ["ä" * 100] * 9 + ["x"] * 9 + ["y" * 5000]
     await embedder(server, batch_texts=4, batch_bytes=600).embed("m", texts, timeout=5)
@@ -110,9 +110,7 @@ async def test_requests_are_bounded_in_texts_and_bytes() -> None:
     st.integers(1, 10),
     st.integers(1, 60),
 )
-def test_batches_are_as_few_as_filling_them_in_order_gives(
-    texts: list[str], most: int, most_bytes: int
-) -> None:
+def test_batches_are_filled_in_order(texts: list[str], most: int, most_bytes: int) -> None:
     runs = list(batches(texts, text_bytes, most=most, most_bytes=most_bytes))
     assert [text for run in runs for text in run] == texts
     for place, run in enumerate(runs):
@@ -123,7 +121,7 @@ def test_batches_are_as_few_as_filling_them_in_order_gives(
             assert len(run) == most or size + len(runs[place + 1][0].encode()) > most_bytes
 
 
-async def test_a_call_has_only_so_many_requests_in_flight() -> None:
+async def test_concurrent_requests_of_a_call_are_limited() -> None:
     meeting = asyncio.Barrier(3)
 
     async def meet(_request: Request) -> None:
@@ -135,7 +133,7 @@ async def test_a_call_has_only_so_many_requests_in_flight() -> None:
     assert server.most_running == 3
 
 
-async def test_a_query_does_not_wait_for_the_documents_of_others() -> None:
+async def test_a_query_does_not_wait_for_indexing_calls() -> None:
     held = asyncio.Event()
 
     async def hold(request: Request) -> None:
@@ -151,13 +149,13 @@ async def test_a_query_does_not_wait_for_the_documents_of_others() -> None:
         await indexing
 
 
-async def test_what_fails_for_now_is_tried_again() -> None:
+async def test_transient_failures_are_retried() -> None:
     server = Server(failing(2, passing_failure))
     await embedder(server, attempts=3).embed("m", ["a"], timeout=5)
     assert len(server.requests) == 3
 
 
-async def test_tries_are_limited() -> None:
+async def test_attempts_are_limited() -> None:
     server = Server(failing(99, passing_failure))
     with pytest.raises(EmbeddingUnavailable, match="for now"):
         await embedder(server, attempts=3).embed("m", ["a"], timeout=5)
@@ -165,14 +163,14 @@ async def test_tries_are_limited() -> None:
 
 
 @pytest.mark.parametrize("error", [lasting_failure, lambda: TextsRefused("too long")])
-async def test_what_fails_for_good_is_not_tried_again(error: Callable[[], Exception]) -> None:
+async def test_permanent_failures_are_not_retried(error: Callable[[], Exception]) -> None:
     server = Server(failing(99, error))
     with pytest.raises(type(error())):
         await embedder(server).embed("m", ["a"], timeout=5)
     assert len(server.requests) == 1
 
 
-async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+async def test_a_retry_after_the_deadline_is_not_awaited() -> None:
     server = Server(failing(99, lambda: EmbeddingUnavailable("later", retry_after=3600)))
     async with asyncio.timeout(1):
         with pytest.raises(EmbeddingUnavailable, match="later") as raised:
@@ -181,7 +179,7 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     assert len(server.requests) == 1
 
 
-async def test_a_pause_that_was_asked_for_is_kept() -> None:
+async def test_retry_after_is_respected() -> None:
     server = Server(failing(1, lambda: EmbeddingUnavailable("later", retry_after=0.05)))
     clock = asyncio.get_running_loop().time
     started = clock()
@@ -189,7 +187,7 @@ async def test_a_pause_that_was_asked_for_is_kept() -> None:
     assert clock() - started >= 0.05
 
 
-async def test_it_ends_in_time_although_every_request_hangs() -> None:
+async def test_the_deadline_holds_even_if_every_request_hangs() -> None:
     async def hang(_request: Request) -> None:
         await asyncio.Event().wait()
 
@@ -197,7 +195,7 @@ async def test_it_ends_in_time_although_every_request_hangs() -> None:
     client = embedder(server, timeout=0.02, attempts=1000, batch_texts=1, concurrency=1)
     clock = asyncio.get_running_loop().time
     started = clock()
-    with pytest.raises(EmbeddingUnavailable, match="in time"):
+    with pytest.raises(EmbeddingUnavailable, match="did not answer"):
         await client.embed("m", ["a"] * 50, timeout=0.2)
     assert clock() - started < 1
     assert server.running == 0
@@ -223,7 +221,7 @@ async def test_a_cancelled_call_leaves_nothing_running() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_one_batch_that_fails_stops_the_others() -> None:
+async def test_a_failed_batch_cancels_the_others() -> None:
     async def before(request: Request) -> None:
         if request["input"] == ["bad"]:
             raise lasting_failure()
@@ -237,7 +235,7 @@ async def test_one_batch_that_fails_stops_the_others() -> None:
     assert server.running == 0
 
 
-async def test_batches_of_several_lengths_are_refused() -> None:
+async def test_batches_with_different_dimensions_are_refused() -> None:
     async def transport(request: Request, *, timeout: float) -> Any:
         length = len(request["input"][0])
         return {"data": [{"index": 0, "embedding": [1.0] * length}]}
@@ -247,7 +245,7 @@ async def test_batches_of_several_lengths_are_refused() -> None:
         await client.embed("m", ["aa", "aaa"], timeout=5)
 
 
-async def test_a_server_that_keeps_failing_is_left_alone() -> None:
+async def test_a_server_that_keeps_failing_is_skipped() -> None:
     server = Server(failing(99, passing_failure))
     client = embedder(server, attempts=1, breaker_failures=3)
     for _ in range(3):
@@ -261,7 +259,7 @@ async def test_a_server_that_keeps_failing_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("error", [lasting_failure, lambda: TextsRefused("too long")])
-async def test_a_wrong_model_or_text_does_not_shut_out_the_others(
+async def test_a_refused_model_or_text_does_not_open_the_breaker(
     error: Callable[[], Exception],
 ) -> None:
     server = Server(failing(10, error))
@@ -276,7 +274,7 @@ def encoded(values: Sequence[float]) -> str:
     return base64.b64encode(np.array(values, dtype="<f4").tobytes()).decode()
 
 
-def test_base64_and_numbers_mean_the_same() -> None:
+def test_base64_and_number_lists_give_the_same_vectors() -> None:
     rows = [[3.0, 4.0], [0.0, -2.0]]
     numbers = {"data": [{"index": n, "embedding": row} for n, row in enumerate(rows)]}
     packed = {"data": [{"index": n, "embedding": encoded(row)} for n, row in enumerate(rows)]}
@@ -286,7 +284,7 @@ def test_base64_and_numbers_mean_the_same() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30, 3e38])
-def test_extreme_vectors_have_a_direction(scale: float) -> None:
+def test_very_small_and_large_vectors_are_normalized(scale: float) -> None:
     answer = {"data": [{"index": 0, "embedding": encoded([scale, scale])}]}
     np.testing.assert_allclose(unit_vectors(answer, expected=1), [[0.5**0.5] * 2], rtol=1e-6)
 
@@ -317,20 +315,20 @@ def test_extreme_vectors_have_a_direction(scale: float) -> None:
     ],
     ids=repr,
 )
-def test_answers_of_another_shape_are_not_worth_a_retry(answer: Any) -> None:
+def test_malformed_answers_are_not_retried(answer: Any) -> None:
     with pytest.raises(EmbeddingUnavailable) as raised:
         unit_vectors(answer, expected=1)
     assert not isinstance(raised.value, TextsRefused)
     assert raised.value.retryable is False
 
 
-def test_rows_of_several_lengths_are_refused() -> None:
+def test_vectors_of_different_lengths_are_refused() -> None:
     rows = [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [1.0, 2.0]}]
     with pytest.raises(EmbeddingUnavailable):
         unit_vectors({"data": rows}, expected=2)
 
 
 @pytest.mark.parametrize("row", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
-def test_a_vector_without_direction_is_the_fault_of_its_text(row: list[float]) -> None:
+def test_a_zero_or_infinite_vector_refuses_its_text(row: list[float]) -> None:
     with pytest.raises(TextsRefused):
         unit_vectors({"data": [{"index": 0, "embedding": encoded(row)}]}, expected=1)

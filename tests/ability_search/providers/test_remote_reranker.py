@@ -23,7 +23,7 @@ from tests.ability_search.model_servers import (
     telling,
 )
 
-from ability_search.config.loading import load_settings, require_secrets
+from ability_search.config.loader import load_settings, require_secrets
 from ability_search.errors import ConfigurationError, RerankerUnavailable
 from ability_search.providers.reranker import (
     RERANK,
@@ -77,11 +77,11 @@ def lasting() -> RerankerUnavailable:
     return error
 
 
-def test_the_error_is_no_code_of_its_own_on_the_wire() -> None:
+def test_the_error_has_no_wire_code_of_its_own() -> None:
     assert RerankerUnavailable.code == "internal"
 
 
-async def test_scores_come_in_the_order_of_the_texts() -> None:
+async def test_scores_have_the_order_of_the_texts() -> None:
     server = Server()
     texts = ["xxx", "x", "xxxxx", "xx"]
     scores = await reranker(server).rerank("m", "what?", texts, timeout=5)
@@ -96,7 +96,7 @@ async def test_whole_texts_are_sent() -> None:
     assert server.requests[0]["documents"] == [text]
 
 
-async def test_the_call_s_model_wins_over_the_settings_and_none_is_left_out() -> None:
+async def test_the_model_of_the_call_overrides_the_settings_and_none_is_omitted() -> None:
     server = Server()
     for model, default in (("mine", "usual"), (None, "usual"), (None, None)):
         await reranker(server, model=default).rerank(model, "q", ["a", "bb"], timeout=5)
@@ -111,7 +111,7 @@ async def test_no_texts_need_no_request() -> None:
 
 
 @pytest.mark.parametrize("score", [1.0, 0.0, -3.5])
-async def test_one_score_for_all_is_no_opinion(score: float) -> None:
+async def test_equal_scores_for_different_texts_are_unusable(score: float) -> None:
     client = reranker(Server(lambda _: scored((0, score), (1, score), (2, score))))
     with pytest.raises(RerankerUnavailable, match="the same score for all texts") as raised:
         await client.rerank(None, "q", ["a", "bb", "ccc"], timeout=5)
@@ -124,7 +124,7 @@ async def test_equal_texts_may_have_equal_scores() -> None:
     assert await client.rerank(None, "q", ["a", "a"], timeout=5) == [0.1, 0.1]
 
 
-async def test_it_ends_in_time_whichever_limit_is_first() -> None:
+async def test_the_shorter_timeout_applies() -> None:
     async def hang(_request: Mapping[str, Any]) -> Any:
         await asyncio.Event().wait()
 
@@ -137,14 +137,14 @@ async def test_it_ends_in_time_whichever_limit_is_first() -> None:
     assert server.timeouts == [0.05, 0.05]
 
 
-async def test_a_failure_is_not_tried_again() -> None:
+async def test_a_failure_is_not_retried() -> None:
     server = Server(raising(RerankerUnavailable("for now", retry_after=0)))
     with pytest.raises(RerankerUnavailable, match="for now"):
         await reranker(server).rerank(None, "q", ["a"], timeout=5)
     assert len(server.requests) == 1
 
 
-async def test_a_server_that_keeps_failing_is_left_alone() -> None:
+async def test_a_server_that_keeps_failing_is_skipped() -> None:
     server = Server(raising(RerankerUnavailable("for now")))
     client = reranker(server, breaker_failures=3)
     for _ in range(3):
@@ -156,7 +156,7 @@ async def test_a_server_that_keeps_failing_is_left_alone() -> None:
     assert len(server.requests) == 3
 
 
-async def test_refusals_and_useless_answers_do_not_shut_out_the_others() -> None:
+async def test_refusals_and_unusable_answers_do_not_open_the_breaker() -> None:
     server = Server()
     client = reranker(server, breaker_failures=2)
     useless: tuple[Answer, ...] = (raising(lasting()), lambda _: {"results": []})
@@ -209,7 +209,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(finite, min_size=1))
-def test_shares_are_between_0_and_1_in_the_same_order(scores: list[float]) -> None:
+def test_mapped_scores_are_between_0_and_1_in_the_same_order(scores: list[float]) -> None:
     mapped = shares(scores)
     assert all(0 <= share <= 1 for share in mapped)
     order = sorted(range(len(scores)), key=scores.__getitem__)
@@ -217,11 +217,11 @@ def test_shares_are_between_0_and_1_in_the_same_order(scores: list[float]) -> No
 
 
 @given(st.lists(st.floats(0, 1), min_size=1))
-def test_what_is_a_share_already_stays(scores: list[float]) -> None:
+def test_scores_in_the_unit_interval_are_unchanged(scores: list[float]) -> None:
     assert shares(scores) == scores
 
 
-def test_logits_are_recognised_by_one_outside() -> None:
+def test_one_score_outside_the_unit_interval_means_logits() -> None:
     assert shares([0.0, -2.0]) == pytest.approx([0.5, 1 / (1 + math.exp(2))])
     assert shares([7.7, 0.5]) == pytest.approx([1 / (1 + math.exp(-7.7)), 1 / (1 + math.exp(-0.5))])
     assert shares([1.0000001, -0.0000001, 0.25]) == [1.0, 0.0, 0.25]
@@ -235,7 +235,7 @@ async def failure(transport: Transport, **changes: Any) -> RerankerUnavailable:
     return raised.value
 
 
-async def test_http_and_broker_bring_the_request_with_the_key() -> None:
+async def test_http_and_broker_send_the_request_with_the_key() -> None:
     asked: list[Any] = []
 
     def answer(request: Mapping[str, Any]) -> Any:
@@ -265,7 +265,9 @@ async def test_http_and_broker_bring_the_request_with_the_key() -> None:
         (200, b"<html>", True, "did not return JSON"),
     ],
 )
-async def test_failures_of_an_api(status: int, body: bytes, retryable: bool, said: str) -> None:
+async def test_api_failures_are_classified(
+    status: int, body: bytes, retryable: bool, said: str
+) -> None:
     async with http_api(by_length) as api, asking(RERANK, api) as transport:
         api.prepare(status, body, retry_after="7")
         error = await failure(transport)
@@ -274,7 +276,7 @@ async def test_failures_of_an_api(status: int, body: bytes, retryable: bool, sai
     assert error.retry_after == (7 if status in (429, 503) else None)
 
 
-async def test_servers_that_are_not_there() -> None:
+async def test_unreachable_servers_are_unavailable() -> None:
     async with httpx.AsyncClient() as client:
         error = await failure(over_http(RERANK, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
@@ -298,7 +300,9 @@ async def test_servers_that_are_not_there() -> None:
     ],
     ids=str,
 )
-async def test_failures_of_a_model_manager(error: Exception, retryable: bool, said: str) -> None:
+async def test_model_manager_failures_are_classified(
+    error: Exception, retryable: bool, said: str
+) -> None:
     for answer in telling(error):
         async with manager(RERANK, answer) as transport:
             told = await failure(transport)
@@ -306,7 +310,7 @@ async def test_failures_of_a_model_manager(error: Exception, retryable: bool, sa
         assert said in str(told)
 
 
-async def test_texts_that_no_message_can_hold() -> None:
+async def test_texts_that_do_not_fit_into_a_message_are_refused() -> None:
     async with manager(RERANK, by_length) as broker:
         for documents in (["x" * 100_001], ["\ud800"]):
             assert not (await failure(broker, documents=documents)).retryable
@@ -318,11 +322,15 @@ def settings(**environ: str) -> Any:
     return load_settings(environ, Path("/"))
 
 
-async def test_the_settings_choose_the_way(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_settings_choose_the_transport(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def invoke(
-        tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> dict[str, Any]:
         assert (tool, timeout) == ("rerank", 1.5)
         return by_length(tool_input)
@@ -346,7 +354,11 @@ async def test_the_settings_choose_the_way(caplog: pytest.LogCaptureFixture) -> 
 
 async def test_an_api_needs_an_address() -> None:
     async def invoke(
-        tool: str, tool_input: Mapping[str, Any], *, timeout: float = 0
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
     ) -> dict[str, Any]:
         raise AssertionError("the broker is not asked")
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from pydantic import SecretStr
 from tests.ability_search.model_servers import (
     KEY,
     Api,
@@ -62,7 +63,7 @@ async def failure(transport: Transport, **changes: Any) -> EmbeddingUnavailable:
     return raised.value
 
 
-async def test_http_sends_what_an_openai_server_takes(api: Api, http: Transport) -> None:
+async def test_http_requests_have_the_openai_format(api: Api, http: Transport) -> None:
     assert await http(REQUEST, timeout=5) == vectors_for(REQUEST)
     ((path, headers, body),) = api.seen
     assert (path, body) == ("/v1/embeddings", REQUEST)
@@ -70,7 +71,9 @@ async def test_http_sends_what_an_openai_server_takes(api: Api, http: Transport)
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-async def test_http_failures_that_pass(api: Api, http: Transport, status: int) -> None:
+async def test_transient_http_failures_are_retryable(
+    api: Api, http: Transport, status: int
+) -> None:
     api.prepare(status, b"try later", retry_after="7")
     error = await failure(http)
     assert error.retryable
@@ -80,7 +83,9 @@ async def test_http_failures_that_pass(api: Api, http: Transport, status: int) -
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 405])
-async def test_http_failures_that_stay(api: Api, http: Transport, status: int) -> None:
+async def test_permanent_http_failures_are_not_retryable(
+    api: Api, http: Transport, status: int
+) -> None:
     api.prepare(status, {"error": {"message": f"bad key {KEY}"}})
     error = await failure(http)
     assert not error.retryable
@@ -89,7 +94,9 @@ async def test_http_failures_that_stay(api: Api, http: Transport, status: int) -
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_http_refusals_of_texts(api: Api, http: Transport, status: int) -> None:
+async def test_http_refusals_of_texts_are_recognised(
+    api: Api, http: Transport, status: int
+) -> None:
     api.prepare(status, {"error": {"message": "maximum context length is 512 tokens"}})
     assert isinstance(await failure(http), TextsRefused)
 
@@ -98,7 +105,7 @@ async def test_http_refusals_of_texts(api: Api, http: Transport, status: int) ->
     ("status", "message"),
     [(404, "not found"), (400, "The model `m` does not exist"), (400, "unknown model m")],
 )
-async def test_http_models_that_are_not_served(
+async def test_unknown_models_over_http_are_recognised(
     api: Api, http: Transport, status: int, message: str
 ) -> None:
     api.prepare(status, {"error": {"message": message}})
@@ -108,31 +115,31 @@ async def test_http_models_that_are_not_served(
     assert "'m' is not served" in str(error)
 
 
-async def test_http_answers_that_are_no_json(api: Api, http: Transport) -> None:
+async def test_http_answers_must_be_json(api: Api, http: Transport) -> None:
     api.prepare(200, b"<html>")
     assert (await failure(http)).retryable
 
 
-async def test_http_servers_that_are_not_there(api: Api) -> None:
+async def test_unreachable_http_servers_are_unavailable(api: Api) -> None:
     async with httpx.AsyncClient() as client:
         error = await failure(over_http(EMBEDDINGS, client, "http://127.0.0.1:1", api_key=None))
     assert error.retryable
 
 
-async def test_http_servers_that_hang(api: Api, http: Transport) -> None:
+async def test_hanging_http_servers_time_out(api: Api, http: Transport) -> None:
     api.hang = asyncio.Event()
     with pytest.raises(EmbeddingUnavailable) as raised:
         await http(REQUEST, timeout=0.05)
     assert raised.value.retryable
 
 
-async def test_texts_that_are_not_unicode(http: Transport) -> None:
+async def test_unpaired_surrogates_are_refused(http: Transport) -> None:
     assert isinstance(await failure(http, input=["\ud800"]), TextsRefused)
     async with manager(EMBEDDINGS, vectors_for) as broker:
         assert isinstance(await failure(broker, input=["\ud800"]), TextsRefused)
 
 
-async def test_the_broker_brings_the_request_with_the_key() -> None:
+async def test_the_broker_forwards_the_request_with_the_key() -> None:
     seen: list[Mapping[str, Any]] = []
 
     def answer(request: Mapping[str, Any]) -> Any:
@@ -158,7 +165,7 @@ async def test_the_broker_brings_the_request_with_the_key() -> None:
     ],
     ids=str,
 )
-async def test_failures_of_a_model_manager(
+async def test_model_manager_failures_are_classified(
     error: Exception, kind: type[EmbeddingUnavailable], retryable: bool
 ) -> None:
     for answer in telling(error):
@@ -168,13 +175,13 @@ async def test_failures_of_a_model_manager(
         assert told.retryable is retryable
 
 
-async def test_texts_too_large_for_a_message() -> None:
+async def test_texts_too_large_for_a_message_are_refused() -> None:
     async with manager(EMBEDDINGS, vectors_for) as transport:
         error = await failure(transport, input=["x" * 100_001])
     assert isinstance(error, TextsRefused)
 
 
-async def test_a_network_without_a_model_manager() -> None:
+async def test_without_a_model_manager_embedding_is_unavailable() -> None:
     async with serve_broker("127.0.0.1", 0) as broker, Connection(broker.url) as client:
         error = await failure(over_broker(EMBEDDINGS, client.invoke, api_key=None))
     assert error.retryable
@@ -184,7 +191,7 @@ def client_of(transport: Transport) -> RemoteEmbedder:
     return embedder(transport, batch_texts=2, attempts=4)
 
 
-async def test_both_ways_give_the_same_vectors(http: Transport) -> None:
+async def test_both_transports_give_the_same_vectors(http: Transport) -> None:
     texts = ["a", "bb", "ccc", "dddd", "eeeee"]
     async with manager(EMBEDDINGS, vectors_for) as broker:
         by_broker = await client_of(broker).embed("m", texts, timeout=5)
@@ -193,14 +200,14 @@ async def test_both_ways_give_the_same_vectors(http: Transport) -> None:
     assert by_http.shape == (5, 2)
 
 
-async def test_a_server_that_recovers_is_asked_again(api: Api, http: Transport) -> None:
+async def test_a_recovered_server_is_used_again(api: Api, http: Transport) -> None:
     api.prepare(429, retry_after="0")
     api.prepare(500, retry_after=email.utils.formatdate(time.time() - 5, usegmt=True))
     assert (await client_of(http).embed("m", ["a"], timeout=5)).shape == (1, 2)
     assert len(api.seen) == 3
 
 
-async def test_the_key_is_in_no_log(
+async def test_no_log_contains_the_key(
     api: Api, http: Transport, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -214,3 +221,35 @@ async def test_the_key_is_in_no_log(
     ours = [each for each in caplog.records if each.name.startswith("ability_search")]
     assert KEY not in "".join(map(logging.Formatter().format, ours))
     assert KEY not in repr(raised.value)
+
+
+async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_other() -> None:
+    asked: list[tuple[str | None, bool]] = []
+    offering = {"first"}
+
+    async def invoke(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
+    ) -> Any:
+        asked.append((target_agent, tool_input.get("api_key") == "key"))
+        return {"embeddings": []}
+
+    async def providers(_tool: str) -> frozenset[str]:
+        return frozenset(offering)
+
+    key = SecretStr("key")
+    transport = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    await transport({}, timeout=1)
+    offering.add("squatter")
+    await transport({}, timeout=1)
+    assert asked == [("first", True), ("first", True)]
+
+    late = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    with pytest.raises(EmbeddingUnavailable, match="several agents offer create-embedding"):
+        await late({}, timeout=1)
+    without = over_broker(EMBEDDINGS, invoke, api_key=None, providers=providers)
+    await without({}, timeout=1)
+    assert asked[2:] == [(None, False)]

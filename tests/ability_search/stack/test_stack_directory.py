@@ -10,7 +10,7 @@ import pytest
 
 from ability_search.errors import ConfigurationError
 from ability_search.stack.data_directory import (
-    RunningPart,
+    RunningComponent,
     RunningStack,
     hold,
     is_abandoned,
@@ -24,11 +24,11 @@ STACK = RunningStack(
     url="ws://127.0.0.1:1/kadi",
     networks=("global",),
     started="2026-01-02T03:04:05+00:00",
-    parts=(RunningPart("broker", 7, "ws://127.0.0.1:1/kadi"),),
+    parts=(RunningComponent("broker", 7, "ws://127.0.0.1:1/kadi"),),
 )
 
 
-def test_what_runs_is_read_back_while_the_directory_is_held(tmp_path: Path) -> None:
+def test_the_running_stack_is_read_back_while_the_directory_is_locked(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     assert read_running(data) is None
     with hold(data):
@@ -40,7 +40,7 @@ def test_what_runs_is_read_back_while_the_directory_is_held(tmp_path: Path) -> N
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
-def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_the_error_for_a_locked_directory_names_the_holder(tmp_path: Path) -> None:
     with hold(tmp_path):
         with pytest.raises(ConfigurationError, match="which is starting"), hold(tmp_path):
             pass
@@ -51,7 +51,7 @@ def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
         pass
 
 
-def test_a_held_directory_of_a_dead_parent_is_abandoned(tmp_path: Path) -> None:
+def test_a_directory_locked_by_children_of_a_dead_parent_is_abandoned(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     with hold(tmp_path):
@@ -61,7 +61,7 @@ def test_a_held_directory_of_a_dead_parent_is_abandoned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"parts": 1, "networks": []}'])
-def test_a_damaged_file_counts_as_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_state_file_is_ignored(tmp_path: Path, content: str) -> None:
     with hold(tmp_path):
         (tmp_path / "stack.json").write_text(content)
         assert read_running(tmp_path) is None
@@ -73,7 +73,9 @@ async def test_waiting_for_release_ends(tmp_path: Path) -> None:
     assert await released(tmp_path, timeout=5)
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_with_the_option(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error_that_names_the_option(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError) as caught, hold(tmp_path / "file" / "data"):
         pass

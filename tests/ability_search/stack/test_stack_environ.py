@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.config.specs import SPECS
-from ability_search.stack.component_environment import WITHHELD, child_environ
+from ability_search.config.settings_table import SPECS
+from ability_search.stack.component_process import WITHHELD, child_environ
 
 COMPONENTS = ("broker", "database", "models", "gateway", "worker-1", "worker-12")
 SECRETS = {name: f"secret of {name}" for s in SPECS if s.kind == "secret" for name in s.env}
@@ -24,12 +24,12 @@ USED = {
 """Every secret, and who uses it."""
 
 
-def test_every_secret_has_its_users() -> None:
+def test_every_secret_has_known_users() -> None:
     assert SECRETS.keys() == USED.keys()
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_component_gets_the_secrets_that_it_uses_and_no_other(component: str) -> None:
+def test_a_component_gets_only_the_secrets_that_it_uses(component: str) -> None:
     kind = component.partition("-")[0]
     given = {"PATH": "/bin", "SEARCH_CHUNK_SIZE": "100", **SECRETS}
     environ = child_environ(component, {"SEARCH_LOG_LEVEL": "info"}, environ=given)
@@ -46,7 +46,7 @@ def test_a_secret_that_is_not_set_stays_unset() -> None:
     assert environ == {"HOME": "/"}
 
 
-def test_changes_come_before_what_was_there_and_lose_foreign_secrets_too() -> None:
+def test_changes_override_the_environment_and_lose_foreign_secrets_too() -> None:
     changes = {"SEARCH_API_KEY": "new", "SEARCH_MODEL_HTTP_TOKEN": "new"}
     environ = child_environ("worker-1", changes, environ={"SEARCH_API_KEY": "old"})
     assert environ == {"SEARCH_API_KEY": "new", "SEARCH_MODEL_HTTP_TOKEN": WITHHELD}

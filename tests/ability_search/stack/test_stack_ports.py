@@ -7,7 +7,7 @@ from ability_search.stack.supervisor import metrics_port
 PARTS = ("broker", "database", "models", "gateway", "worker-1", "worker-2", "worker-12")
 
 
-def test_ports_follow_that_of_the_broker_whichever_parts_there_are() -> None:
+def test_metrics_ports_count_up_from_that_of_the_broker() -> None:
     assert [metrics_port(name, 9401) for name in PARTS] == [
         *(9401, 9402, 9403, 9404),
         *(9405, 9406, 9416),

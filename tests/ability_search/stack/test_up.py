@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from ability_search.stack.data_directory import read_running, released
-from kadi_client import Connection, ToolError
+from ability_search.stack.data_directory import CLIENT, identity_file, read_running, released
+from ability_search.tools.table import BY_NAME
+from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -194,13 +195,34 @@ async def the_parts_count_what_was_done(machine: Machine) -> None:
     assert "broker 127.0.0.1:" in shown.out
 
 
-async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Machine) -> None:
+async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> None:
+    running = read_running(machine.data)
+    assert running is not None
+    assert running.networks == ("global", "components")
+    squatted = ("search-query", "arcade-command", "create-embedding", "rerank")
+
+    async def nothing(_given: dict[str, Any], _call: Call) -> dict[str, Any]:
+        raise AssertionError("a squatter was called")
+
+    async with Connection(running.url, networks=running.networks) as stranger:
+        assert {tool["name"] for tool in await stranger.list_tools()} == set(BY_NAME)
+        with pytest.raises(NoProvider):
+            await stranger.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
+        for name in squatted:
+            with pytest.raises(RemoteError, match=f"'{name}' may only be offered by listed"):
+                await stranger.serve([Tool(name, "Nothing.", {"type": "object"}, nothing)])
+    listed = (await machine.run("call", "arcade-db-list")).json
+    assert listed["databases"] == ["kadi_memory"]
+
+
+async def test_a_stack_survives_killed_components_and_keeps_its_data(machine: Machine) -> None:
     async with machine.up() as up:
         indexed = (await machine.run("index", "notes", "--json")).json
         assert (indexed["collection"], indexed["added"]) == ("notes", 3)
         again = (await machine.run("index", "notes", "--json")).json
         assert (again["unchanged"], again["chunks"]) == (3, 0)
         await the_parts_count_what_was_done(machine)
+        await strangers_call_the_eight_tools_and_offer_none(machine)
 
         await kill_and_wait_until_back(
             machine, up, ["broker", "models", "database", "worker-1", "gateway"]
@@ -229,7 +251,7 @@ async def test_a_stack_is_used_survives_its_parts_and_keeps_its_data(machine: Ma
         assert read_running(machine.data) is None
 
 
-async def test_data_outlives_the_stack_and_no_part_outlives_its_killed_parent(
+async def test_data_survives_the_stack_and_no_component_survives_a_killed_parent(
     machine: Machine,
 ) -> None:
     async with machine.up() as up:
@@ -259,7 +281,7 @@ def environ_of(pid: int) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="environments are no files")
-async def test_secrets_of_other_components_are_out_of_everybodys_reach(machine: Machine) -> None:
+async def test_no_component_can_read_the_secrets_of_another(machine: Machine) -> None:
     users = {
         "SEARCH_API_KEY": {"worker"},
         "SEARCH_GATEWAY_TOKEN": {"gateway"},
@@ -276,7 +298,8 @@ async def test_secrets_of_other_components_are_out_of_everybodys_reach(machine: 
             environ = environ_of(part.pid)
             found = {name for name in users if f"secret-of-{name}" in environ}
             assert found == {name for name, used in users.items() if part.name in used}, part.name
-        async with Connection(running.url, networks=running.networks) as agent:
+        identity = Identity.load_or_create(identity_file(machine.data, CLIENT))
+        async with Connection(running.url, networks=running.networks, identity=identity) as agent:
             await agent.invoke("arcade-db-create", {"name": "d"}, timeout=COMMAND_SECONDS)
             for text, language, expected in [
                 (

@@ -30,7 +30,12 @@ class Ability:
         self.calls: list[tuple[str, Mapping[str, Any], float]] = []
 
     async def __call__(
-        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        target_agent: str | None = None,
     ) -> Any:
         self.calls.append((tool, tool_input, timeout))
         outcome = self.outcomes.pop(0)
@@ -140,7 +145,12 @@ async def engine(tmp_path: Path) -> AsyncIterator[Ability]:
 
     class Recorded(Ability):
         async def __call__(
-            self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+            self,
+            tool: str,
+            tool_input: Mapping[str, Any],
+            *,
+            timeout: float = 30.0,
+            target_agent: str | None = None,
         ) -> Any:
             self.calls.append((tool, tool_input, timeout))
             return await client.invoke(tool, tool_input, timeout=timeout)
@@ -256,7 +266,12 @@ async def test_refusals_are_not_tried_again() -> None:
 async def test_tries_share_one_timeout() -> None:
     class Slow(Ability):
         async def __call__(
-            self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = 30.0
+            self,
+            tool: str,
+            tool_input: Mapping[str, Any],
+            *,
+            timeout: float = 30.0,
+            target_agent: str | None = None,
         ) -> Any:
             self.calls.append((tool, tool_input, timeout))
             try:

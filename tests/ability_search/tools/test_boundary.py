@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from ability_search import errors
+from ability_search.search.options import QueryInput
 from ability_search.tools.boundary import failure
-from ability_search.tools.inputs import QueryInput
 
 
-def test_a_search_error_says_what_to_do() -> None:
+def test_search_error_is_reported_with_its_hint() -> None:
     answer = failure(errors.Busy("3 calls", retry_after=1.5), "search-query", "docs")
     assert answer == {
         "success": False,
@@ -27,12 +27,12 @@ def test_a_search_error_says_what_to_do() -> None:
     }
 
 
-def test_a_collection_is_named_only_if_it_may_be_one() -> None:
+def test_report_names_the_collection_only_if_the_name_is_valid() -> None:
     for name in ("x" * 100, "a b", "sk-key\n"):
         assert "collection" not in failure(errors.Busy("b"), "t", name)
 
 
-def test_what_was_not_expected_is_told_by_its_incident(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_is_reported_by_its_incident_id(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         answer = failure(KeyError("SELECT secret FROM /path"), "search-query")
     assert answer["code"] == "internal"
@@ -43,7 +43,7 @@ def test_what_was_not_expected_is_told_by_its_incident(caplog: pytest.LogCapture
     assert "secret" in caplog.text
 
 
-def test_fields_are_named_and_values_are_not_repeated() -> None:
+def test_invalid_fields_are_named_without_their_values() -> None:
     with pytest.raises(ValidationError) as raised:
         QueryInput.model_validate({"query": "hunter2", "mode": "hunter2", "sorted": "hunter2"})
     answer = failure(raised.value, "search-query")
@@ -53,7 +53,7 @@ def test_fields_are_named_and_values_are_not_repeated() -> None:
     assert "hunter2" not in json.dumps(answer)
 
 
-def test_no_error_is_longer_than_need_be() -> None:
+def test_long_errors_are_truncated() -> None:
     answer = failure(errors.NotFound("chunk", "x" * 100_000), "search-similar")
     assert len(answer["error"]) < 2100
 

@@ -62,37 +62,37 @@ FIELDS = inputs.QueryInput.model_json_schema()["properties"]
     ("field", "example"),
     [(name, each) for name, field in FIELDS.items() for each in field.get("examples", ())],
 )
-def test_an_example_of_the_schema_can_be_copied(field: str, example: Any) -> None:
+def test_schema_examples_are_valid(field: str, example: Any) -> None:
     assert query(**{field: example})
 
 
-def test_what_has_no_value_of_its_own_to_begin_with_has_an_example() -> None:
+def test_options_without_a_scalar_default_have_an_example() -> None:
     begun = (str, int, float, bool)
     bare = {name for name, field in FIELDS.items() if not isinstance(field.get("default"), begun)}
     assert {name for name in bare if not FIELDS[name].get("examples")} == set()
 
 
-def test_a_weight_of_zero_is_fine_while_another_counts() -> None:
+def test_fusion_needs_one_positive_weight() -> None:
     read = query(fusion={"method": "convex", "weights": {"semantic": 0}})
     assert read.asked.fusion.weights == {"semantic": 0}
     with pytest.raises(InvalidInput, match=r"fusion\.weights"):
         query(fusion={"method": "convex", "weights": {"semantic": 0, "keyword": 0}})
 
 
-def test_a_query_is_asked_now_at_an_instant_or_at_the_end_of_a_day() -> None:
+def test_as_of_is_now_an_instant_or_the_end_of_a_day() -> None:
     assert query().as_of is None
     assert query(asOf="1970-01-02").as_of == 2 * 86_400_000 - 1
     assert query(asOf="1970-01-02T01:00:00+01:00").as_of == 86_400_000
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2021-02-30", "0000-01-01", "2021-03", "1616630400"])
-def test_when_a_query_is_asked_must_be_a_time(text: str) -> None:
+def test_invalid_as_of_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^asOf: is not a date") as refused:
         query(asOf=text)
     assert refused.value.hint
 
 
-def test_bytes_are_counted_not_characters() -> None:
+def test_query_limit_counts_bytes() -> None:
     most = int(LIMITS.query_bytes)
     assert query(query="x" * most).asked.query
     for field in ("query", "hypotheticalAnswer"):
@@ -101,18 +101,18 @@ def test_bytes_are_counted_not_characters() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u2003"])
-def test_blank_texts_are_refused_in_words(text: str) -> None:
+def test_blank_query_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="must not be blank"):
         query(query=text)
 
 
-def test_the_old_name_of_a_path_is_still_taken() -> None:
+def test_file_path_is_accepted_for_path() -> None:
     for name in ("path", "filePath"):
         read = inputs.IndexFileInput.model_validate({"collection": "docs", name: "a.md"})
         assert read.path == "a.md"
 
 
-def test_wholes_that_are_none_are_refused() -> None:
+def test_non_integer_limits_are_refused() -> None:
     for value in (True, "3", 1.5):
         with pytest.raises(ValidationError, match="limit"):
             query(limit=value)
@@ -151,7 +151,7 @@ def written(text: ChunkText = TEXT, asked: Any = "docs") -> dict[str, Any]:
     return dumped
 
 
-def test_a_hit_has_its_columns_and_nothing_of_the_database() -> None:
+def test_hit_has_no_database_columns() -> None:
     (found,) = written()["results"]
     assert found == {
         "chunkId": "docs:a:0",

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 from ability_search.understanding.intent import PHRASES_LIMIT, Intent, Recognized, understand
 from ability_search.understanding.periods import Period, months, one_day
 
+PLAIN_QUERIES = Path(__file__).parents[2] / "data" / "plain_queries.txt"
 NOW = (one_day(2026, 3, 25).first or 0) * 86_400_000 + 3_600_000
 
 
@@ -12,7 +15,7 @@ def read(text: str) -> Intent:
     return understand(text, now=NOW)
 
 
-def test_a_query_without_either_is_its_own_topic() -> None:
+def test_a_query_without_time_and_exclusions_is_its_own_topic() -> None:
     assert read("how do tokens expire?") == Intent("how do tokens expire?", "how do tokens expire?")
 
 
@@ -28,7 +31,7 @@ def test_a_query_without_either_is_its_own_topic() -> None:
         ("notes from last month", "notes from last month", (), (2026, 2)),
     ],
 )
-def test_time_and_exclusion_together(
+def test_time_and_exclusions_are_removed_from_the_topic(
     query: str, topic: str, excluded: tuple[str, ...], period: tuple[int, int]
 ) -> None:
     intent = read(query)
@@ -38,7 +41,7 @@ def test_time_and_exclusion_together(
     assert intent.period == months(*period)
 
 
-def test_what_was_recognized_is_in_order_of_position() -> None:
+def test_recognized_spans_are_in_order_of_position() -> None:
     query = "besides Redis, caching in 2025"
     assert read(query).recognized == (
         Recognized("exclusion", 0, 13),
@@ -46,7 +49,7 @@ def test_what_was_recognized_is_in_order_of_position() -> None:
     )
 
 
-def test_what_the_caller_says_is_added_or_wins() -> None:
+def test_exclusions_of_the_caller_are_added_and_its_period_wins() -> None:
     intent = understand(
         "caching in 2025 besides Redis",
         now=NOW,
@@ -58,7 +61,7 @@ def test_what_the_caller_says_is_added_or_wins() -> None:
     assert intent.period == Period(1, 2)
 
 
-def test_each_half_can_be_left_out() -> None:
+def test_exclusions_and_time_can_be_switched_off() -> None:
     query = "caching in 2025 besides Redis"
     plain = understand(query, now=NOW, exclusion=False, temporal=False)
     assert plain == Intent(query, query)
@@ -67,14 +70,14 @@ def test_each_half_can_be_left_out() -> None:
     assert understand("when was it done", now=NOW, temporal=False).asks_for_date is False
 
 
-def test_so_many_phrases_are_pushed_down_and_no_more() -> None:
+def test_the_number_of_excluded_phrases_is_limited() -> None:
     words = [f"word{chr(ord('a') + n)}" for n in range(PHRASES_LIMIT + 1)]
     intent = understand(f"notes on caching {' '.join('-' + word for word in words)}", now=NOW)
     assert intent.topic == "notes on caching"
     assert list(intent.excluded) == words[:-1]
 
 
-def test_questions_of_time_without_a_date() -> None:
+def test_events_and_questions_for_a_date_are_recognized() -> None:
     event = read("what was set up before the outage")
     assert event.event is not None
     assert event.topic == event.text
@@ -82,7 +85,7 @@ def test_questions_of_time_without_a_date() -> None:
     assert read("what was done in 2025 before the outage").event is None
 
 
-def test_which_of_several_events_is_meant_says_nothing_of_what_is_asked_for() -> None:
+def test_the_order_of_an_event_is_not_the_order_of_the_query() -> None:
     event = read("what was done before the last outage")
     assert event.event is not None
     assert (event.event.phrase, event.order) == ("last outage", None)
@@ -95,7 +98,7 @@ words = st.lists(st.sampled_from(WORDS.split())).map(" ".join)
 
 
 @given(st.text() | words)
-def test_any_query_can_be_read(query: str) -> None:
+def test_any_query_keeps_a_topic_and_ordered_spans(query: str) -> None:
     intent = read(query)
     assert intent.topic.strip() or not query.strip()
     assert intent.words == query or intent.excluded
@@ -104,6 +107,24 @@ def test_any_query_can_be_read(query: str) -> None:
     assert ends == sorted(ends)
 
 
-def test_a_text_that_is_no_question_stays_as_it_is() -> None:
+def test_a_text_of_several_sentences_is_not_changed() -> None:
     text = "what happened in 2025 besides X. " * 100
     assert read(text) == Intent(text, text)
+
+
+def test_plain_queries_are_not_changed() -> None:
+    lines = PLAIN_QUERIES.read_text(encoding="utf-8").splitlines()
+    plain = [line for line in lines if line and not line.startswith("#")]
+    assert len(plain) > 200
+    assert [understand(query, now=1_774_400_000_000) for query in plain] == [
+        Intent(query, query) for query in plain
+    ]
+
+
+def test_long_texts_are_not_analyzed() -> None:
+    short = "notes on caching from last week besides Redis"
+    assert read(short).excluded == ("Redis",)
+    long = " ".join([short, *["and what else was said there"] * 8])
+    assert read(long) == Intent(long, long)
+    endless = "notes besides Redis " + "x" * 2000
+    assert read(endless) == Intent(endless, endless)

@@ -72,7 +72,7 @@ async def test_embeddings_reranking_models_and_health_are_served() -> None:
         assert (await client.get("/health")).json() == {"status": "ok"}
 
 
-async def test_a_token_is_asked_for_everywhere_but_at_health() -> None:
+async def test_token_is_required_everywhere_but_for_health() -> None:
     async with opened(Echo(), token=TOKEN) as client:
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
             refused = await client.get("/v1/models", headers=given)
@@ -87,7 +87,7 @@ async def test_a_token_is_asked_for_everywhere_but_at_health() -> None:
         assert (await client.get("/health")).status_code == 200
 
 
-async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
+async def test_body_over_the_limit_is_refused_with_and_without_length() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b" " * 300
@@ -100,14 +100,14 @@ async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
-async def test_a_body_that_is_not_json_is_said_to_be(content: bytes) -> None:
+async def test_body_that_is_not_json_is_refused(content: bytes) -> None:
     async with opened(Echo(), max_bytes=10**6) as client:
         refused = await client.post("/v1/embeddings", content=content, headers=JSON)
         assert refused.status_code == 400
         assert refused.json()["error"]["message"] == "body: not valid JSON"
 
 
-async def test_errors_have_the_shape_that_clients_know() -> None:
+async def test_errors_have_the_shape_of_openai_errors() -> None:
     echo = Echo()
     async with opened(echo) as client:
         echo.error = Overloaded("busy", retry_after=2.0)
@@ -129,7 +129,9 @@ async def test_errors_have_the_shape_that_clients_know() -> None:
         assert (await client.get("/v1/embeddings")).status_code == 405
 
 
-async def test_a_surprise_is_told_by_its_incident_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_shows_only_its_incident_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     echo = Echo()
     echo.error = ZeroDivisionError("a secret detail")
     with caplog.at_level(logging.ERROR):
@@ -141,7 +143,7 @@ async def test_a_surprise_is_told_by_its_incident_only(caplog: pytest.LogCapture
     assert incident in caplog.text
 
 
-async def test_the_work_for_a_client_that_hung_up_is_dropped() -> None:
+async def test_disconnecting_cancels_the_request() -> None:
     echo = Echo()
     echo.hold = asyncio.Event()
     async with opened(echo) as client:
@@ -153,7 +155,7 @@ async def test_the_work_for_a_client_that_hung_up_is_dropped() -> None:
     assert not echo.hold.is_set()
 
 
-async def test_a_body_that_does_not_come_is_waited_for_so_long_only() -> None:
+async def test_unfinished_body_times_out() -> None:
     async with opened(Echo(), timeout=0.2) as client, asyncio.timeout(LIMIT):
         url = client.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port)

@@ -1,1 +1,1 @@
-"""What can be said of a document beside its text: title, summary, keywords, propositions. Pure."""
+"""Kinds derived from a document: title, summary, keywords, propositions. Pure functions."""

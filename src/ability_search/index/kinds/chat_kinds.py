@@ -1,7 +1,7 @@
-"""Aspects of a document in the words of a language model: what it is asked, what it answers.
+"""Kinds written by a language model: the prompts, and parsing of its answers.
 
-Whatever it answers is search text and nothing else: bounded in length, embedded and analyzed like
-any text, and shown to nobody.
+An answer is used as search text only: its length is bounded, it is embedded and analyzed like any
+text, and it is never returned to callers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ability_search.documents import Document
 from ability_search.index.kinds.extracted_kinds import Statement
 
 MOST_CHARACTERS = 8000
-"""Of a document that the model is shown; its beginning."""
+"""Maximum characters of a document that are sent to the model, from its beginning."""
 _LONGEST_LINE = 500
 _LONGEST_SUMMARY = 1500
 _MOST_LINES = 32
@@ -32,7 +32,7 @@ PROMPTS: Mapping[str, str] = {
     " that can be understood alone: names instead of pronouns. One a line."
     f" {_DATA}",
 }
-"""By kind, what the model is to do."""
+"""Instructions to the model by kind."""
 
 _MARK = re.compile(r"^\s*(?:[-*+\u2022\u2013\u2014]+|\(?\d{1,2}[.):])\s+")
 _WORD = re.compile(r"\w")
@@ -45,11 +45,11 @@ def shown(document: Document) -> str:
 
 
 def read_aspect(kind: str, answer: str) -> list[Statement]:
-    """Parse the model's answer about a document; empty if it cannot be used.
+    """Parse the model's answer; empty if it cannot be used.
 
     Args:
-        kind: What it was asked for.
-        answer: Its own words. Lines that end in a colon announce others and are left out.
+        kind: The requested kind.
+        answer: The text of the answer. Lines that end in a colon introduce others and are dropped.
     """
     lines = [line for raw in answer.splitlines() if (line := _cleaned(raw))]
     if kind == "propositions":
@@ -62,6 +62,6 @@ def read_aspect(kind: str, answer: str) -> list[Statement]:
 
 
 def _cleaned(line: str) -> str:
-    """A line without marks and quotes around it; empty if it says nothing."""
+    """Return a line without list marks and quotes; empty if it is only an introduction."""
     text = _MARK.sub("", line).strip(_QUOTES)
     return "" if text.endswith(":") or not _WORD.search(text) else text[:_LONGEST_LINE]

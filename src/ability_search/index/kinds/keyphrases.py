@@ -1,16 +1,16 @@
 """Keyphrases of a text by C-value: phrases that occur often, and not only within longer ones.
 
-Candidates are runs of words without function words and punctuation between them. A part of a run
-is one too where it occurs at least twice. The score is that of
+Candidates are runs of words without function words and punctuation between them, and parts of runs
+that occur at least twice. The score is that of
 
     Frantzi, Ananiadou, Mima: Automatic recognition of multi-word terms: the C-value/NC-value
     method. International Journal on Digital Libraries 3(2), 2000,
 
-with 1 added to the length, so that single words have a score as well:
+with 1 added to the length, so that single words have a score too:
 ``log2(|a| + 1) * (f(a) - mean of f(b) over the candidates b that contain a)``.
 
-Chinese and Japanese need no words for that: their units are Han characters and runs of katakana,
-parted by hiragana and the commonest Chinese particles.
+In Chinese and Japanese the units are Han characters and runs of katakana, separated by hiragana and
+the most frequent Chinese particles.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Phrase = tuple[str, ...]
 """Units of a phrase, case-folded."""
 
 _MOST_CHARACTERS = 50_000
-"""Of a text that are looked at."""
+"""Maximum characters of a text to analyze, from its beginning."""
 _MOST_WORDS = 4
-_MOST_SIGNS = 8
-"""Units of a phrase in Chinese and Japanese."""
+_MOST_UNITS_UNSPACED = 8
+"""Maximum units of a phrase in Chinese and Japanese."""
 _LONGEST_WHOLE = 3
-"""Units of a run that is a phrase although it occurs once."""
+"""Maximum units of a run that is a candidate even if it occurs only once."""
 _LONGEST_WORD = 40
 
 _UNIT = re.compile(
     r"(?P<han>h)|(?P<katakana>k[km]*+)|(?P<word>[aAdgt](?:[aAdgtmj]|[-_'.+\#&](?=[aAdgt])|[+\#])*+)"
 )
-"""Over the class letters of :func:`.classify`, hiragana being taken out before."""
+"""Matches units in the class letters of :func:`.classify`, after removal of hiragana."""
 _PARTICLES = frozenset("的了是在和与與及或等为為被把而也都就又其之这這那此该該们們着著吗呢吧啊")
 _FUNCTION_WORDS = """
     a about above across after again against all almost along already also although always am
@@ -57,19 +57,18 @@ _FUNCTION_WORDS = """
     when where whether which while who whole whom whose why will with within without would yes
     yet you your yours
 """
-"""English; other languages have what they share with it, and long phrases."""
+"""English words only; in other languages phrases are longer."""
 _SEPARATORS = frozenset(_FUNCTION_WORDS.split())
 
 
 def keywords(text: str, *, most: int = 12) -> list[str]:
-    """The keyphrases of a text, best first, as they are first written in it.
+    """Return the keyphrases of a text, best first, in the spelling of their first occurrence.
 
-    Of phrases that score alike the earlier one comes first. Phrases within a better one are left
-    out.
+    Phrases with equal scores are in order of position. Phrases within a better one are left out.
 
     Args:
-        text: Any text; its first 50,000 characters count.
-        most: How many at most.
+        text: Any text; only its first 50,000 characters are analyzed.
+        most: Maximum number of keyphrases.
     """
     runs = list(_runs(text[:_MOST_CHARACTERS]))
     written: dict[Phrase, str] = {}
@@ -86,7 +85,7 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
     candidates = {
         phrase: count
         for phrase, count in frequency.items()
-        if (count > 1 or phrase in whole) and _says_something(phrase)
+        if (count > 1 or phrase in whole) and _has_meaning(phrase)
     }
     scores = _c_values(candidates)
     chosen: list[Phrase] = []
@@ -116,20 +115,20 @@ def _c_values(candidates: Mapping[Phrase, int]) -> dict[Phrase, float]:
 
 
 def _runs(text: str) -> Iterator[tuple[Phrase, Sequence[str], int]]:
-    """Runs of units: as they are compared, as they are written, and how many make a phrase."""
+    """Yield runs of units: case-folded, as written, and the maximum units of a phrase."""
     letters = zip(text, classify(text), strict=True)
     classes = "".join(" " if _is_hiragana(char) else letter for char, letter in letters)
     units: list[str] = []
     limit, end = _MOST_WORDS, 0
     for match in _UNIT.finditer(classes):
         shown = text[match.start() : match.end()]
-        kind = _MOST_WORDS if match["word"] else _MOST_SIGNS
+        kind = _MOST_WORDS if match["word"] else _MOST_UNITS_UNSPACED
         gap = text[end : match.start()]
         if units and (kind != limit or gap.strip(" \t") or gap.count("\n")):
             yield tuple(map(str.casefold, units)), units, limit
             units = []
         end = match.end()
-        if not _parts(shown):
+        if not _separates(shown):
             limit = kind
             units.append(shown)
         elif units:
@@ -143,8 +142,8 @@ def _is_hiragana(char: str) -> bool:
     return "\u3041" <= char <= "\u309f"
 
 
-def _parts(word: str) -> bool:
-    """Return whether a unit stands between phrases, in none."""
+def _separates(word: str) -> bool:
+    """Return whether a unit separates phrases."""
     return (
         word.casefold() in _SEPARATORS
         or word in _PARTICLES
@@ -153,7 +152,7 @@ def _parts(word: str) -> bool:
     )
 
 
-def _says_something(phrase: Phrase) -> bool:
+def _has_meaning(phrase: Phrase) -> bool:
     text = "".join(phrase)
     return len(text) > 1 and not text.isdecimal()
 

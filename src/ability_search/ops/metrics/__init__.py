@@ -1,1 +1,1 @@
-"""What the parts count: the table of metrics, and what takes the numbers down."""
+"""Metrics: their table, the meter, and the formats of Prometheus."""

@@ -1,4 +1,4 @@
-"""Metering where calls come in and where they go out."""
+"""Metrics of incoming tool calls and of outgoing calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _REFUSED = "refused"
 
 
 def metered_tools(tools: Iterable[Tool], meter: Meter) -> list[Tool]:
-    """The tools, each of whose calls is counted and timed.
+    """Return the tools with handlers that count and time each call.
 
-    An answer with ``success`` false counts under its ``code``, or as ``failed`` if it has none,
-    and so does an exception.
+    A result with ``success`` false counts under its ``code``, or as ``failed`` without one; an
+    exception counts as ``failed``.
     """
     if meter is UNMETERED:
         return list(tools)
@@ -63,12 +63,12 @@ def _metered(tool: Tool, meter: Meter, in_flight: _InFlight) -> Tool:
 
 
 async def metered_rpc(meter: Meter, tool: str, answered: Awaitable[T]) -> T:
-    """Wait for the answer of another part, which is counted and timed."""
+    """Await the answer of another component, and count and time the call."""
     started = time.perf_counter()
     outcome = FAILED
     try:
         answer = await answered
-        # A model manager refuses as OpenAI's API does: with an error, and without `success`.
+        # A model manager returns errors like the OpenAI API: with `error`, without `success`.
         outcome = _REFUSED if isinstance(answer, Mapping) and answer.get("error") else OK
         return answer
     except ToolError:

@@ -1,4 +1,4 @@
-"""Where numbers go."""
+"""The port for recording metrics."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 from ability_search.ops.metrics.metric_table import Metric
 
 Read = Callable[[], Mapping[tuple[str, ...], float]]
-"""Gives the values of a metric as they are now, by its labels; cheap, never blocking."""
+"""Returns the current values of a metric by label values; fast, without blocking."""
 
 
 class Meter(Protocol):
-    """Takes the numbers of one process down. Labels are given in the order of the metric's."""
+    """Records the metrics of one process; label values are in the order of the metric's labels."""
 
     def add(self, counter: Metric, value: float, *labels: str) -> None:
-        """Count ``value`` more."""
+        """Increase a counter by ``value``."""
 
     def observe(self, histogram: Metric, value: float, *labels: str) -> None:
-        """Note one value, in the metric's unit."""
+        """Record one value, in the metric's unit."""
 
     def watch(self, metric: Metric, read: Read) -> None:
-        """Ask ``read`` whenever the numbers are wanted; a metric may have several."""
+        """Call ``read`` at each scrape; a metric may have several."""
 
 
 class _Unmetered:
@@ -36,4 +36,4 @@ class _Unmetered:
 
 
 UNMETERED: Meter = _Unmetered()
-"""Takes nothing down."""
+"""A meter that records nothing."""

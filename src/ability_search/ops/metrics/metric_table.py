@@ -1,4 +1,4 @@
-"""Every metric of the product: its name, type, labels, meaning, and which parts have it.
+"""The table of metrics: name, type, labels, meaning, and the components that have each.
 
 Names and units are those of Prometheus: counters end in ``_total``, times are in seconds, sizes in
 bytes. A label only has values of a bounded set: tools, codes, stages, served models; never a text
@@ -21,7 +21,7 @@ SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0),
 )
-"""Upper bounds: from a step of a query to the indexing of a large batch."""
+"""Upper bounds of buckets, from a stage of a query to the indexing of a large batch."""
 TEXTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
@@ -37,7 +37,7 @@ class Metric:
     buckets: tuple[float, ...] = SECONDS
     """Upper bounds of a histogram."""
     expected: tuple[str, ...] = ()
-    """Values of its only label that are there from the start, at 0: the first time is seen too."""
+    """Values of the only label that start at 0, so that the first increase is visible."""
 
 
 _OFFERING: tuple[Part, ...] = ("database", "models", "worker")
@@ -48,47 +48,49 @@ _WORKER: tuple[Part, ...] = ("worker",)
 _GATEWAY: tuple[Part, ...] = ("gateway",)
 
 PART_INFO = Metric(
-    "ability_search_part_info", "gauge", "1; which part this is.", PARTS, ("part", "version")
+    "ability_search_part_info",
+    "gauge",
+    "Always 1; the labels are the component and its version.",
+    PARTS,
+    ("part", "version"),
 )
 LOOP_HELD_SECONDS = Metric(
     "ability_search_loop_held_seconds",
     "histogram",
-    "How late its event loop came to a task, ten times a second: so long nothing else could run.",
+    "Time for which the event loop was blocked, measured ten times a second.",
     PARTS,
 )
 
 TOOL_CALLS = Metric(
     "ability_search_tool_calls_total",
     "counter",
-    "Calls of its tools that ended, by code: `ok`, or that of the failure.",
+    "Completed tool calls, by code: `ok` or an error code.",
     _OFFERING,
     ("tool", "code"),
 )
 TOOL_CALL_SECONDS = Metric(
     "ability_search_tool_call_seconds",
     "histogram",
-    "How long calls of its tools took.",
+    "Duration of tool calls.",
     _OFFERING,
     ("tool",),
 )
 CALLS_IN_FLIGHT = Metric(
-    "ability_search_calls_in_flight", "gauge", "Calls of its tools being worked on.", _OFFERING
+    "ability_search_calls_in_flight", "gauge", "Tool calls in progress.", _OFFERING
 )
-CALLS_WAITING = Metric(
-    "ability_search_calls_waiting", "gauge", "Calls of its tools that wait for a turn.", _OFFERING
-)
+CALLS_WAITING = Metric("ability_search_calls_waiting", "gauge", "Queued tool calls.", _OFFERING)
 
 QUERY_STAGE_SECONDS = Metric(
     "ability_search_query_stage_seconds",
     "histogram",
-    "How long the stages of queries took, as in `timings` of an answer; `total` is all of it.",
+    "Duration of each stage of a query, as in `timings` of a result; `total` is the whole query.",
     _WORKER,
     ("stage",),
 )
 DEGRADED_ANSWERS = Metric(
     "ability_search_degraded_answers_total",
     "counter",
-    "Answers with less than was asked for, by the code of the reason.",
+    "Query results that are incomplete, by error code of the reason.",
     _WORKER,
     ("reason",),
     expected=("embedding_unavailable", "database_unavailable", "dimension_mismatch"),
@@ -96,19 +98,19 @@ DEGRADED_ANSWERS = Metric(
 RPC_CALLS = Metric(
     "ability_search_rpc_calls_total",
     "counter",
-    "Calls of the database and the models, over the network or over HTTP (then `tool` is the"
-    " route), by outcome: `ok`, `refused` (an answer that says so), `failed`, `timeout`,"
-    " `not_connected`, `cancelled` (nobody waited any more, or the time was up).",
+    "Calls to the database and the models, over the network or over HTTP (`tool` is then the"
+    " route), by outcome: `ok`, `refused` (the response is an error), `failed`, `timeout`,"
+    " `not_connected`, `cancelled` (the caller left, or the deadline passed).",
     _WORKER,
     ("tool", "outcome"),
 )
 RPC_SECONDS = Metric(
-    "ability_search_rpc_seconds", "histogram", "How long these calls took.", _WORKER, ("tool",)
+    "ability_search_rpc_seconds", "histogram", "Duration of these calls.", _WORKER, ("tool",)
 )
 RETRIES = Metric(
     "ability_search_retries_total",
     "counter",
-    "Requests made again after a failure that may pass, by what was asked.",
+    "Retries after a transient failure, by target.",
     _WORKER,
     ("target",),
     expected=("database", "embedder"),
@@ -116,87 +118,81 @@ RETRIES = Metric(
 BREAKER_OPEN = Metric(
     "ability_search_breaker_open",
     "gauge",
-    "1 while a model that kept failing is left alone.",
+    "1 while the circuit breaker of a model is open, otherwise 0.",
     _WORKER,
     ("target",),
 )
 EMBEDDING_BATCHES = Metric(
     "ability_search_embedding_batches_total",
     "counter",
-    "Requests for vectors that were answered.",
+    "Completed embedding requests.",
     _WORKER,
 )
 EMBEDDING_TEXTS = Metric(
     "ability_search_embedding_texts_total",
     "counter",
-    "Texts and where their vectors came from: `embedded`, or `reused` from the database.",
+    "Texts by the origin of their vectors: `embedded`, or `reused` from the database.",
     _WORKER,
     ("origin",),
     expected=("embedded", "reused"),
 )
-CHUNKS_INDEXED = Metric(
-    "ability_search_chunks_indexed_total", "counter", "Chunks that were stored.", _WORKER
-)
+CHUNKS_INDEXED = Metric("ability_search_chunks_indexed_total", "counter", "Stored chunks.", _WORKER)
 CHUNKS_DELETED = Metric(
     "ability_search_chunks_deleted_total",
     "counter",
-    "Chunks that were deleted with their source or collection; not those that were replaced.",
+    "Chunks deleted with their source or collection; replaced chunks do not count.",
     _WORKER,
 )
-JOBS_RUNNING = Metric(
-    "ability_search_jobs_running", "gauge", "Reindex jobs that it works on.", _WORKER
-)
+JOBS_RUNNING = Metric("ability_search_jobs_running", "gauge", "Reindex jobs in progress.", _WORKER)
 COLLECTIONS_KNOWN = Metric(
     "ability_search_collections_known",
     "gauge",
-    "Collections whose record it remembers.",
+    "Collections in the cache of the registry.",
     _WORKER,
 )
 
-BROKER_SESSIONS = Metric(
-    "ability_search_broker_sessions", "gauge", "Sessions that are open.", _BROKER
-)
-BROKER_TOOLS = Metric(
-    "ability_search_broker_tools", "gauge", "Tools that somebody offers.", _BROKER
-)
+BROKER_SESSIONS = Metric("ability_search_broker_sessions", "gauge", "Open sessions.", _BROKER)
+BROKER_TOOLS = Metric("ability_search_broker_tools", "gauge", "Registered tools.", _BROKER)
 BROKER_SUBSCRIPTIONS = Metric(
     "ability_search_broker_subscriptions", "gauge", "Subscriptions to events.", _BROKER
 )
 BROKER_CALLS = Metric(
     "ability_search_broker_calls_total",
     "counter",
-    "Calls that were routed and ended, by outcome: `completed`, `failed`, `timed_out`,"
+    "Routed calls that ended, by outcome: `completed`, `failed`, `timed_out`,"
     " `cancelled`, `provider_lost`.",
     _BROKER,
     ("tool", "outcome"),
 )
 BROKER_CALLS_IN_FLIGHT = Metric(
-    "ability_search_broker_calls_in_flight", "gauge", "Calls that wait for their answer.", _BROKER
+    "ability_search_broker_calls_in_flight", "gauge", "Calls without a response yet.", _BROKER
 )
 BROKER_REFUSED = Metric(
     "ability_search_broker_refused_total",
     "counter",
-    "Requests that were refused, such as calls of a tool that nobody offers.",
+    "Refused requests, such as calls of an unknown tool.",
     _BROKER,
 )
 BROKER_OUTBOX_FRAMES = Metric(
     "ability_search_broker_outbox_frames",
     "gauge",
-    "Frames that wait for a peer to read them.",
+    "Frames queued for slow peers.",
     _BROKER,
 )
-BROKER_OUTBOX_BYTES = Metric("ability_search_broker_outbox_bytes", "gauge", "Their size.", _BROKER)
+BROKER_OUTBOX_BYTES = Metric(
+    "ability_search_broker_outbox_bytes", "gauge", "Size of these frames.", _BROKER
+)
 BROKER_EVENTS = Metric(
     "ability_search_broker_events_total",
     "counter",
-    "Events, by what became of them: `published`, `delivered` (to each subscriber), `dropped`.",
+    "Events by outcome: `published`, `delivered` (once per subscriber), `dropped`.",
     _BROKER,
     ("outcome",),
 )
 BROKER_SESSIONS_ENDED = Metric(
     "ability_search_broker_sessions_ended_total",
     "counter",
-    "Sessions that the broker ended, by reason: `overflow` (too slow to read), `silent`.",
+    "Sessions closed by the broker, by reason: `overflow` (the peer reads too slowly), `silent`.",
     _BROKER,
     ("reason",),
 )
@@ -204,54 +200,54 @@ BROKER_SESSIONS_ENDED = Metric(
 DATABASE_STATEMENTS = Metric(
     "ability_search_database_statements_total",
     "counter",
-    "Statements that were asked for, by kind: `read`, `write`.",
+    "Requested statements, by kind: `read`, `write`.",
     _DATABASE,
     ("kind",),
 )
 DATABASE_CONFLICTS = Metric(
     "ability_search_database_conflicts_total",
     "counter",
-    "Transactions that lost against a concurrent one; most are run again.",
+    "Transactions that conflicted with a concurrent one; most are retried.",
     _DATABASE,
 )
 DATABASE_ENGINE_CALLS = Metric(
     "ability_search_database_engine_calls",
     "gauge",
-    "Calls that the embedded engine works on or lets wait.",
+    "Running and queued calls of the embedded engine.",
     _DATABASE,
 )
 DATABASE_HEAP_USED = Metric(
     "ability_search_database_heap_used_bytes", "gauge", "Java heap in use.", _DATABASE
 )
 DATABASE_HEAP_MAX = Metric(
-    "ability_search_database_heap_max_bytes", "gauge", "Most that the Java heap may use.", _DATABASE
+    "ability_search_database_heap_max_bytes", "gauge", "Maximum size of the Java heap.", _DATABASE
 )
 
 MODEL_REQUESTS = Metric(
     "ability_search_model_requests_total",
     "counter",
-    "Requests that ended, over the network and over HTTP, by code: `ok`, or that of the failure.",
+    "Completed requests, over the network and over HTTP, by code: `ok` or an error code.",
     _MODELS,
     ("model", "code"),
 )
 MODEL_REQUEST_SECONDS = Metric(
     "ability_search_model_request_seconds",
     "histogram",
-    "How long these requests took.",
+    "Duration of these requests.",
     _MODELS,
     ("model",),
 )
 MODEL_TEXTS = Metric(
     "ability_search_model_texts_total",
     "counter",
-    "Texts that were embedded or scored.",
+    "Embedded or scored texts.",
     _MODELS,
     ("model",),
 )
 MODEL_BATCH_TEXTS = Metric(
     "ability_search_model_batch_texts",
     "histogram",
-    "Texts that a local model read at once.",
+    "Texts in one batch of a local model.",
     _MODELS,
     ("model",),
     TEXTS,
@@ -259,7 +255,7 @@ MODEL_BATCH_TEXTS = Metric(
 MODEL_QUEUED_TEXTS = Metric(
     "ability_search_model_queued_texts",
     "gauge",
-    "Texts that a local model works on or lets wait.",
+    "Running and queued texts of a local model.",
     _MODELS,
     ("model",),
 )
@@ -267,21 +263,21 @@ MODEL_QUEUED_TEXTS = Metric(
 GATEWAY_CALLS = Metric(
     "ability_search_gateway_tool_calls_total",
     "counter",
-    "Calls of tools that ended, by code: `ok`, or that of the failure.",
+    "Completed tool calls, by code: `ok` or an error code.",
     _GATEWAY,
     ("tool", "code"),
 )
 GATEWAY_CALL_SECONDS = Metric(
     "ability_search_gateway_tool_call_seconds",
     "histogram",
-    "How long calls of tools took.",
+    "Duration of tool calls.",
     _GATEWAY,
     ("tool",),
 )
 GATEWAY_RESPONSES = Metric(
     "ability_search_gateway_responses_total",
     "counter",
-    "Responses, by status.",
+    "Responses by status.",
     _GATEWAY,
     ("status",),
 )
@@ -289,29 +285,29 @@ GATEWAY_IN_FLIGHT = Metric(
     "ability_search_gateway_requests_in_flight", "gauge", "Requests in progress.", _GATEWAY
 )
 GATEWAY_STREAMS = Metric(
-    "ability_search_gateway_streams_open", "gauge", "Event streams that are open.", _GATEWAY
+    "ability_search_gateway_streams_open", "gauge", "Open event streams.", _GATEWAY
 )
 GATEWAY_RATE_LIMITED = Metric(
     "ability_search_gateway_rate_limited_total",
     "counter",
-    "Requests refused because their address sent too many.",
+    "Requests refused by the rate limit of their address.",
     _GATEWAY,
 )
 
 METRICS: tuple[Metric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Metric)
 )
-"""What the parts count, in the order of the documentation."""
+"""The metrics of the components, in the order of the documentation."""
 
 PROCESS_CPU_SECONDS = Metric(
-    "process_cpu_seconds_total", "counter", "Processor time of the process.", PARTS
+    "process_cpu_seconds_total", "counter", "CPU time of the process.", PARTS
 )
 PROCESS_RESIDENT_MEMORY = Metric(
-    "process_resident_memory_bytes", "gauge", "Memory of the process.", PARTS
+    "process_resident_memory_bytes", "gauge", "Resident memory of the process.", PARTS
 )
-PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "File descriptors in use.", PARTS)
+PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "Open file descriptors.", PARTS)
 PROCESS_START_TIME = Metric(
-    "process_start_time_seconds", "gauge", "When the process started, Unix time.", PARTS
+    "process_start_time_seconds", "gauge", "Start time of the process, as Unix time.", PARTS
 )
 
 PROCESS: tuple[Metric, ...] = (
@@ -320,4 +316,4 @@ PROCESS: tuple[Metric, ...] = (
     PROCESS_OPEN_FILES,
     PROCESS_START_TIME,
 )
-"""What Linux tells of each process."""
+"""Metrics of each process on Linux."""

@@ -1,4 +1,4 @@
-"""The meter that Prometheus reads: the only place that knows its client library."""
+"""A meter for Prometheus, and its `/metrics`; the only user of its client for recording."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
 
 MOST_SERIES = 500
-"""Sets of labels that one metric has; further ones are counted as ``other``."""
+"""Maximum label combinations of a metric; further ones are counted as ``other``."""
 OTHER = "other"
 
 
 class PrometheusMeter:
-    """The numbers of one part, in a registry of its own, those of the process among them.
+    """The metrics of a component and of its process, in their own registry.
 
     Args:
-        part: Which part.
-        version: Of the software.
+        part: Name of the component.
+        version: Version of the software.
     """
 
     def __init__(self, part: Part, version: str) -> None:
-        # Of each counter and each bucket they would tell when it began, in as many series again.
+        # They would double the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -68,26 +68,26 @@ class PrometheusMeter:
         self.watch(PART_INFO, lambda: {(part, version): 1.0})
 
     def add(self, counter: Metric, value: float, *labels: str) -> None:
-        """Count ``value`` more."""
+        """Increase a counter by ``value``."""
         self._child(counter, labels).inc(value)
 
     def observe(self, histogram: Metric, value: float, *labels: str) -> None:
-        """Note one value."""
+        """Record one value."""
         self._child(histogram, labels).observe(value)
 
     def watch(self, metric: Metric, read: Read) -> None:
-        """Ask ``read`` at each scrape."""
+        """Call ``read`` at each scrape."""
         counted = self._instruments.pop(metric, None)
         if counted is not None:
             self._registry.unregister(counted)
         self._watched.reads[metric].append(read)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
-        # The library's own look-up takes longer than what is done with its result.
+        # The lookup of the library takes longer than the update.
         known = self._children.get((metric, labels))
         return self._new_child(metric, labels) if known is None else known
 
@@ -131,13 +131,13 @@ async def serve_metrics(
 
 
 class _Watched(Collector):
-    """What is asked for at each scrape."""
+    """The metrics that are read at each scrape."""
 
     def __init__(self) -> None:
         self.reads: defaultdict[Metric, list[Read]] = defaultdict(list)
 
     def collect(self) -> Iterator[Any]:
-        """The families, with their values of now."""
+        """Yield the metric families with their current values."""
         for metric, reads in self.reads.items():
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.about, labels=metric.labels)

@@ -1,4 +1,4 @@
-"""Reading numbers back: what a part serves, as values that can be subtracted and added."""
+"""Metrics read back from the text format of Prometheus, to subtract, add and summarise."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LE = "le"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Values by series; of histograms their buckets, counts and sums."""
+    """Values by series; a histogram has buckets, a count and a sum."""
 
     values: Mapping[Series, float]
 
     def total(self, metric: Metric, **labels: str) -> float:
-        """The sum over the series with these labels, of histograms the count; 0 without any."""
+        """Return the sum over all series with these labels; the count for a histogram."""
         sample, wanted = _sample(metric), labels.items()
         return sum(
             value for (name, own), value in self.values.items() if name == sample and wanted <= own
         )
 
     def by(self, metric: Metric, label: str) -> dict[str, float]:
-        """The same by the values of one label, those in their order."""
+        """Return :meth:`total` for each value of a label, sorted by value."""
         sample = _sample(metric)
         sums: defaultdict[str, float] = defaultdict(float)
         for (name, own), value in self.values.items():
@@ -40,7 +40,7 @@ class Reading:
         return dict(sorted(sums.items()))
 
     def buckets(self, histogram: Metric, **labels: str) -> list[tuple[float, float]]:
-        """Upper bounds and how many values are not above them, rising."""
+        """Return ascending upper bounds with the number of values up to each."""
         wanted = labels.items()
         sums: defaultdict[float, float] = defaultdict(float)
         for (name, own), value in self.values.items():
@@ -49,13 +49,13 @@ class Reading:
         return sorted(sums.items())
 
     def quantile(self, share: float, histogram: Metric, **labels: str) -> float | None:
-        """See :func:`quantile`."""
+        """Return a quantile of a histogram, see :func:`quantile`."""
         return quantile(share, self.buckets(histogram, **labels))
 
     def since(self, before: Reading) -> Reading:
-        """Return what was counted after ``before``; gauges as they are.
+        """Return the increase of counters since ``before``; gauges are unchanged.
 
-        A counter that is smaller than before began anew meanwhile.
+        A counter that is smaller than before was reset in between.
         """
         return Reading(
             {
@@ -71,10 +71,10 @@ NOTHING = Reading({})
 
 
 def parse(text: str) -> Reading:
-    """Read Prometheus' text format.
+    """Parse the text format of Prometheus.
 
     Raises:
-        ValueError: if it is something else.
+        ValueError: if it is not in that format.
     """
     return Reading(
         {
@@ -86,7 +86,7 @@ def parse(text: str) -> Reading:
 
 
 def added(readings: Iterable[Reading]) -> Reading:
-    """The sums over several parts."""
+    """Return the sum of several readings."""
     sums: defaultdict[Series, float] = defaultdict(float)
     for reading in readings:
         for series, value in reading.values.items():
@@ -95,14 +95,14 @@ def added(readings: Iterable[Reading]) -> Reading:
 
 
 def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
-    """The value below which a ``share`` of the values lies, interpolated within its bucket.
+    """Return the value below which a ``share`` of the values lies, interpolated in its bucket.
 
-    As ``histogram_quantile`` of Prometheus does it: the first bucket begins at 0, and of the last,
-    which has no end, the answer is where it begins. ``None`` without values.
+    Like ``histogram_quantile`` of Prometheus: the first bucket begins at 0; in the last, unbounded
+    bucket the result is its lower bound. Return ``None`` if there are no values.
 
     Args:
         share: In [0, 1].
-        buckets: As :meth:`Reading.buckets`; the last is infinite.
+        buckets: As from :meth:`Reading.buckets`; the last bound is infinite.
     """
     if not buckets or not buckets[-1][1]:
         return None

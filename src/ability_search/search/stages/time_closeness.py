@@ -12,8 +12,13 @@ from ability_search.search.candidates import By, Candidate, Candidates, Plan, Pl
 from ability_search.search.fusion import SIGNAL_TERMS, signal_weight
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
-from ability_search.understanding.chunk_dates import from_numbers
-from ability_search.understanding.periods import NEAR_DAYS, Period, buckets_of_query, day_of
+from ability_search.understanding.periods import (
+    NEAR_DAYS,
+    Period,
+    buckets_of_query,
+    day_of,
+    from_numbers,
+)
 
 DATED: Final = 30
 """Maximum number of chunks of the requested period that join the candidates."""

@@ -6,12 +6,15 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ports import Invoke
 from ability_search.providers.provider_errors import no_answer
 from ability_search.retry import growing, retry
+from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.provider_pin import ProviderPin, Providers
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
@@ -48,20 +51,6 @@ _LOGGED = 200
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
-class Invoke(Protocol):
-    """A function that calls tools on the network, such as :meth:`kadi_client.Connection.invoke`."""
-
-    async def __call__(
-        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float = ...
-    ) -> Any:
-        """Call ``tool`` and return its answer, within ``timeout`` seconds.
-
-        Raises:
-            ToolError: if the tool returned a failure.
-            KadiError: if there is no answer.
-        """
-
-
 class BrokerStore:
     """Runs :class:`.Scripts` over a broker.
 
@@ -72,12 +61,20 @@ class BrokerStore:
         database: Name of the database.
         timeout: Maximum time for one operation in seconds, including retries.
         meter: Counts retries.
+        providers: Lists the agents that offer the database tools; without it, calls go to any.
     """
 
     def __init__(
-        self, invoke: Invoke, *, database: str, timeout: float, meter: Meter = UNMETERED
+        self,
+        invoke: Invoke,
+        *,
+        database: str,
+        timeout: float,
+        meter: Meter = UNMETERED,
+        providers: Providers | None = None,
     ) -> None:
         self._invoke = invoke
+        self._pin = None if providers is None else ProviderPin(providers, self._run_on)
         self._database = database
         self._timeout = timeout
         self._meter = meter
@@ -106,22 +103,49 @@ class BrokerStore:
         except StatementRefused as exc:
             if exc.reason != "missing_database":
                 raise
-            await self._create_database()
+            await self._create_database(await self._agent())
+            if self._pin is not None:
+                await self._pin.created()
             return await self._run("arcade-command", "command", script, params, self._timeout)
 
-    async def _create_database(self) -> None:
+    async def _create_database(self, agent: str | None) -> None:
         try:
-            await self._call("arcade-db-create", {"name": self._database}, self._timeout)
+            await self._call("arcade-db-create", {"name": self._database}, self._timeout, agent)
         except StatementRefused as exc:
             if "exist" not in exc.detail:
                 raise
         log.info("created database %s", self._database)
 
+    async def _agent(self) -> str | None:
+        return None if self._pin is None else await self._pin.agent()
+
+    async def _run_on(self, statement: Statement, *, agent: str, write: bool) -> Any:
+        """Run a statement on the database of one agent; a write creates it if it is missing."""
+        tool, key = ("arcade-command", "command") if write else ("arcade-query", "query")
+        try:
+            return await self._execute(tool, key, *statement, self._timeout, agent)
+        except StatementRefused as exc:
+            if exc.reason != "missing_database" or not write:
+                raise
+            await self._create_database(agent)
+            return await self._execute(tool, key, *statement, self._timeout, agent)
+
     async def _run(
         self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
     ) -> Any:
+        return await self._execute(tool, key, script, params, timeout, await self._agent())
+
+    async def _execute(
+        self,
+        tool: str,
+        key: str,
+        script: str,
+        params: Mapping[str, Any],
+        timeout: float,
+        agent: str | None,
+    ) -> Any:
         started = time.perf_counter()
-        told = {
+        tool_input = {
             "database": self._database,
             key: script,
             # The engine caches parsed queries, but parses a script each time.
@@ -129,7 +153,7 @@ class BrokerStore:
             "params": params,
         }
         with span(f"database {key}", attributes=_NOTES):
-            answer = await self._call(tool, told, timeout)
+            answer = await self._call(tool, tool_input, timeout, agent)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
         if not isinstance(result, list):
@@ -139,10 +163,10 @@ class BrokerStore:
         return result[0] if _is_returned_map(script, result) else result
 
     async def _call(
-        self, tool: str, tool_input: Mapping[str, Any], timeout: float
+        self, tool: str, tool_input: Mapping[str, Any], timeout: float, agent: str | None
     ) -> Mapping[str, Any]:
         try:
-            answer = await self._invoke(tool, tool_input, timeout=timeout)
+            answer = await self._invoke(tool, tool_input, timeout=timeout, target_agent=agent)
         except FrameTooLarge as exc:
             raise TooLarge(
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
@@ -157,6 +181,8 @@ class BrokerStore:
                     "the database's answer does not fit into a message",
                     hint="Request less at a time, or raise the setting max_message_bytes.",
                 ) from exc
+            if isinstance(exc, NoProvider) and self._pin is not None:
+                self._pin.lost()
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc

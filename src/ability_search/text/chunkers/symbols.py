@@ -15,7 +15,7 @@ import importlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from ability_search.text.chunkers.chunk_packing import (
     clipped,
     pack,
 )
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 log = logging.getLogger(__name__)
 
@@ -108,40 +111,6 @@ _AFTER_BLOCK = re.compile(
     r"(?:\r\n?+|\n)[)\]}][^\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+(?:\r\n?+|\n)(?=\S)"
 )
 """Matches to the end of a blank line below an unindented closing bracket, which ends a block."""
-
-
-class Node(Protocol):
-    """The part of a tree-sitter node that this module uses."""
-
-    type: str
-    is_named: bool
-    start_byte: int
-    end_byte: int
-    named_child_count: int
-
-    def named_child(self, index: int, /) -> Node | None:
-        """Return a named child by its index."""
-
-    def child_by_field_name(self, name: str, /) -> Node | None:
-        """Return the child in a field of the grammar."""
-
-    def walk(self) -> Cursor:
-        """Return a cursor at this node."""
-
-
-class Cursor(Protocol):
-    """An iterator over the nodes below a node."""
-
-    node: Node
-
-    def goto_first_child(self) -> bool:
-        """Move to the first child; return whether there is one."""
-
-    def goto_next_sibling(self) -> bool:
-        """Move to the next sibling; return whether there is one."""
-
-    def goto_parent(self) -> bool:
-        """Move to the parent; return false at the node where the cursor began."""
 
 
 def is_code_language(name: str) -> bool:
@@ -367,8 +336,7 @@ def _children(container: Node) -> Iterator[Node]:
     cursor = container.walk()
     depth = 0
     more = cursor.goto_first_child()
-    while more:
-        node = cursor.node
+    while more and (node := cursor.node) is not None:
         if _TRANSPARENT.fullmatch(node.type) and cursor.goto_first_child():
             depth += 1
             continue

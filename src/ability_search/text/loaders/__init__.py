@@ -1,31 +1,29 @@
-"""Files to text: pure functions from bytes, one module a family of formats.
+"""Files to text: pure functions from bytes, one module per family of formats.
 
-What people would open in a text editor stays as it is, so that its lines are those of the file;
-everything else becomes Markdown, or plain text with a form feed behind each page. Libraries that
-are not installed are named in the reason why a file cannot be read.
+Text files stay unchanged, so that line numbers are those of the file; other formats become
+Markdown, or plain text with a form feed after each page. If a format needs a library that is not
+installed, the error names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, too_much_text
 from ability_search.text.loaders.file_types import format_of
-from ability_search.text.loaders.front_matter import read_markdown
 from ability_search.text.loaders.html import read_html
-from ability_search.text.loaders.notebooks import read_notebook
 from ability_search.text.loaders.office_documents import read_docx, read_pptx, read_xlsx
 from ability_search.text.loaders.pdf import read_pdf
-from ability_search.text.loaders.plain_text import (
+from ability_search.text.loaders.text_files import (
     decoded,
-    read_code,
-    read_json,
-    read_text,
-    read_unknown,
+    read_csv,
+    read_markdown,
+    read_notebook,
+    read_plain,
+    read_restructured,
 )
-from ability_search.text.loaders.restructured_text import read_restructured
-from ability_search.text.loaders.table_rows import read_csv
 
 __all__ = [
     "FOREIGN",
@@ -39,25 +37,25 @@ __all__ = [
 ]
 
 VERSION = "1"
-"""Of everything here that decides what is read from the same bytes."""
+"""Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset({"docx", "html", "pdf", "pptx", "xlsx"})
-"""Formats that libraries read which may crash, hang or take any amount of memory."""
+"""Formats read by libraries that may crash, hang or use unbounded memory."""
 
 _READERS: dict[str | None, Callable[[str, bytes, Bounds], Extracted]] = {
-    "code": read_code,
+    "code": partial(read_plain, format="code"),
     "csv": read_csv,
     "docx": read_docx,
     "html": read_html,
-    "json": read_json,
+    "json": partial(read_plain, format="json"),
     "markdown": read_markdown,
     "notebook": read_notebook,
     "pdf": read_pdf,
     "pptx": read_pptx,
     "rst": read_restructured,
-    "text": read_text,
+    "text": partial(read_plain, format="text"),
     "xlsx": read_xlsx,
-    None: read_unknown,
+    None: partial(read_plain, format=None),
 }
 _LONGEST_TITLE = 300
 
@@ -66,13 +64,13 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
     """Read the text of a file.
 
     Args:
-        name: Its name.
-        data: Its bytes.
-        format: As :func:`format_of` tells, or as somebody wants it to be read.
-        bounds: How much may be read.
+        name: The name of the file.
+        data: The content of the file.
+        format: The result of :func:`format_of`, or a format chosen by the caller.
+        bounds: Limits for the file.
 
     Raises:
-        Unreadable: if there is no text that can be read.
+        Unreadable: if the file has no readable text.
     """
     try:
         found = _READERS[format](name, data, bounds)
@@ -83,7 +81,7 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
     except Exception as exc:
         if format not in FOREIGN:
             raise
-        # For a file that is not as it should be a library may raise anything.
+        # For a malformed file a library may raise any exception.
         raise Unreadable("corrupt, or not what its name says") from exc
     text = _valid(found.text)
     if not text.strip():
@@ -95,5 +93,5 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
 
 
 def _valid(text: str) -> str:
-    """The text without halves of signs, which cannot be written as UTF-8."""
+    """Return the text with lone surrogates replaced, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What is read from a file, how much of it may be, and why nothing could be."""
+"""The text extracted from a file, limits on its size, and the error for unreadable files."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PAGE_END = "\n\f\n"
-"""A form feed, as pdftotext writes it; the newlines make it the end of a paragraph as well."""
+"""A form feed, as pdftotext writes it, with newlines, so that a paragraph ends there too."""
 
 INSTALL = "pip install 'ability-search[documents]'"
 
 
 class Unreadable(ValueError):
-    """A file that no text can be read from; its words say why."""
+    """No text can be read from a file; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be read from one file, in bytes."""
+    """Limits for one file, in bytes."""
 
     text: int
-    """Of text, in UTF-8."""
+    """Maximum size of the text in UTF-8."""
     unpacked: int
-    """Of what a compressed file is unpacked to."""
+    """Maximum size of a compressed file's content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text of a file, and what the file says of itself."""
+    """The text of a file and its metadata."""
 
     text: str
     format: str | None
-    """Format of the text, as chunking knows it; ``None`` lets chunking look."""
+    """Format of the text for chunking; ``None`` if unknown."""
     title: str | None = None
     language: str | None = None
     """Programming language."""
@@ -44,7 +44,7 @@ def library(name: str, *, reads: str) -> Any:
     """Import an optional library.
 
     Raises:
-        Unreadable: if it is not installed; says how it is.
+        Unreadable: if it is not installed; the message has the command that installs it.
     """
     try:
         return importlib.import_module(name)
@@ -53,11 +53,11 @@ def library(name: str, *, reads: str) -> Any:
 
 
 def too_much_text(bounds: Bounds) -> Unreadable:
-    """The failure of a file whose text exceeds the bounds."""
+    """Return the error for a file whose text exceeds the bounds."""
     return Unreadable(f"more text than the {bounds.text} bytes allowed (max_document_bytes)")
 
 
 def known(**fields: str | None) -> dict[str, Any]:
-    """Metadata of the fields that say something, with single spaces."""
-    told = {name: " ".join((value or "").split()) for name, value in fields.items()}
-    return {name: value for name, value in told.items() if value}
+    """Return the fields that are not blank, with whitespace collapsed."""
+    clean = {name: " ".join((value or "").split()) for name, value in fields.items()}
+    return {name: value for name, value in clean.items() if value}

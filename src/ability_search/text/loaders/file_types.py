@@ -1,4 +1,4 @@
-"""Which format a file has: by its name, and by how its bytes begin."""
+"""The format of a file, by the suffix of its name and by its first bytes."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ _BINARY = (
 
 
 def format_of(name: str, data: bytes) -> str | None:
-    """The format of a file; ``None`` for a text of which nothing is known.
+    """Return the format of a file; ``None`` for text of unknown format.
 
-    The suffix of the name decides, and the first bytes where it says nothing.
+    The suffix of the name decides; for an unknown suffix, the first bytes do.
 
     Raises:
-        Unreadable: if it is no text, or not what its name says.
+        Unreadable: if it is not text, or not of the type that its name says.
     """
     suffix = PurePath(name).suffix.lower()
     named = _FORMATS.get(suffix) or ("code" if suffix in _LANGUAGES else None)
@@ -117,17 +117,17 @@ def format_of(name: str, data: bytes) -> str | None:
 
 
 def language_of(name: str) -> str | None:
-    """The programming language that the suffix of a file's name tells."""
+    """Return the programming language of a file by its suffix; ``None`` if unknown."""
     return _LANGUAGES.get(PurePath(name).suffix.lower())
 
 
 def _look(data: bytes) -> tuple[str | None, str]:
-    """The format that the bytes have if it is one that can be read, and what they are."""
+    """Return the readable format of the bytes, if any, and a description of their type."""
     if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
         return "pdf", "a PDF file"
     if data.startswith(_ZIP):
         for folder, name in _OFFICE.items():
-            # Names of members stand in the clear; the list of them is at the end.
+            # The names of members are not compressed; their directory is at the end.
             if folder in data and b"[Content_Types].xml" in data:
                 return name, f"a {name.upper()} file"
         return None, "a ZIP archive"

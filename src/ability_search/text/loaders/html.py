@@ -7,9 +7,9 @@ from typing import Any
 
 from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, library
 from ability_search.text.loaders.markdown_writer import Composer
-from ability_search.text.loaders.plain_text import decoded
+from ability_search.text.loaders.text_files import decoded
 
-# A tag that names no encoding is passed over whole, with what looks like another one within it.
+# A tag without an encoding is matched as a whole, so that nothing within it is read as a tag.
 _META = re.compile(rb"<meta(?:[^>]+charset=[\"']?([\w.:-]+)|[^>]*+)", re.IGNORECASE)
 _DECLARED = re.compile(rb"^\s*<\?xml[^>]+encoding=[\"']([\w.:-]+)")
 _HEAD = 4096
@@ -37,10 +37,10 @@ _SPACE = re.compile(r"\s+")
 
 
 def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """The main text of a page: headings, paragraphs, lists, tables and code.
+    """Read the main text of a page: headings, paragraphs, lists, tables and code.
 
-    It is what stands in ``main``, else in the only ``article``, else in the whole body without
-    navigation, headers, footers and asides. Scripts, forms and what is hidden are left out.
+    The main text is the content of ``main``, else of the only ``article``, else the body without
+    navigation, headers, footers and asides. Scripts, forms and hidden elements are dropped.
     """
     etree = library("lxml.etree", reads="HTML files")
     parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
@@ -59,7 +59,7 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def _text(data: bytes) -> str:
-    """The page in the encoding that it names, if it is one and fits."""
+    """Decode a page by the encoding that it names, if that is valid, else by detection."""
     name = _named_encoding(data[:_HEAD])
     if name and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         try:
@@ -70,7 +70,7 @@ def _text(data: bytes) -> str:
 
 
 def _named_encoding(head: bytes) -> bytes:
-    """Return the encoding that the beginning of a page names; empty if it names none."""
+    """Return the encoding named at the beginning of a page; empty if there is none."""
     declared = _DECLARED.search(head)
     if declared:
         return declared[1]
@@ -87,16 +87,16 @@ def _main(root: Any) -> Any:
 
 def _about(root: Any) -> dict[str, Any]:
     """Return the metadata of the page."""
-    said: dict[str, str] = {}
+    named: dict[str, str] = {}
     for meta in root.iter("meta"):
         name = (meta.get("name") or meta.get("property") or "").lower()
-        said.setdefault(name, meta.get("content") or "")
+        named.setdefault(name, meta.get("content") or "")
     return known(
-        author=said.get("author"),
-        description=said.get("description") or said.get("og:description"),
-        keywords=said.get("keywords"),
-        created=said.get("article:published_time") or said.get("date"),
-        modified=said.get("article:modified_time"),
+        author=named.get("author"),
+        description=named.get("description") or named.get("og:description"),
+        keywords=named.get("keywords"),
+        created=named.get("article:published_time") or named.get("date"),
+        modified=named.get("article:modified_time"),
         lang=root.get("lang"),
     )
 
@@ -134,7 +134,7 @@ def _is_silent(element: Any) -> bool:
 
 
 class _Writer:
-    """Collects words until a block ends."""
+    """A writer that collects words until a block ends."""
 
     def __init__(self, composer: Composer) -> None:
         self.composer = composer
@@ -145,7 +145,7 @@ class _Writer:
         self._verbatim = False
 
     def open(self, element: Any) -> bool:
-        """Begin an element; whether its content is to be walked through."""
+        """Begin an element; return whether to visit its content."""
         tag = element.tag
         if tag == "table" and element.xpath("./tr/th | ./*/tr/th"):
             self.flush()
@@ -182,12 +182,12 @@ class _Writer:
             self._verbatim = False
 
     def text(self, text: str | None) -> None:
-        """Add words; white space counts within ``pre`` only."""
+        """Add text; collapse whitespace except within ``pre``."""
         if text:
             self._words.append(text if self._verbatim else _SPACE.sub(" ", text))
 
     def flush(self) -> None:
-        """Write down the words collected as a block."""
+        """Write the collected words as a block."""
         text, self._words = "".join(self._words), []
         if self._verbatim:
             self.composer.code(text)

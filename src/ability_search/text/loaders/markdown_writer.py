@@ -1,4 +1,4 @@
-"""Writing what was read from a file down as Markdown, so that its structure stays."""
+"""A writer of Markdown, which keeps the structure of formats that are not text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,39 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ability_search.text.loaders.extracts import PAGE_END, Bounds, too_much_text
-from ability_search.text.loaders.table_rows import described, flat, is_header
 
 _BLOCK_MARK = re.compile(r"(?=#{1,6}(?:\s|$)|```|~~~|(?:---|===)\s*$)", re.MULTILINE)
 _TICKS = re.compile(r"`{3,}")
 _INDENT = "  "
 
 
+def described(header: Sequence[str], cells: Sequence[str]) -> str:
+    """Format a row as ``column: value; column: value``, without empty cells."""
+    names = [*header, *[""] * (len(cells) - len(header))]
+    return "; ".join(
+        f"{name}: {cell}" if name else cell
+        for name, cell in zip(names, cells, strict=False)
+        if cell
+    )
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Return whether a first row names columns: distinct names, none of them blank or a number."""
+    distinct = {cell.casefold() for cell in cells}
+    return len(distinct) == len(cells) > 0 and not any(map(_is_value, cells))
+
+
+def flat(cell: object) -> str:
+    """Return a cell as one line of text."""
+    return "" if cell is None else " ".join(str(cell).split())
+
+
+def _is_value(cell: str) -> bool:
+    return not cell or not any(map(str.isalpha, cell))
+
+
 class Composer:
-    """Puts blocks together to one text, within the bounds.
+    """A Markdown text under construction, block by block, within the bounds.
 
     Every method raises :class:`Unreadable` if the text becomes longer than allowed.
     """
@@ -25,44 +49,44 @@ class Composer:
         self._room = bounds.text
         self._in_list = False
         self.first_heading: str | None = None
-        """Words of the first heading, once there is one."""
+        """The first heading so far."""
 
     @property
     def text(self) -> str:
-        """Return the text put together so far."""
+        """The text so far."""
         return "".join(self._parts)
 
     def heading(self, level: int, title: str) -> None:
-        """A heading, level 1 to 6; a blank one is left out."""
+        """Add a heading of level 1 to 6 unless it is blank."""
         if words := flat(title):
             self.first_heading = self.first_heading or words
             self._block(f"{'#' * min(max(level, 1), 6)} {words}")
 
     def paragraph(self, text: str) -> None:
-        """Lines of prose; what Markdown would take for a heading or a fence is escaped."""
+        """Add lines of prose; escape those that would be a heading or a fence in Markdown."""
         lines = [line for line in (" ".join(line.split()) for line in text.splitlines()) if line]
         if lines:
             self._block(_BLOCK_MARK.sub(r"\\", "\n".join(lines)))
 
     def item(self, text: str, *, depth: int = 0, mark: str = "-") -> None:
-        """An item of a list on one line; a blank one is left out."""
+        """Add a list item on one line unless it is blank."""
         if words := flat(text):
             self._block(f"{_INDENT * depth}{mark} {words}", item=True)
 
     def code(self, text: str, language: str = "") -> None:
-        """A fence around what is kept sign by sign; a blank one is left out."""
+        """Add text as a fence, character by character, unless it is blank."""
         body = text.strip("\r\n").rstrip()
         if body:
             ticks = "`" * max(3, 1 + max(map(len, _TICKS.findall(body)), default=0))
             self._block(f"{ticks}{language}\n{body}\n{ticks}")
 
     def verbatim(self, markdown: str) -> None:
-        """Markdown as it is."""
+        """Add Markdown unchanged."""
         if markdown.strip():
             self._block(markdown.strip("\r\n"))
 
     def table(self, rows: Iterable[Sequence[object]]) -> None:
-        """Rows as items of a list, ``column: value; ...``, if the first one names the columns."""
+        """Add rows as list items, ``column: value; ...`` if the first row names the columns."""
         header: list[str] | None = None
         for row in rows:
             cells = [flat(cell) for cell in row]
@@ -70,7 +94,7 @@ class Composer:
                 cells.pop()
             if not cells:
                 continue
-            # Titles may stand above the names of the columns.
+            # A title may precede the column names.
             if header is None and sum(map(bool, cells)) > 1:
                 header = cells if is_header(cells) else []
                 if header:
@@ -78,7 +102,7 @@ class Composer:
             self.item(described(header or (), cells))
 
     def end_page(self) -> None:
-        """Mark the end of a page."""
+        """Add the end of a page."""
         self._in_list = False
         self._add(PAGE_END)
 

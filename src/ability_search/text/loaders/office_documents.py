@@ -1,4 +1,4 @@
-"""Office Open XML: text documents, slides and sheets as Markdown."""
+"""Office Open XML: documents, presentations and workbooks as Markdown."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DAY = len("2026-03-01")
 
 
 def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """A text document: headings, paragraphs, lists and tables in order.
+    """Read a document: headings, paragraphs, lists and tables in order.
 
     Raises:
-        Unreadable: if it is encrypted, or unpacks to more than allowed.
+        Unreadable: if it is encrypted, or too large when unpacked.
     """
     docx = library("docx", reads="DOCX files")
     file = _checked(data, bounds)
@@ -41,18 +41,18 @@ def read_docx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """A presentation: a section for each slide, with its notes; a form feed ends each.
+    """Read a presentation: one section per slide with its notes, ended by a form feed.
 
     Raises:
-        Unreadable: if it is encrypted, or unpacks to more than allowed.
+        Unreadable: if it is encrypted, or too large when unpacked.
     """
     pptx = library("pptx", reads="PPTX files")
     file = _checked(data, bounds)
     composer = Composer(bounds)
     for number, slide in enumerate(pptx.Presentation(file).slides, start=1):
         title = slide.shapes.title
-        told = title.text_frame.text if title is not None else ""
-        composer.heading(2, told if told.strip() else f"Slide {number}")
+        heading = title.text_frame.text if title is not None else ""
+        composer.heading(2, heading if heading.strip() else f"Slide {number}")
         for shape in _shapes(slide.shapes):
             if title is None or shape.shape_id != title.shape_id:
                 _add_shape(composer, shape)
@@ -64,19 +64,19 @@ def read_pptx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """A workbook: a section for each sheet, a line for each row as ``column: value``.
+    """Read a workbook: one section per sheet, one line ``column: value`` per row.
 
-    Formulas are what they came to when the file was saved.
+    Formulas have the values of the last save.
 
     Raises:
-        Unreadable: if it is encrypted, or unpacks to more than allowed.
+        Unreadable: if it is encrypted, or too large when unpacked.
     """
     openpyxl = library("openpyxl", reads="XLSX files")
     file = _checked(data, bounds)
     book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
     composer = Composer(bounds)
     for sheet in book.worksheets:
-        # Sizes that a file declares of itself may be anything.
+        # The dimensions declared in the file may be wrong.
         sheet.reset_dimensions()
         composer.heading(2, sheet.title)
         composer.table([_shown(value) for value in row] for row in sheet.values)
@@ -84,9 +84,9 @@ def read_xlsx(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def _checked(data: bytes, bounds: Bounds) -> io.BytesIO:
-    """The file, once its size is known to be allowed.
+    """Return the file if its unpacked size is within the bounds.
 
-    The sizes that the archive declares hold: no more of a member is ever unpacked.
+    The sizes declared in the archive are reliable: no more of a member is ever unpacked.
     """
     file = io.BytesIO(data)
     with zipfile.ZipFile(file) as archive:
@@ -103,30 +103,30 @@ def _checked(data: bytes, bounds: Bounds) -> io.BytesIO:
 
 
 def _extracted(file: io.BytesIO, composer: Composer, *, title: str | None = None) -> Extracted:
-    """Return the composed text with the file's metadata; ``title`` if the file has none.
+    """Return the composed text with the file's metadata; ``title`` is the default title.
 
-    Its properties are read here: the libraries would make up what is missing.
+    Reads the properties itself, because the libraries invent missing ones.
     """
-    said: dict[str, str | None] = {}
+    properties: dict[str, str | None] = {}
     with zipfile.ZipFile(file) as archive:
         if _CORE in archive.namelist():
             etree = library("lxml.etree", reads="Office files")
             parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
             root = etree.fromstring(archive.read(_CORE), parser)
-            said = {each.tag: each.text for each in root} if root is not None else {}
+            properties = {each.tag: each.text for each in root} if root is not None else {}
     metadata = known(
-        author=said.get(f"{_DC}creator"),
-        subject=said.get(f"{_DC}subject"),
-        keywords=said.get(f"{_CP}keywords"),
-        created=(said.get(f"{_TERMS}created") or "")[:_DAY],
-        modified=(said.get(f"{_TERMS}modified") or "")[:_DAY],
+        author=properties.get(f"{_DC}creator"),
+        subject=properties.get(f"{_DC}subject"),
+        keywords=properties.get(f"{_CP}keywords"),
+        created=(properties.get(f"{_TERMS}created") or "")[:_DAY],
+        modified=(properties.get(f"{_TERMS}modified") or "")[:_DAY],
     )
-    title = known(title=said.get(f"{_DC}title")).get("title", title)
+    title = known(title=properties.get(f"{_DC}title")).get("title", title)
     return Extracted(composer.text, "markdown", title=title, metadata=metadata)
 
 
 def _blocks(container: Any) -> Iterator[Any]:
-    """The paragraphs and tables of a text document, also those in content controls."""
+    """Yield the paragraphs and tables of a document, including those in content controls."""
     for element in container:
         if element.tag in (f"{_W}p", f"{_W}tbl"):
             yield element
@@ -153,7 +153,7 @@ def _add_paragraph(composer: Composer, paragraph: Any, style: str) -> None:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """Shapes in their order, those in groups too."""
+    """Yield shapes in order, including those in groups."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _shapes(shape.shapes)
@@ -170,7 +170,7 @@ def _add_shape(composer: Composer, shape: Any) -> None:
 
 
 def _shown(value: object) -> object:
-    """A cell as people write it."""
+    """Return the value of a cell as a person would write it."""
     if isinstance(value, datetime) and value.time() == time():
         return value.date().isoformat()
     if isinstance(value, date | time):

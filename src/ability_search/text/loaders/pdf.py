@@ -17,14 +17,14 @@ from ability_search.text.loaders.extracts import (
 )
 
 _PASSWORD = 4
-# PDFium marks a word that is divided at the end of a line.
+# PDFium marks a word that is hyphenated at the end of a line.
 _DIVIDED = re.compile(r"[\ufffe\u00ad\x02](?:\r?\n)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\uffff]")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
 
 
 def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
-    """The text of a PDF, a form feed behind each page.
+    """Read the text of a PDF, with a form feed after each page.
 
     Raises:
         Unreadable: if it is corrupt or encrypted, or has no text.
@@ -35,7 +35,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         pages = list(_pages(document, bounds))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
-        # The code may be of an earlier failure; the name of the entry is never compressed.
+        # The code may be that of an earlier failure; this entry is never compressed.
         locked = exc.err_code == _PASSWORD and b"/Encrypt" in data
         raise Unreadable("encrypted: needs a password" if locked else "a corrupt PDF") from exc
     if not any(pages):
@@ -72,6 +72,6 @@ def _cleaned(text: str) -> str:
 
 
 def _day(stamp: str | None) -> str | None:
-    """The day of a PDF date (``D:20260301120000Z``), as far as it tells."""
+    """Return the year, month and day of a PDF date (``D:20260301120000Z``), as far as given."""
     match = _DATE.match(stamp or "")
     return "-".join(filter(None, match.groups())) if match else None

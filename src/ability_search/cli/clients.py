@@ -1,0 +1,71 @@
+"""Connections of the commands: settings, broker and tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ability_search.client.tool_client import Target, ToolClient, find_target
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.ops import logs
+
+T = TypeVar("T")
+
+CLIENT_NAME = "ability-search-cli"
+
+
+def client_settings() -> Settings:
+    """Load the settings of a client command and set up its log.
+
+    The log level is warning unless SEARCH_LOG_LEVEL is set.
+
+    Raises:
+        ConfigurationError: with every problem of the settings.
+    """
+    settings = load_settings(os.environ, Path.cwd())
+    quiet = "SEARCH_LOG_LEVEL" not in os.environ
+    logs.configure(
+        "warning" if quiet else settings.logging.level, settings.logging.format, part="cli"
+    )
+    return settings
+
+
+def choose_target(settings: Settings, broker: str | None) -> Target:
+    """Return the broker that a command uses; ``broker`` is the value of its option.
+
+    Raises:
+        InvalidInput: if ``broker`` is not an address.
+    """
+    return find_target(settings, os.environ, broker, given_as="--broker")
+
+
+def new_client(broker: str | None) -> ToolClient:
+    """Return the client of a command; open it with ``async with``.
+
+    Raises:
+        ConfigurationError: if the settings cannot be used.
+        InvalidInput: if ``broker`` is not an address.
+    """
+    settings = client_settings()
+    return ToolClient(settings, choose_target(settings, broker), name=CLIENT_NAME)
+
+
+def with_client(broker: str | None, work: Callable[[ToolClient], Awaitable[T]]) -> T:
+    """Run ``work`` with a client of its own and return its result."""
+
+    async def run() -> T:
+        async with new_client(broker) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def call_tool(
+    broker: str | None, tool: str, tool_input: Mapping[str, Any], timeout: float
+) -> dict[str, Any]:
+    """Call a tool over a connection of its own; raises as :meth:`ToolClient.call`."""
+    return with_client(broker, lambda client: client.call(tool, tool_input, timeout=timeout))

@@ -1,0 +1,130 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_NO_KINDS = "none"
+
+BrokerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help="Broker to use instead of the running stack or the configured one.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Timeout of a call.")
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Data directory.  [default: data_dir]"),
+]
+
+CollectionArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
+CollectionOption = Annotated[
+    str | None,
+    typer.Option("--collection", "-c", help="Collection.  [default: the directory's name]"),
+]
+CollectionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--collection", "-c", help="Only this collection; repeatable."),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Include only these files (gitignore syntax)."),
+]
+ExcludeOption = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", help="Skip these files.")
+]
+ModelOption = Annotated[str | None, typer.Option(help="Embedding model.")]
+ChunkStrategyOption = Annotated[str | None, typer.Option(help="Chunking strategy.")]
+MaxTokensOption = Annotated[int | None, typer.Option(help="Maximum tokens per chunk.")]
+RevisionOption = Annotated[
+    str | None,
+    typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
+]
+
+SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker."),
+]
+
+
+def port_option(flag: str, about: str) -> Any:
+    """Return an option for a port number; 0 chooses a free port."""
+    return typer.Option(flag, min=0, max=65535, help=about)
+
+
+class KindsBy(StrEnum):
+    """The values of `--kinds-by`."""
+
+    LOCAL = "local"
+    CHAT = "chat"
+
+
+KindsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kinds",
+        metavar="KIND,...",
+        help="Kinds to make of each document: title, summary, keywords, propositions; or none.",
+    ),
+]
+KindsByOption = Annotated[
+    KindsBy | None,
+    typer.Option("--kinds-by", help="Extract kinds from the text, or ask a language model."),
+]
+
+
+def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
+    """Return the tool input fields that choose the kinds.
+
+    Raises:
+        typer.BadParameter: if a kind is unknown.
+    """
+    from ability_search.documents import ASPECTS  # imports numpy, which `search` does not need
+
+    fields: dict[str, Any] = {} if by is None else {"kindsBy": by.value}
+    if kinds is None:
+        return fields
+    wanted = [] if kinds.strip() == _NO_KINDS else [kind.strip() for kind in kinds.split(",")]
+    if unknown := [kind for kind in wanted if kind not in ASPECTS]:
+        raise typer.BadParameter(
+            f"{', '.join(map(repr, unknown))}: expected {', '.join(ASPECTS)} or {_NO_KINDS}",
+            param_hint="--kinds",
+        )
+    return {**fields, "kinds": list(dict.fromkeys(wanted))}
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """Return the JSON object that an option or argument holds.
+
+    Raises:
+        typer.BadParameter: if it is not one.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"not JSON: {exc}", param_hint=option) from exc
+    if not isinstance(value, dict):
+        raise typer.BadParameter("expected a JSON object", param_hint=option)
+    return value
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return a tool's input from command options, without ``None``, ``False`` and ``[]``."""
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None and value is not False and value != []
+    }

@@ -1,0 +1,388 @@
+"""The asynchronous client: one method per tool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import msgspec
+from pydantic import BaseModel
+
+from ability_search.batching import batches
+from ability_search.client.tool_client import (
+    BATCH_BYTES,
+    BATCH_DOCUMENTS,
+    LONG_SECONDS,
+    Advance,
+    ToolClient,
+    find_target,
+)
+from ability_search.client.values import (
+    CollectionInfo,
+    Collections,
+    FileOptions,
+    Hits,
+    IndexOptions,
+    Neighbours,
+    QueryOptions,
+    ReindexOptions,
+)
+from ability_search.config.loader import load_settings
+from ability_search.tools import inputs, results
+
+R = TypeVar("R", bound=BaseModel)
+
+DocumentLike = inputs.DocumentInput | Mapping[str, Any]
+
+_PAGE = 1000
+_OPEN_SECONDS = 10.0
+_COUNTED = (
+    "documents",
+    "chunks",
+    "added",
+    "updated",
+    "unchanged",
+    "deduplicated",
+    "reused",
+    "took_ms",
+)
+
+
+class SearchClient:
+    """A connection to the search ability of a KADI network.
+
+    Example:
+        async with SearchClient() as search:
+            note = {"source": "n1", "title": "Backups", "content": "They run at two at night."}
+            await search.index("notes", [note])
+            found = await search.query("notes", "when is the data saved?")
+            print(found.results[0].content)
+
+    Every method calls the tool of the same name and returns its validated result. It raises
+
+    - :class:`ToolError` if the tool reports a failure: ``str()`` is the message, ``hint`` a remedy,
+      ``code`` one of the documented codes, ``retryable`` whether a retry may succeed,
+    - :class:`pydantic.ValidationError` if the input is invalid, before anything is sent,
+    - another :class:`kadi_client.KadiError` if there is no answer; the client reconnects by itself.
+
+    Args:
+        url: Address of the broker. Default: ``BROKER_URL``, the configuration files, or the stack
+            running on this machine, in this order, as for the command line.
+        networks: KADI networks to join. Default: the configured networks.
+        timeout: Timeout of a call in seconds; for indexing it is :data:`LONG_SECONDS`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        networks: Sequence[str] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        self._url = url
+        self._networks = networks
+        self._timeout = timeout
+        self._tools: ToolClient | None = None
+
+    async def open(self) -> Self:
+        """Connect; does nothing if it is connected.
+
+        Raises:
+            ConfigurationError: if the settings are invalid.
+            KadiError: if the broker cannot be reached.
+        """
+        if self._tools is None:
+            settings = load_settings(os.environ, Path.cwd())
+            tools = ToolClient(
+                settings,
+                find_target(settings, os.environ, self._url),
+                name="search-client",
+                networks=self._networks,
+                open_timeout=_OPEN_SECONDS,
+            )
+            await tools.connection.open()
+            self._tools = tools
+        return self
+
+    async def close(self) -> None:
+        """Disconnect."""
+        tools, self._tools = self._tools, None
+        if tools is not None:
+            await tools.connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def query(
+        self,
+        collection: str | Sequence[str],
+        query: str,
+        *,
+        limit: int = 10,
+        mode: inputs.Mode = "hybrid",
+        filter: Mapping[str, Any] | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Hits:
+        """Search one collection, several, or all (``*``).
+
+        Example:
+            found = await search.query("notes", "when is the data saved?", limit=3)
+            for hit in found.results:
+                print(hit.score, hit.source, hit.content)
+        """
+        given = {
+            "collection": collection if isinstance(collection, str) else list(collection),
+            "query": query,
+            "limit": limit,
+            "mode": mode,
+            "filter": filter,
+            **options,
+        }
+        return await self._call("search-query", inputs.QueryInput, given, Hits)
+
+    async def similar(
+        self,
+        collection: str,
+        chunk_id: str,
+        *,
+        limit: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+    ) -> Neighbours:
+        """Find the nearest neighbours of a chunk.
+
+        Example:
+            found = await search.query("notes", "when is the data saved?")
+            alike = await search.similar("notes", found.results[0].chunk_id)
+            print([hit.source for hit in alike.results])
+        """
+        given = {
+            "collection": collection,
+            "chunk_id": chunk_id,
+            "limit": limit,
+            "filter": filter,
+            "min_score": min_score,
+        }
+        return await self._call("search-similar", inputs.SimilarInput, given, Neighbours)
+
+    async def index(
+        self,
+        collection: str,
+        documents: Iterable[DocumentLike],
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[IndexOptions],
+    ) -> results.IndexResult:
+        """Index documents, in several calls if needed.
+
+        Example:
+            documents = [{"source": "n2", "title": "Pump", "content": "It is replaced in May."}]
+            report = await search.index("notes", documents)
+            print(report.added, report.unchanged, report.failed)
+
+        Args:
+            collection: Name of the collection; created on first use.
+            documents: Any iterable; consumed lazily, as the documents are sent.
+            progress: Called with the documents done, the documents known so far, and the stage.
+            options: Options of every call.
+
+        Returns:
+            The sum of all calls. If a call fails, documents indexed by earlier calls stay indexed.
+
+        Raises:
+            ValueError: if there are no documents.
+        """
+        total: results.IndexResult | None = None
+        for batch in self._batches(documents):
+            given = {"collection": collection, "documents": batch, **options}
+            before = total.documents if total else 0
+            answer = await self._run_job(
+                "search-index", inputs.IndexInput, given, results.IndexResult, progress, before
+            )
+            total = answer if total is None else _sum(total, answer)
+        if total is None:
+            raise ValueError("documents: expected at least one")
+        return total
+
+    async def index_file(
+        self,
+        collection: str,
+        path: str | Path,
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[FileOptions],
+    ) -> results.IndexFileResult:
+        """Index a file or a directory on the worker's machine.
+
+        Example:
+            report = await search.index_file("manuals", "docs", include=["*.md"])
+            print(report.files, report.skipped)
+        """
+        given = {"collection": collection, "path": str(path), **options}
+        return await self._run_job(
+            "search-index-file", inputs.IndexFileInput, given, results.IndexFileResult, progress
+        )
+
+    async def reindex(
+        self,
+        collection: str,
+        *,
+        progress: Advance | None = None,
+        **options: Unpack[ReindexOptions],
+    ) -> results.ReindexResult:
+        """Chunk and embed a collection again from its stored texts.
+
+        Example:
+            report = await search.reindex("notes", max_tokens=200)
+            print(report.chunks)
+        """
+        given = {"collection": collection, **options}
+        return await self._run_job(
+            "search-reindex", inputs.ReindexInput, given, results.ReindexResult, progress
+        )
+
+    async def delete(self, collection: str, source: str | None = None) -> results.DeleteResult:
+        """Delete one source or the whole collection.
+
+        Example:
+            report = await search.delete("notes", "n1")
+            print(report.deleted)
+        """
+        given = {"collection": collection, "source": source}
+        return await self._call("search-delete", inputs.DeleteInput, given, results.DeleteResult)
+
+    async def collections(self) -> Collections:
+        """List all collections with their statistics.
+
+        Example:
+            for each in (await search.collections()).collections:
+                print(each.name, each.sources, each.chunks)
+        """
+        return await self._call("search-collections", inputs.CollectionsInput, {}, Collections)
+
+    async def info(
+        self,
+        collection: str,
+        *,
+        limit: int = 1000,
+        cursor: str | None = None,
+        include: Sequence[inputs.Included] = (),
+        map_points: int = 1000,
+    ) -> CollectionInfo:
+        """Describe a collection and list a page of its sources, in order.
+
+        Example:
+            info = await search.info("notes")
+            print(info.chunks, info.embedded_percent, info.sources)
+
+        ``cursor`` continues with the next page of sources. ``include`` adds statistics that
+        require reading the chunks.
+        """
+        given = {
+            "collection": collection,
+            "limit": limit,
+            "cursor": cursor,
+            "include": list(include),
+            "map_points": map_points,
+        }
+        return await self._call(
+            "search-collection-info", inputs.CollectionInfoInput, given, CollectionInfo
+        )
+
+    async def sources(self, collection: str) -> AsyncIterator[str]:
+        """Yield the names of all sources in order, reading them page by page.
+
+        Example:
+            async for source in search.sources("notes"):
+                print(source)
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.info(collection, limit=_PAGE, cursor=cursor)
+            for source in page.sources:
+                yield source
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def call(self, tool: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+        """Call any tool on the network, with the wire names of its fields.
+
+        Example:
+            found = await search.call("search-query", {"collection": "notes", "query": "backup"})
+            print(found["count"])
+        """
+        return await self._opened.call(tool, tool_input, timeout=self._timeout)
+
+    async def _call(
+        self, tool: str, takes: type[BaseModel], given: Mapping[str, Any], returns: type[R]
+    ) -> R:
+        tool_input = _wire(takes, given)
+        answer = await self._opened.call(tool, tool_input, timeout=self._timeout)
+        return returns.model_validate(answer)
+
+    async def _run_job(
+        self,
+        tool: str,
+        takes: type[BaseModel],
+        given: Mapping[str, Any],
+        returns: type[R],
+        progress: Advance | None,
+        before: int = 0,
+    ) -> R:
+        tool_input = _wire(takes, given)
+        answer = await self._opened.run_job(
+            tool, tool_input, timeout=LONG_SECONDS, advance=progress, before=before
+        )
+        return returns.model_validate(answer)
+
+    @property
+    def _opened(self) -> ToolClient:
+        if self._tools is None:
+            raise RuntimeError("not open: use `async with SearchClient(...) as search`")
+        return self._tools
+
+    def _batches(self, documents: Iterable[DocumentLike]) -> Iterator[list[dict[str, Any]]]:
+        limits = self._opened.settings.limits
+        return batches(
+            map(_document, documents),
+            _json_bytes,
+            most=min(BATCH_DOCUMENTS, limits.batch_documents),
+            most_bytes=min(BATCH_BYTES, limits.batch_bytes),
+        )
+
+
+def _document(given: DocumentLike) -> dict[str, Any]:
+    checked = inputs.DocumentInput.model_validate(given)
+    return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _json_bytes(document: Mapping[str, Any]) -> int:
+    return len(msgspec.json.encode(document))
+
+
+def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate the input of a tool and omit ``None`` values."""
+    checked = takes.model_validate({name: each for name, each in given.items() if each is not None})
+    return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:
+    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
+    lists = {
+        name: [*(getattr(one, name) or ()), *(getattr(other, name) or ())] or None
+        for name in ("warnings", "wanted")
+    }
+    failed = [*one.failed, *other.failed]
+    return other.model_copy(update={**counts, **lists, "failed": failed})

@@ -1,0 +1,220 @@
+"""Call tools on the network: choose a broker, connect, call, and follow the progress of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ability_search.config.schema import Settings
+from ability_search.config.setting_fields import Url
+from ability_search.errors import InvalidInput
+from ability_search.network import client_connection
+from ability_search.stack.data_directory import (
+    CLIENT,
+    JOINED_WORKER,
+    RunningStack,
+    identity_file,
+    read_running,
+)
+from ability_search.wire import PROGRESS
+from kadi_client import Connection, Identity, RemoteError
+from kadi_client.context import calling
+
+log = logging.getLogger(__name__)
+
+LONG_SECONDS = 3600.0
+"""Timeout of calls that report progress, in seconds; the maximum that brokers allow."""
+
+BATCH_DOCUMENTS = 500
+BATCH_BYTES = 2 * 1024 * 1024
+"""Documents and text per call: well below the message limit, far above the overhead of a call."""
+
+_DRAIN_SECONDS = 2.0
+
+Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Calls a tool; raises its failures."""
+Advance = Callable[[int, int, str], None]
+"""Callback with the documents done, the total number of documents, and the stage."""
+AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker and how it was chosen."""
+
+    url: str
+    networks: tuple[str, ...]
+    origin: str
+    """Name of the setting or stack that it comes from, for messages."""
+    stack: RunningStack | None = None
+    """The running stack, if this is its broker."""
+    assumed: bool = False
+    """Whether it is only the default address, where no broker is known to run."""
+
+    @property
+    def shown(self) -> str:
+        """Return the address without credentials."""
+        return str(Url(self.url))
+
+
+def find_target(
+    settings: Settings, environ: Mapping[str, str], broker: str | None, *, given_as: str = "url"
+) -> Target:
+    """Return the broker that a client uses.
+
+    In this order: the given one; ``BROKER_URL``; the broker ``remote`` or ``default`` of the
+    configuration files; the stack running in the data directory; the broker ``local``.
+
+    Raises:
+        InvalidInput: if ``broker`` is not an address.
+    """
+    networks = settings.broker.networks
+    configured = settings.broker.url.get_secret_value()
+    if broker is not None:
+        if not broker.startswith(("ws://", "wss://")):
+            raise InvalidInput(given_as, "expected an address like ws://localhost:8080/kadi")
+        return Target(broker, networks, given_as)
+    for name in ("BROKER_URL", "KADI_BROKER_URL"):
+        if environ.get(name, "").strip():
+            return Target(configured, networks, name)
+    if settings.broker.name != "local":
+        return Target(configured, networks, f"broker {settings.broker.name} of the configuration")
+    running = read_running(settings.files.data_dir)
+    if running is not None:
+        origin = f"the stack of process {running.pid}"
+        return Target(running.url, running.networks, origin, running)
+    return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
+
+
+def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment of a component, extended to join the stack that a client would use.
+
+    It is unchanged if a client would not use a running stack.
+    """
+    target = find_target(settings, environ, None)
+    if target.stack is None:
+        return environ
+    networks = ",".join(target.networks)
+    broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
+    own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
+    return {**target.stack.environ, **own, **environ, **broker}
+
+
+class ToolClient:
+    """A connection of an agent; opened and closed by ``async with``.
+
+    On the broker of a running stack of this user it has the stack's identity of a client, which may
+    join the network of the components; elsewhere a new one.
+
+    Args:
+        settings: Limits and tracing.
+        target: The broker.
+        name: Display name of the agent.
+        networks: KADI networks to join. Default: those of the target.
+        open_timeout: Seconds for one attempt to connect.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        *,
+        name: str,
+        networks: Sequence[str] | None = None,
+        open_timeout: float = 5.0,
+    ) -> None:
+        self.settings = settings
+        self.target = target
+        self.connection = client_connection(
+            settings,
+            target.url,
+            networks or target.networks,
+            name=name,
+            open_timeout=open_timeout,
+            identity=_identity(settings, target),
+        )
+
+    async def __aenter__(self) -> ToolClient:
+        await self.connection.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.connection.close()
+
+    async def call(
+        self, tool: str, tool_input: Mapping[str, Any], *, timeout: float
+    ) -> dict[str, Any]:
+        """Call a tool under a call id of its own and return its answer.
+
+        Raises:
+            ToolError: if the tool reports a failure.
+            KadiError: if the tool does not answer, or the answer is not an object.
+        """
+        with calling(tool_input):
+            log.debug("calling %s", tool)
+            answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
+        if not isinstance(answer, dict):
+            raise RemoteError(f"{tool} returned an answer that is not an object")
+        return answer
+
+    async def run_job(
+        self,
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float,
+        advance: Advance | None = None,
+        before: int = 0,
+    ) -> dict[str, Any]:
+        """Call a tool that takes a ``jobId``, and report its progress; raises as :meth:`call`.
+
+        ``before`` documents were done before the call and are added to its count.
+        """
+        job = secrets.token_hex(8)
+        request = {**tool_input, "jobId": job}
+        if advance is None:
+            return await self.call(tool, request, timeout=timeout)
+        async with progress_of(self.connection, job, advance, before=before):
+            return await self.call(tool, request, timeout=timeout)
+
+
+def _identity(settings: Settings, target: Target) -> Identity | None:
+    if target.stack is None:
+        return None
+    return Identity.load_or_create(identity_file(settings.files.data_dir, CLIENT))
+
+
+@asynccontextmanager
+async def progress_of(
+    connection: Connection, job: str, advance: Advance | AwaitedAdvance, *, before: int = 0
+) -> AsyncIterator[None]:
+    """Call ``advance`` for each progress event of a job during the block.
+
+    ``before`` documents were done before the job and are added to its count. Events that arrived
+    by the end of the block are still reported.
+    """
+    async with connection.subscribe(PROGRESS) as events:
+
+        async def follow() -> None:
+            async for event in events:
+                data = event.data if isinstance(event.data, dict) else {}
+                if data.get("jobId") == job:
+                    done, total = int(data.get("done", 0)), int(data.get("total", 0))
+                    waiting = advance(before + done, total, str(data.get("stage", "")))
+                    if waiting is not None:
+                        await waiting
+
+        task = asyncio.create_task(follow())
+        try:
+            yield
+            # Events published before the answer have arrived before it.
+            events.end()
+            await asyncio.wait([task], timeout=_DRAIN_SECONDS)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,143 @@
+"""Metrics of a component: the meter of its process, and the gauges of its broker or engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ability_search import __version__
+from ability_search.config.schema import Settings
+from ability_search.ops.metrics import metric_table
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from kadi_client import Brokers, Connection
+from kadi_client.provider import OK
+from kadi_client.slots import FairSlots
+
+if TYPE_CHECKING:
+    from kadi_localnet.broker import Broker
+    from kadi_localnet.database.backend import Counts
+    from kadi_localnet.models import Models
+
+_EVENTS = {
+    "published": "events_published",
+    "delivered": "events_delivered",
+    "dropped": "events_dropped",
+}
+_ENDED = {"overflow": "overflows", "silent": "silent"}
+_FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """The meter of a component and the address of its metrics."""
+
+    meter: Meter = UNMETERED
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Details for a supervising parent: ``metrics``, the address, and ``metricsPort``."""
+
+
+@asynccontextmanager
+async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[Metering]:
+    """Record the metrics of this process and serve them, if the settings name a port.
+
+    Raises:
+        ConfigurationError: if the port cannot be bound, or the settings do not allow serving it.
+    """
+    own = settings.metrics
+    if own.port is None:
+        yield Metering()
+        return
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
+
+    meter = PrometheusMeter(part, __version__)
+    token = own.token.get_secret_value() if own.token else None
+    async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
+        yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
+
+
+def watch_calls(meter: Meter, part: metric_table.Part, connection: Connection | Brokers) -> None:
+    """Measure the calls queued for a component's own tools, if it has any."""
+    if part in metric_table.CALLS_WAITING.parts:
+        meter.watch(metric_table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
+
+
+def watch_broker(meter: Meter, broker: Broker) -> None:
+    """Measure the counters of the broker."""
+    gauges = {
+        metric_table.BROKER_SESSIONS: "sessions",
+        metric_table.BROKER_TOOLS: "tools",
+        metric_table.BROKER_SUBSCRIPTIONS: "subscriptions",
+        metric_table.BROKER_CALLS_IN_FLIGHT: "outstanding_calls",
+        metric_table.BROKER_REFUSED: "refused",
+        metric_table.BROKER_OUTBOX_FRAMES: "outbox_frames",
+        metric_table.BROKER_OUTBOX_BYTES: "outbox_bytes",
+    }
+    for metric, name in gauges.items():
+        meter.watch(metric, partial(_stat, broker, name))
+    meter.watch(metric_table.BROKER_CALLS, lambda: _calls(broker))
+    meter.watch(metric_table.BROKER_EVENTS, partial(_named, broker, _EVENTS))
+    meter.watch(metric_table.BROKER_SESSIONS_ENDED, partial(_named, broker, _ENDED))
+
+
+def _stat(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
+    return {(): broker.stats()[name]}
+
+
+def _calls(broker: Broker) -> dict[tuple[str, ...], float]:
+    return {
+        (tool, fate): getattr(counts, fate)
+        for tool, counts in broker.calls_by_tool().items()
+        for fate in _FATES
+    }
+
+
+def _named(broker: Broker, names: Mapping[str, str]) -> dict[tuple[str, ...], float]:
+    stats = broker.stats()
+    return {(label,): stats[name] for label, name in names.items()}
+
+
+def watch_database(meter: Meter, counts: Counts) -> None:
+    """Measure the counters of a database backend."""
+    meter.watch(
+        metric_table.DATABASE_STATEMENTS,
+        lambda: {("read",): counts.reads, ("write",): counts.writes},
+    )
+    meter.watch(metric_table.DATABASE_CONFLICTS, lambda: {(): counts.conflicts})
+
+
+def watch_engine(meter: Meter, threads: FairSlots) -> None:
+    """Measure the engine of a started ``EmbeddedDatabases`` and the calls that use it."""
+    from kadi_localnet.database.jvm import heap_bytes
+
+    meter.watch(metric_table.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
+    meter.watch(metric_table.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+    meter.watch(metric_table.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+
+
+class ModelObserver:
+    """Records the metrics of models."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def answered(self, model: str, code: str, *, texts: int, seconds: float) -> None:
+        """Record a request."""
+        self._meter.add(metric_table.MODEL_REQUESTS, 1, model, code)
+        self._meter.observe(metric_table.MODEL_REQUEST_SECONDS, seconds, model)
+        if code == OK:
+            self._meter.add(metric_table.MODEL_TEXTS, texts, model)
+
+    def ran(self, model: str, *, texts: int) -> None:
+        """Record the size of a batch."""
+        self._meter.observe(metric_table.MODEL_BATCH_TEXTS, texts, model)
+
+
+def watch_models(meter: Meter, models: Models) -> None:
+    """Measure the queues of local models."""
+    meter.watch(
+        metric_table.MODEL_QUEUED_TEXTS, lambda: {(name,): n for name, n in models.queued.items()}
+    )

@@ -1,0 +1,333 @@
+"""Each component as a context that runs it: broker, database, models, worker, gateway."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ability_search import __version__
+from ability_search.components.component_metrics import (
+    ModelObserver,
+    watch_broker,
+    watch_database,
+    watch_engine,
+    watch_models,
+)
+from ability_search.components.extras import (
+    EXTRAS,
+    install_command,
+    missing_modules,
+    require_extra,
+)
+from ability_search.components.served_models import models_config
+from ability_search.config.schema import Settings
+from ability_search.edges.network_state import ComponentStates
+from ability_search.edges.tool_calls import Caller, LiveConnection
+from ability_search.errors import ConfigurationError
+from ability_search.network import part_connection
+from ability_search.ops.metrics.call_metrics import metered_tools
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.tools.table import BY_NAME
+from kadi_client import Brokers, Connection
+
+if TYPE_CHECKING:
+    from kadi_localnet.database.backend import Backend
+
+log = logging.getLogger(__name__)
+
+_MIB = 1024 * 1024
+
+_WORKER_SECONDS = 10.0
+"""Seconds that a request to the gateway waits for a restarting worker."""
+_BROKER_SECONDS = 1.0
+"""Seconds that a request to the gateway waits for a disconnected broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A running component."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Details for a supervising parent: ``address`` (for display), ``url``, ``port``."""
+    connection: Connection | Brokers | None = None
+    """Its connection to the network."""
+
+
+@asynccontextmanager
+async def open_broker(
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+) -> AsyncIterator[Component]:
+    """Run the broker of this machine; the default address is that of the settings.
+
+    Raises:
+        ConfigurationError: if the port cannot be bound.
+    """
+    from kadi_localnet.broker import Access, Limits, serve_broker
+
+    local = settings.local_broker
+    host = local.host if host is None else host
+    port = local.port if port is None else port
+    size = settings.limits.message_bytes
+    limits = Limits(max_message_bytes=size, outbox_bytes=max(Limits().outbox_bytes, 2 * size))
+    async with AsyncExitStack() as stack:
+        try:
+            broker = await stack.enter_async_context(
+                serve_broker(
+                    host,
+                    port,
+                    limits=limits,
+                    access=Access(
+                        networks=local.networks,
+                        members=_by_name(local.members),
+                        providers=_by_name(local.providers),
+                    ),
+                )
+            )
+        except OSError as exc:
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {os.strerror(exc.errno or 0)}",
+                hint="Choose another port with --port (0 for a free one) or"
+                " SEARCH_LOCAL_BROKER_PORT; to use a broker that is already running there, add"
+                " --no-broker.",
+            ) from exc
+        _warn_of_missing_networks(settings)
+        watch_broker(meter, broker)
+        bound = int(broker.url.rpartition(":")[2].partition("/")[0])
+        yield Component({"address": broker.url, "url": broker.url, "port": bound})
+
+
+def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
+    """Return the agents of each name in pairs ``NAME=AGENT_ID``."""
+    agents: dict[str, set[str]] = {}
+    for pair in pairs:
+        name, _, agent = pair.rpartition("=")
+        agents.setdefault(name, set()).add(agent)
+    return agents
+
+
+def _warn_of_missing_networks(settings: Settings) -> None:
+    there = settings.local_broker.networks
+    missing = [name for name in settings.broker.networks if name not in there]
+    if there and missing:
+        log.warning(
+            "local_broker_networks lacks %s, which this installation joins: its own components are"
+            " not visible there",
+            ", ".join(missing),
+        )
+
+
+@asynccontextmanager
+async def open_database(
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float
+) -> AsyncIterator[Component]:
+    """Run the database ability over the embedded engine, or over a server or cluster.
+
+    Raises:
+        ConfigurationError: if the engine is missing or does not start.
+        KadiError: if the broker cannot be reached.
+    """
+    try:
+        from kadi_localnet.database.backend import DatabaseError
+        from kadi_localnet.database.tools import database_tools, shared_threads
+
+        backend, address = _backend(settings)
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"the embedded database engine is not installed ({exc.name} is missing)",
+            hint=f"Run: {install_command('local')}",
+        ) from exc
+    threads = shared_threads(backend)
+    offered = database_tools(
+        backend,
+        timeout=settings.database.timeout,
+        longest=max(settings.arcadedb.statement_timeout, settings.database.timeout),
+        languages=settings.arcadedb.languages,
+        threads=threads,
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(backend.close)
+        start = getattr(backend, "start", None)
+        if start is not None:
+            try:
+                await start()
+            except DatabaseError as exc:
+                raise ConfigurationError(str(exc)) from exc
+            watch_engine(meter, threads)
+        watch_database(meter, backend.counts)
+        connection = part_connection(
+            settings, "database", metered_tools(offered, meter), connect_timeout=wait
+        )
+        await stack.enter_async_context(connection)
+        yield Component({"address": address}, connection)
+
+
+def _backend(settings: Settings) -> tuple[Backend, str]:
+    arcadedb = settings.arcadedb
+    if arcadedb.backend == "http":
+        from kadi_localnet.database.remote_server import HttpDatabases
+
+        password = arcadedb.password.get_secret_value() if arcadedb.password else ""
+        urls = [url.get_secret_value() for url in arcadedb.urls]
+        shown = ", ".join(map(str, arcadedb.urls))
+        return HttpDatabases(urls, user=arcadedb.user, password=password), shown
+    from kadi_localnet.database.embedded import EmbeddedDatabases
+
+    directory = settings.files.data_dir / "databases"
+    heap = arcadedb.heap // _MIB if arcadedb.heap else None
+    reserve = settings.arcadedb.disk_reserve
+    return EmbeddedDatabases(directory, heap_mb=heap, disk_reserve=reserve), str(directory)
+
+
+@asynccontextmanager
+async def open_models(
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
+) -> AsyncIterator[Component]:
+    """Run the model manager: its tools on the network, and the same API over HTTP.
+
+    The default address of the API is that of the settings.
+
+    Raises:
+        ConfigurationError: if a model or a package it needs is missing.
+        KadiError: if the broker cannot be reached.
+    """
+    configuration = models_config(settings)
+    from ability_search.ops.http_access import guarded
+    from ability_search.ops.http_server import serve_http
+    from kadi_localnet import models
+
+    own = settings.models
+    host = own.http_host if host is None else host
+    port = own.http_port if port is None else port
+    token = own.http_token.get_secret_value() if own.http_token else None
+    async with AsyncExitStack() as stack:
+        try:
+            served = await stack.enter_async_context(
+                models.open_models(configuration, observer=ModelObserver(meter))
+            )
+        except models.ModelSetupError as exc:
+            hint = "Correct the settings model_*; `ability-search models list` shows the models."
+            raise ConfigurationError(str(exc), hint=hint) from exc
+        app = guarded(served.application(token=token), host)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="model_http")
+        )
+        watch_models(meter, served)
+        tools = metered_tools(served.tools, meter)
+        connection = part_connection(settings, "models", tools, connect_timeout=wait)
+        await stack.enter_async_context(connection)
+        about = {name: _about(served.describe(name)) for name in served.names}
+        details = {
+            "address": f"{url}/v1",
+            "port": int(url.rpartition(":")[2]),
+            "models": about,
+        }
+        yield Component(details, connection)
+
+
+def _about(model: Any) -> dict[str, Any]:
+    return {
+        "local": model.local,
+        "dimensions": model.dimensions,
+        "maxTokens": model.max_tokens,
+        "tokenizer": str(model.tokenizer) if model.tokenizer else None,
+    }
+
+
+@asynccontextmanager
+async def open_search(
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float, memory: bool = False
+) -> AsyncIterator[Component]:
+    """Run a worker with its tools on the network; with ``memory`` it needs no database.
+
+    Raises:
+        ConfigurationError: if a required secret is missing.
+        KadiError: if the broker cannot be reached.
+    """
+    from ability_search.worker import in_memory, open_worker
+
+    if memory:
+        settings = in_memory(settings)
+    async with open_worker(
+        settings, base=Path.cwd(), connect_timeout=wait, meter=meter
+    ) as connection:
+        yield Component({"address": "search-* tools"}, connection)
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings,
+    meter: Meter = UNMETERED,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    wait: float,
+) -> AsyncIterator[Component]:
+    """Run the gateway: the tools over HTTP, and over MCP if that extra is installed.
+
+    The default address is that of the settings.
+
+    Raises:
+        ConfigurationError: if the extra is missing, or the address cannot be bound.
+        KadiError: if the broker cannot be reached.
+    """
+    require_extra("gateway")
+    from ability_search.http.app import application
+    from ability_search.http.event_stream import Streams
+    from ability_search.http.operations import Handlers, call_observer
+    from ability_search.ops.http_server import serve_http
+    from ability_search.ops.metrics.prometheus_meter import PrometheusMeter
+
+    own = settings.gateway
+    host = own.host if host is None else host
+    port = own.port if port is None else port
+    live = LiveConnection(patience=_BROKER_SECONDS)
+    # The gateway serves /metrics itself, also where no metrics port is configured.
+    recorded = (
+        meter if isinstance(meter, PrometheusMeter) else PrometheusMeter("gateway", __version__)
+    )
+    caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
+    streams = Streams(live)
+    with_models = settings.embedding.transport == "broker"
+    handlers = Handlers(caller, own, recorded, ComponentStates(live), models=with_models)
+    patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
+    connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
+    token = own.token.get_secret_value() if own.token else None
+    async with AsyncExitStack() as stack:
+        # Closed last: requests in progress need it.
+        stack.push_async_callback(connection.close)
+        mcp = None
+        if not missing_modules(EXTRAS["mcp"]):
+            from ability_search.mcp.mcp_server import McpEndpoint
+
+            mcp = McpEndpoint(caller, max_bytes=own.request_bytes)
+        app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
+        url = await stack.enter_async_context(
+            serve_http(app, host, port, token=token, prefix="gateway")
+        )
+        if mcp is not None:
+            await stack.enter_async_context(mcp.running())
+        stack.callback(streams.close)
+        await connection.open()
+        live.use(connection)
+        details = {"address": url, "url": url, "port": int(url.rpartition(":")[2])}
+        yield Component(details, connection)
+
+
+async def _no_mcp(_: Any) -> Any:
+    from ability_search.http.problems import NotInstalled
+
+    raise NotInstalled("the extra 'mcp' is not installed", hint=f"Run: {install_command('mcp')}")

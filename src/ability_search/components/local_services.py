@@ -1,0 +1,152 @@
+"""The services of a worker in this process, over the broker that a client uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+from ability_search.artifacts.artifact_service import (
+    ArtifactService,
+    BuildOptions,
+    ShowProgress,
+    open_artifact,
+)
+from ability_search.artifacts.importer import Importable, Importing
+from ability_search.artifacts.manifest import ChunksManifest
+from ability_search.client.tool_client import Target, joined_environ
+from ability_search.config.loader import load_settings
+from ability_search.config.schema import Settings
+from ability_search.index.index_calls import IndexOptions
+from ability_search.legacy.legacy_import import Way
+from ability_search.legacy.migration import Migration
+from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
+from ability_search.legacy.survey import OldCollection
+from ability_search.network import client_connection
+from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.legacy import LegacySql
+from ability_search.sync.trees import Tree
+from ability_search.sync.upload import Outcome, read_documents
+from ability_search.tools.handlers import Services
+from ability_search.tools.responses import index_result
+from ability_search.worker import open_embedder, open_services, token_counter
+from kadi_client import Connection
+
+
+@asynccontextmanager
+async def open_local_services(
+    settings: Settings, target: Target, *, name: str
+) -> AsyncIterator[tuple[Services, Connection]]:
+    """Yield the services of a worker in this process, and their connection.
+
+    Args:
+        settings: Settings of a client; those of the running stack outrank them.
+        target: The broker.
+        name: Display name of the connection.
+
+    Raises:
+        ConfigurationError: if the settings are invalid.
+        KadiError: if the broker cannot be reached.
+    """
+    if target.stack is not None:
+        settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
+    connection = client_connection(settings, target.url, target.networks, name=name)
+    async with open_services(settings, connection, base=Path.cwd()) as services:
+        yield services, connection
+
+
+def artifact_service(
+    services: Services, *, progress: ShowProgress, warn: Callable[[str], None]
+) -> ArtifactService:
+    """Return the artifact service over the services of a worker."""
+    count, counter = token_counter(services.settings)
+    return ArtifactService(
+        services.store,
+        services.registry,
+        services.indexing,
+        services.maintenance,
+        services.generations,
+        settings=services.settings,
+        count=count,
+        counter=counter,
+        progress=progress,
+        warn=warn,
+    )
+
+
+def open_artifact_here(directory: Path, settings: Settings) -> Importable:
+    """Open an artifact without a connection; raises as :func:`open_artifact`."""
+    count, counter = token_counter(settings)
+    return open_artifact(directory, settings=settings, count=count, counter=counter)
+
+
+async def build_artifact(
+    services: Services,
+    artifacts: ArtifactService,
+    name: str,
+    directory: Path,
+    chosen: Sequence[Tree],
+    options: BuildOptions,
+) -> tuple[ChunksManifest, Outcome]:
+    """Build an artifact from local files; raises as :meth:`ArtifactService.build`."""
+    outcome = Outcome()
+    documents = read_documents(chosen, services.settings, outcome)
+    async with aclosing(documents):
+        built = await artifacts.build(name, directory, documents, options)
+    for report in built.reports:
+        outcome.add(index_result(report, "").model_dump(mode="json", by_alias=True))
+    outcome.removed = built.removed
+    return built.manifest, outcome
+
+
+@asynccontextmanager
+async def open_migration(
+    services: Services,
+    connection: Connection,
+    options: MigrationOptions,
+    *,
+    progress: ShowProgress,
+    moved: Callable[[OldCollection], None],
+) -> AsyncIterator[MigrationRun]:
+    """Yield a migration from the database of the earlier ability.
+
+    Args:
+        services: The services of a worker.
+        connection: Their connection.
+        options: The options of the migration.
+        progress: Shows the progress to the user.
+        moved: Called after each migrated collection.
+    """
+    settings = services.settings
+    into = settings.database.name
+    database = options.database or into
+    count, counter = token_counter(settings)
+    importing = Importing(
+        services.store,
+        services.registry,
+        services.maintenance,
+        services.generations,
+        settings=settings,
+    )
+    async with open_embedder(
+        settings, connection.invoke, providers=connection.providers
+    ) as embedder:
+        migration = Migration(
+            LegacySql(
+                BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)
+            ),
+            services.store,
+            in_place=database == into,
+            registry=services.registry,
+            importing=importing,
+            embedder=embedder,
+            way=Way(
+                model=options.model or settings.embedding.model,
+                recipe=services.indexing.recipe(IndexOptions(), None),
+                settings=settings,
+                count=count,
+                counter=counter,
+            ),
+        )
+        yield MigrationRun(migration, options, database, into, progress, moved)

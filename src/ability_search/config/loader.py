@@ -1,0 +1,242 @@
+"""Loading of settings: read once, validated together, immutable.
+
+Precedence: environment > deployer > vault ``models`` > config.yml > default. Files are found by
+walking up from the working directory. The broker's address and networks come from config.toml and
+agent.json (:mod:`ability_search.config.broker_settings`), the ability's identity from agent.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr, ValidationError
+
+from ability_search.config.agent_card import VAULT, Manifest, read_manifest
+from ability_search.config.broker_settings import BrokerEntry, choose_brokers, read_connections
+from ability_search.config.config_files import find_upward
+from ability_search.config.schema import GROUPS, Broker, Settings
+from ability_search.config.setting_fields import Group
+from ability_search.config.settings_table import BY_ENV, SPECS
+from ability_search.config.sources import (
+    Given,
+    Layer,
+    base_of,
+    collecting,
+    from_config,
+    from_defaults,
+    from_deployer,
+    from_environment,
+    from_vault,
+    key_file,
+    misspelt,
+)
+from ability_search.config.vault import SECRETS_FILE, Invoke, fetch_secrets
+from ability_search.errors import ConfigurationError
+
+API_URL = "SEARCH_EMBEDDING_API_URL"
+RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
+
+
+class SecretFiles(NamedTuple):
+    """Paths of the secrets file and its key."""
+
+    path: Path
+    """The secrets.toml found by walking up, else the one to create in the working directory."""
+    key_file: Path
+
+
+def load_settings(
+    environ: Mapping[str, str], cwd: Path, *, deployed: Mapping[str, str] | None = None
+) -> Settings:
+    """Read the settings from the arguments and the files only.
+
+    A missing required secret is not an error yet, because the network may provide it:
+    see :func:`complete_secrets` and :func:`require_secrets`.
+
+    Args:
+        environ: The environment.
+        cwd: The working directory.
+        deployed: Secrets that the deployer sent, if any.
+
+    Raises:
+        ConfigurationError: listing every problem, each with file and key.
+    """
+    problems: list[str] = []
+    base = base_of(environ, cwd.absolute())
+    deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
+    from_deploy, unused = from_deployer(deployed, base)
+    given = from_deploy | from_environment(environ, base)
+    files = from_defaults(environ, base) | from_config(base, problems)
+    vault, stored, remarks = from_vault(given, files, base, problems)
+    agent, connections, notes = _connections(base.directory, problems)
+    layer = files | vault | given
+    groups: dict[str, Any] = {
+        name: _group(name, layer, problems) for name in GROUPS if name != "broker"
+    }
+    entries = choose_brokers(agent, connections, _text(layer.get("url")))
+    brokers = [_broker(entry, layer, problems) for entry in entries]
+    if problems:
+        lines = dict.fromkeys(problems)
+        raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
+    settings = Settings(
+        **groups,
+        brokers=tuple(broker for broker in brokers if broker is not None),
+        agent=agent,
+        warnings=(*notes, *remarks, *unused, *misspelt(environ, "the environment")),
+    )
+    present = {name for name, value in environ.items() if value.strip()}.union(stored, deployed)
+    return replace(settings, missing_secrets=_missing(settings, present))
+
+
+def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
+    """Return the files that `secret set|get|list` use, without reading any secret.
+
+    Raises:
+        ConfigurationError: if config.yml is invalid.
+    """
+    problems: list[str] = []
+    base = base_of(environ, cwd.absolute())
+    layer = from_defaults(environ, base) | from_config(base, problems)
+    if problems:
+        raise ConfigurationError(*problems)
+    path = find_upward(SECRETS_FILE, base.directory) or base.directory / SECRETS_FILE
+    return SecretFiles(path, key_file(layer | from_environment(environ, base)))
+
+
+def require_secrets(settings: Settings) -> None:
+    """Check that every required secret was found.
+
+    With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
+    vault ``models`` and the address of the API are required; with ``reranker_transport`` ``api``
+    the address of the reranker API.
+
+    Raises:
+        ConfigurationError: naming each missing secret and the three places to set it.
+    """
+    if settings.missing_secrets:
+        source = settings.agent.path or "agent.json"
+        raise ConfigurationError(
+            *(
+                f"{name} is missing, {_reason(name, source)}:"
+                f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
+                f" or in secrets.toml (`ability-search secret set {name}`),"
+                f" or provide it in vault {VAULT} of a secret ability on the network"
+                for name in settings.missing_secrets
+            )
+        )
+
+
+def _reason(name: str, source: Path | str) -> str:
+    if name == RERANKER_API_URL:
+        return "required because reranker_transport is api"
+    return f"required by {source} because embedding_transport is api"
+
+
+async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float = 5.0) -> Settings:
+    """Fetch the missing required secrets from a secret ability on the network.
+
+    Makes no call if none is missing. ``timeout`` is in seconds, for all of them together.
+
+    Raises:
+        ConfigurationError: if a secret is still missing, or invalid.
+    """
+    if not settings.missing_secrets:
+        return settings
+    found = await fetch_secrets(settings.missing_secrets, invoke, vault=VAULT, timeout=timeout)
+    for name, secret in found.items():
+        settings = _with_secret(settings, name, secret)
+    missing = tuple(name for name in settings.missing_secrets if name not in found)
+    settings = replace(settings, missing_secrets=missing)
+    require_secrets(settings)
+    return settings
+
+
+def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
+    spec = BY_ENV.get(name)
+    if spec is None:
+        return settings
+    group: Group = getattr(settings, spec.group)
+    values = dict(group) | {spec.attribute: secret.get_secret_value()}
+    try:
+        changed = type(group).model_validate(values)
+    except ValidationError as exc:
+        text = "; ".join(message for _, message in _errors(exc))
+        raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
+    changes: dict[str, Any] = {spec.group: changed}
+    return replace(settings, **changes)
+
+
+def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    if settings.embedding.transport == "api":
+        required = settings.agent.required_secrets
+        names = dict.fromkeys(name for name in required if name not in present)
+        if settings.embedding.api_url is not None:
+            names.pop(API_URL, None)
+        else:
+            names[API_URL] = None
+    if settings.reranker.transport == "api" and settings.reranker.api_url is None:
+        names[RERANKER_API_URL] = None
+    return tuple(names)
+
+
+def _connections(
+    cwd: Path, problems: list[str]
+) -> tuple[Manifest, dict[str, BrokerEntry], tuple[str, ...]]:
+    """Return the manifest, the brokers of config.toml, and warnings."""
+    agent = Manifest()
+    connections: dict[str, BrokerEntry] = {}
+    warnings: tuple[str, ...] = ()
+    with collecting(problems):
+        path = find_upward("agent.json", cwd)
+        agent = read_manifest(path) if path else agent
+    with collecting(problems):
+        path = find_upward("config.toml", cwd)
+        connections, warnings = read_connections(path) if path else (connections, warnings)
+    return agent, connections, warnings
+
+
+def _broker(entry: BrokerEntry, layer: Layer, problems: list[str]) -> Broker | None:
+    own: Layer = {}
+    if entry.url is not None:
+        own["url"] = Given(entry.url, entry.where)
+    if entry.networks:
+        own["networks"] = Given(list(entry.networks), entry.where)
+    group = _group("broker", own | layer, problems, name=entry.name, mode=entry.mode)
+    return group if isinstance(group, Broker) else None
+
+
+def _text(given: Given | None) -> str | None:
+    return given.value if given is not None and isinstance(given.value, str) else None
+
+
+def _group(name: str, layer: Layer, problems: list[str], /, **further: object) -> Group | None:
+    """Return the settings of a group; ``None`` if invalid, with the problems by source."""
+    given = {
+        spec.attribute: layer[spec.key]
+        for spec in SPECS
+        if spec.group == name and spec.key in layer
+    }
+    values = {attribute: item.value for attribute, item in given.items()}
+    try:
+        return GROUPS[name].model_validate(values | further)
+    except ValidationError as exc:
+        for loc, message in _errors(exc):
+            problems.append(f"{_where(loc, given)}: {message}")
+        return None
+
+
+def _where(loc: tuple[int | str, ...], given: Mapping[str, Given]) -> str:
+    """Return the source of an invalid value; for a rule about several values, all sources."""
+    if loc:
+        return ".".join([given[str(loc[0])].where, *map(str, loc[1:])])
+    return ", ".join(item.where for item in given.values() if item.where != "default")
+
+
+def _errors(exc: ValidationError) -> list[tuple[tuple[int | str, ...], str]]:
+    """Return the place and the text of each error, without the invalid values."""
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    return [(error["loc"], error["msg"].removeprefix("Value error, ")) for error in errors]

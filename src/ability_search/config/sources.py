@@ -1,0 +1,286 @@
+"""Settings by key from each source: environment, deployer, vault, config.yml."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ability_search.config.agent_card import VAULT
+from ability_search.config.config_files import find_upward, read_yaml
+from ability_search.config.setting_fields import has_credentials
+from ability_search.config.settings_table import BY_ENV, BY_KEY, SPECS, Spec
+from ability_search.config.vault import SECRETS_FILE, is_encrypted, read_vault, reveal
+from ability_search.errors import ConfigurationError
+
+SECTION = "search"
+_SECRET_WORD = re.compile(
+    r"(^|_)(secret|token|password|passwd|passphrase|credentials?|(api|access|private)_?key)($|_)"
+)
+_NEEDED_TO_ASK = ("broker", "deployment")
+"""Groups of settings that the worker needs before it can reach the deployer."""
+_SHOWN_CHARS = 64
+_ELSEWHERE = {
+    "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
+    "broker_url": "set it in config.toml [broker.<name>] URL, or as BROKER_URL",
+    "networks": "set them in config.toml [broker.<name>] NETWORKS, or as BROKER_NETWORKS",
+}
+_BASES = {
+    "$XDG_DATA_HOME": ".local/share",
+    "$XDG_CACHE_HOME": ".cache",
+    "$XDG_CONFIG_HOME": ".config",
+}
+"""XDG base directories and their defaults in the home directory."""
+_PATH_LISTS = ("paths", "named paths")
+_LISTS = ("list", *_PATH_LISTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value from a source, paths in it absolute."""
+
+    value: object
+    where: str
+
+
+Layer = dict[str, Given]
+"""Values by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The directories in which relative paths, and paths with ``~``, begin."""
+
+    directory: Path
+    home: Path
+
+    def absolute(self, path: str) -> Path:
+        """Return an absolute path."""
+        home = path == "~" or path.startswith("~/")
+        return self.home / path[2:] if home else self.directory / path
+
+
+def base_of(environ: Mapping[str, str], cwd: Path) -> Base:
+    """Return the base of paths in the environment: the working directory and the user's home."""
+    return Base(cwd, cwd / environ["HOME"] if environ.get("HOME") else cwd)
+
+
+@contextmanager
+def collecting(problems: MutableSequence[str]) -> Iterator[None]:
+    """Append the problems of a configuration error to a list instead of raising it."""
+    try:
+        yield
+    except ConfigurationError as exc:
+        problems.extend(exc.problems)
+
+
+def from_defaults(environ: Mapping[str, str], base: Base) -> Layer:
+    """Return the defaults that depend on the user and the working directory."""
+    layer: Layer = {"allowed_roots": Given([base.directory], "default")}
+    for spec in SPECS:
+        variable, _, rest = (spec.default_text or "").partition("/")
+        if variable in _BASES:
+            root = Path(environ.get(variable[1:], ""))
+            root = root if root.is_absolute() else base.home / _BASES[variable]
+            layer[spec.key] = Given(root / rest, "default")
+    return layer
+
+
+def from_environment(environ: Mapping[str, str], base: Base) -> Layer:
+    """Read the settings in the environment; a blank variable counts as unset.
+
+    Lists are separated by commas, lists of paths as in ``PATH``.
+    """
+    layer: Layer = {}
+    for spec in SPECS:
+        name = next((name for name in spec.env if environ.get(name, "").strip()), None)
+        if name is not None:
+            layer[spec.key] = Given(_parsed(spec, environ[name].strip(), base), name)
+    return layer
+
+
+def from_deployer(secrets: Mapping[str, str], base: Base) -> tuple[Layer, tuple[str, ...]]:
+    """Return the settings among the secrets of a deployment, and warnings that name the others.
+
+    Values are parsed as :func:`from_environment` parses variables.
+    """
+    late = {name for name in secrets if name in BY_ENV and BY_ENV[name].group in _NEEDED_TO_ASK}
+    usable = {name: secrets[name] for name in BY_ENV if name in secrets and name not in late}
+    layer = {
+        key: replace(given, where=f"{given.where} from the deployer")
+        for key, given in from_environment(usable, base).items()
+    }
+    problems = (
+        (secrets.keys() - BY_ENV.keys(), "no setting has this name"),
+        (late, "the worker needs it to reach the deployer; set it in the environment"),
+    )
+    return layer, tuple(
+        f"ignored from the deployer: {', '.join(map(_shown, sorted(names)))}; {problem}"
+        for names, problem in problems
+        if names
+    )
+
+
+def _shown(name: str) -> str:
+    """Return a foreign name in a form that is safe for a log line."""
+    cut = name[:_SHOWN_CHARS]
+    return cut if cut.isidentifier() else ascii(cut)
+
+
+def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
+    """Return warnings for ``names`` in a ``place`` that almost match a setting."""
+    return tuple(
+        f"{name} in {place} is not a setting; did you mean {nearest[0]}?"
+        for name in sorted(names)
+        if name.startswith("SEARCH_")
+        and name not in BY_ENV
+        and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=0.85))
+    )
+
+
+def key_file(layer: Layer) -> Path:
+    """Return the path of the encryption key of secrets.toml.
+
+    Raises:
+        ConfigurationError: if the setting is not a path.
+    """
+    given = layer[BY_ENV["SEARCH_SECRET_KEY_FILE"].key]
+    if not isinstance(given.value, Path):
+        raise ConfigurationError(f"{given.where}: expected a path")
+    return given.value
+
+
+def from_vault(
+    known: Layer, files: Layer, base: Base, problems: MutableSequence[str]
+) -> tuple[Layer, set[str], tuple[str, ...]]:
+    """Return the settings that vault ``models`` adds, the names it holds, and warnings.
+
+    Names of other abilities, and settings that are already ``known``, are not decrypted.
+    ``files`` holds the settings of config.yml and the defaults.
+    """
+    path = find_upward(SECRETS_FILE, base.directory)
+    if path is None:
+        return {}, set(), ()
+    stored: Mapping[str, str] = {}
+    with collecting(problems):
+        key = key_file(files | known)
+        stored = read_vault(path, VAULT)
+    layer: Layer = {}
+    warnings = [*misspelt(stored, str(path))]
+    for name, text in stored.items():
+        spec = BY_ENV.get(name)
+        if spec is None or spec.key in known:
+            continue
+        with collecting(problems):
+            value = reveal(text, path, VAULT, name, key_file=key).get_secret_value().strip()
+            parsed = _parsed(spec, value, replace(base, directory=path.parent))
+            layer[spec.key] = Given(parsed, f"{path}: {name}")
+        if spec.kind == "secret" and not is_encrypted(text):
+            warnings.append(
+                f"{path}: {name} is not encrypted; encrypt it with"
+                f" `ability-search secret set {name}`"
+            )
+    return layer, set(stored), tuple(warnings)
+
+
+def from_config(base: Base, problems: MutableSequence[str]) -> Layer:
+    """Read section ``search`` of config.yml; unknown and secret keys are added to ``problems``."""
+    layer: Layer = {}
+    path = find_upward("config.yml", base.directory)
+    if path is None:
+        return layer
+    base = replace(base, directory=path.parent)
+    with collecting(problems):
+        section = read_yaml(path).get(SECTION)
+        if section is not None and not isinstance(section, Mapping):
+            raise ConfigurationError(f"{path}: {SECTION} must be a mapping")
+        for key, value in (section or {}).items():
+            where = f"{path}: {SECTION}.{key}"
+            if problem := _refusal(key, value):
+                problems.append(f"{where}: {problem}")
+            else:
+                layer[key] = Given(_located(BY_KEY[key], value, base), where)
+    return layer
+
+
+def _parsed(spec: Spec, text: str, base: Base) -> object:
+    """Return the value of a text; lists are separated as in the environment."""
+    if spec.kind not in _LISTS:
+        return _located(spec, text, base)
+    separator = os.pathsep if spec.kind in _PATH_LISTS else ","
+    items = [part.strip() for part in text.split(separator) if part.strip()]
+    return _located(spec, items, base)
+
+
+def _located(spec: Spec, value: object, base: Base) -> object:
+    """Return a value with absolute paths, ``~`` expanded; one item of a list becomes a list."""
+    if spec.kind == "path":
+        return base.absolute(value) if isinstance(value, str) else value
+    if spec.kind in _LISTS and isinstance(value, str):
+        value = [value]
+    if spec.kind not in _PATH_LISTS or not isinstance(value, list):
+        return value
+
+    def located(item: object) -> object:
+        name, separator, path = item.partition("=") if isinstance(item, str) else ("", "", "")
+        if separator and spec.kind == "named paths":
+            return f"{name}={base.absolute(path)}"
+        return str(base.absolute(item)) if isinstance(item, str) else item
+
+    return list(map(located, value))
+
+
+def _refusal(key: object, value: object) -> str | None:
+    """Return why a key of config.yml is refused; ``None`` if it is valid."""
+    if not isinstance(key, str):
+        return "expected a string as key"
+    spec = BY_KEY.get(key)
+    if spec is None:
+        return _unknown(key)
+    if spec.kind == "secret":
+        return _belongs(spec.env[0])
+    if value is None:
+        return "has no value; remove the line to use the default"
+    if isinstance(value, bool):
+        return "expected a number or a string, not true, false, yes, no, on or off"
+    if any(_carries_secret(item) for item in (value if isinstance(value, list) else [value])):
+        return _belongs(spec.env[0])
+    return None
+
+
+def _carries_secret(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return is_encrypted(value) or ("://" in value and has_credentials(value))
+    except ValueError:
+        return False
+
+
+def _belongs(env: str) -> str:
+    return (
+        f"secrets are not allowed in this file: remove it, and set it with"
+        f" `ability-search secret set {env}` or as {env} in the environment"
+    )
+
+
+def _unknown(key: str) -> str:
+    if key in _ELSEWHERE:
+        return f"not a setting of this file: {_ELSEWHERE[key]}"
+    plain = key.lower().replace("-", "_")
+    close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=0.85)
+    if close and BY_KEY[close[0]].kind == "secret":
+        return _belongs(BY_KEY[close[0]].env[0])
+    if not close and _SECRET_WORD.search(plain):
+        known = [spec.env[0] for spec in BY_KEY.values() if spec.kind == "secret"]
+        return (
+            f"secrets are not allowed in this file: remove it. Set {', '.join(known)}"
+            f" with `ability-search secret set` or in the environment"
+        )
+    public = [name for name, spec in BY_KEY.items() if spec.kind != "secret"]
+    nearest = difflib.get_close_matches(plain, public, n=1, cutoff=0.6)
+    return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

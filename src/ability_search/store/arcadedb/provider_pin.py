@@ -1,0 +1,149 @@
+"""The database that a worker works with, where several are offered.
+
+The broker spreads the calls of a tool over all agents that offer it. Two database abilities with
+databases of their own are not replicas: half of what is written would go to each. So every database
+has an id in its records, and a worker sends its statements to one agent, or to any agent whose
+database has the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.store.arcadedb.core import Statement
+
+log = logging.getLogger(__name__)
+
+Providers = Callable[[], Awaitable[frozenset[str]]]
+"""Returns the ids of the agents that offer the database tools; empty if the broker tells none."""
+
+_SELECT = Statement("SELECT id FROM DatabaseId", {})
+_TYPE = Statement(
+    "CREATE DOCUMENT TYPE DatabaseId IF NOT EXISTS BUCKETS 1;"
+    " CREATE PROPERTY DatabaseId.single IF NOT EXISTS BOOLEAN;"
+    " CREATE INDEX IF NOT EXISTS ON DatabaseId (single) UNIQUE;",
+    {},
+)
+_INSERT = """
+    BEGIN;
+    LET known = SELECT FROM DatabaseId;
+    IF ($known.size() = 0) { INSERT INTO DatabaseId SET single = true, id = :id; }
+    COMMIT;
+"""
+"""The index on ``single`` keeps two workers from giving two ids."""
+
+
+class Run(Protocol):
+    """Runs a statement on the database of one agent."""
+
+    async def __call__(self, statement: Statement, *, agent: str, write: bool) -> Any:
+        """Run a statement.
+
+        Raises:
+            DatabaseUnavailable: if it failed.
+        """
+
+
+class ProviderPin:
+    """Chooses the agent to send statements to.
+
+    Args:
+        providers: Lists the agents.
+        run: Runs a statement on one of them.
+    """
+
+    def __init__(self, providers: Providers, run: Run) -> None:
+        self._providers = providers
+        self._run = run
+        self._chosen = False
+        self._agent: str | None = None
+        self._database: str | None = None
+        self._choosing = asyncio.Lock()
+
+    async def agent(self) -> str | None:
+        """Return the agent to call; ``None`` for any, as all offer the same database.
+
+        Raises:
+            DatabaseUnavailable: if several databases are offered, or another one than before.
+        """
+        if not self._chosen:
+            async with self._choosing:
+                if not self._chosen:
+                    await self._choose()
+        return self._agent
+
+    def lost(self) -> None:
+        """Choose again before the next statement, as the agent is gone."""
+        self._chosen = False
+
+    async def created(self) -> None:
+        """Give a new database its id."""
+        if self._chosen and self._agent is not None:
+            self._database = await self._identify(self._agent)
+
+    async def _choose(self) -> None:
+        agents = sorted(await self._providers())
+        if not agents:
+            return  # the call says that there is none, or waits for the agent that was chosen
+        ids = {agent: await self._id(agent) for agent in agents}
+        if len(agents) > 1 or any(id_ == "" for id_ in ids.values()):
+            ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
+        fitting = self._fitting(ids)
+        self._agent = None if 1 < len(fitting) == len(agents) else fitting[0]
+        self._database = ids[fitting[0]]
+        self._chosen = True
+
+    def _fitting(self, ids: Mapping[str, str | None]) -> list[str]:
+        """Return the agents that offer the database of this worker.
+
+        Raises:
+            DatabaseUnavailable: if there is none, or it is not clear which database that is.
+        """
+        known = set(ids.values())
+        if len(known) == 1 and (self._database in known or self._database is None):
+            return list(ids)
+        if self._database is not None:
+            found = [agent for agent, id_ in ids.items() if id_ == self._database]
+            if found:
+                return found
+            if known == {None}:
+                return list(ids)  # the database was removed, and a new one starts empty
+        offered = ", ".join(f"agent {agent} offers {id_}" for agent, id_ in ids.items())
+        if self._database is not None:
+            raise DatabaseUnavailable(
+                f"this worker has worked with the database {self._database}, which no agent on its"
+                f" networks offers: {offered}",
+                hint="Bring the database back, or restart the worker to use another one.",
+            )
+        raise DatabaseUnavailable(
+            f"several databases are offered on the networks of this worker: {offered}",
+            hint="Stop all but one of these database abilities, or separate them by networks.",
+        )
+
+    async def _id(self, agent: str) -> str | None:
+        """Return the id of an agent's database: empty if it has none, ``None`` without database."""
+        try:
+            rows = await self._run(_SELECT, agent=agent, write=False)
+        except StatementRefused as exc:
+            if exc.reason == "missing_database":
+                return None
+            if exc.reason == "missing_type":
+                return ""
+            raise
+        return str(rows[0]["id"]) if rows else ""
+
+    async def _identify(self, agent: str) -> str:
+        """Give an agent's database an id unless it has one; return its id."""
+        for statement in (_TYPE, Statement(_INSERT, {"id": secrets.token_hex(8)})):
+            try:
+                await self._run(statement, agent=agent, write=True)
+            except StatementRefused as exc:
+                # Another worker is giving it one at the same time.
+                if exc.reason not in ("duplicate", "conflict"):
+                    raise
+        return await self._id(agent) or ""

@@ -1,0 +1,215 @@
+"""Send local files to the worker, and delete the sources of files that no longer exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ability_search.client.tool_client import Advance, Call, ToolClient
+from ability_search.config.schema import Settings
+from ability_search.documents import Document
+from ability_search.files.file_documents import Reading, open_extractor, prints
+from ability_search.files.selection import Selection, Skipped, slices
+from ability_search.sync.trees import (
+    Tree,
+    by_root,
+    count_files,
+    most_documents,
+    read_selection,
+    read_trees,
+)
+
+_COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
+_PAGE = 10_000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The results of indexing files, summed over all calls."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[dict[str, str]] = field(default_factory=list)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    removed: int = 0
+    model: str | None = None
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        """Add the answer of a call."""
+        self.counts.update({name: answer.get(name, 0) for name in _COUNTED})
+        wanted = len(answer.get("wanted") or ())
+        self.counts["documents"] -= wanted
+        self.failed += answer["failed"]
+        self.skipped += answer.get("skipped", ())
+        self.warnings += answer.get("warnings") or ()
+        self.removed += answer.get("removed", 0)
+        if answer["documents"] > wanted:
+            self.model = answer["model"]
+
+    def skip(self, files: Iterable[Skipped]) -> None:
+        """Add files that were skipped before anything was sent."""
+        self.skipped += [{"path": file.path, "reason": file.reason} for file in files]
+
+    @property
+    def is_notable(self) -> bool:
+        """Return whether anything changed, failed or was skipped."""
+        changes = self.counts["added"] + self.counts["updated"] + self.removed
+        return bool(changes or self.failed or self.skipped)
+
+    def as_json(self, collection: str) -> dict[str, Any]:
+        """Return the outcome as a JSON object."""
+        return {
+            "collection": collection,
+            **{name: self.counts[name] for name in _COUNTED},
+            "removed": self.removed,
+            "model": self.model,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "warnings": self.warnings,
+        }
+
+
+async def send_files(
+    client: ToolClient,
+    chosen: Sequence[Tree],
+    options: Mapping[str, Any],
+    outcome: Outcome,
+    timeout: float,
+    advance: Advance,
+) -> None:
+    """Read local files and send them in calls of bounded size; add to the outcome.
+
+    Files whose bytes have not changed since they were indexed are neither extracted nor sent.
+    """
+    for tree in chosen:
+        outcome.skip(tree.selection.skipped)
+    limits = client.settings.limits
+    upload = _Upload(client, options, outcome, timeout, advance, count_files(chosen))
+    with open_extractor(client.settings) as extractor:
+        for selection in by_root(chosen):
+            async for changed in upload.changed(selection, most_documents(limits)):
+                readings = read_selection(changed, limits, extractor)
+                while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+                    await upload.send(reading)
+
+
+async def read_documents(
+    chosen: Sequence[Tree], settings: Settings, outcome: Outcome
+) -> AsyncGenerator[list[Document], None]:
+    """Yield the documents of local files in batches, as a worker would receive them.
+
+    Skipped files are added to the outcome.
+    """
+    for tree in chosen:
+        outcome.skip(tree.selection.skipped)
+    with open_extractor(settings) as extractor:
+        readings = read_trees(chosen, settings.limits, extractor)
+        while (reading := await asyncio.to_thread(next, readings, None)) is not None:
+            outcome.skip(reading.skipped)
+            yield [replace(each, file=False) for each in reading.documents]
+
+
+@dataclass(slots=True)
+class _Upload:
+    client: ToolClient
+    options: Mapping[str, Any]
+    outcome: Outcome
+    timeout: float
+    advance: Advance
+    total: int
+    done: int = 0
+
+    async def changed(self, selection: Selection, most: int) -> AsyncIterator[Selection]:
+        """Yield new and changed files, in batches of about ``most``."""
+        found: list[Path] = []
+        for part in slices(selection, most=most):
+            found += await self._compare(part)
+            if len(found) >= most:
+                yield replace(selection, files=tuple(found))
+                found = []
+        if found:
+            yield replace(selection, files=tuple(found))
+
+    async def _compare(self, selection: Selection) -> list[Path]:
+        limits = self.client.settings.limits
+        printed = await asyncio.to_thread(prints, selection, max_bytes=limits.file_bytes)
+        self._skip(printed.skipped)
+        if not printed.files:
+            return []
+        answer = await self._call([file.document() for file in printed.files])
+        wanted = set(answer.get("wanted") or ())
+        self._count(len(printed.files) - len(wanted))
+        return [file.path for file in printed.files if file.source in wanted]
+
+    async def send(self, reading: Reading) -> None:
+        """Send the documents of a reading."""
+        self._skip(reading.skipped)
+        if reading.documents:
+            await self._call(reading.documents)
+            self._count(len(reading.documents))
+
+    async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
+        request = {**self.options, "documents": [_wire_document(each) for each in documents]}
+        answer = await self.client.run_job(
+            "search-index",
+            request,
+            timeout=self.timeout,
+            advance=self.advance,
+            before=self.done,
+        )
+        self.outcome.add(answer)
+        return answer
+
+    def _skip(self, files: Sequence[Skipped]) -> None:
+        self.outcome.skip(files)
+        self._count(len(files))
+
+    def _count(self, files: int) -> None:
+        self.done += files
+        self.advance(self.done, self.total, "")
+
+
+def _wire_document(document: Document) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "title": document.title,
+        "content": document.content,
+        "fileHash": document.file_hash,
+        "metadata": dict(document.metadata),
+        "format": document.format,
+        "language": document.language,
+    }
+
+
+async def list_sources(call: Call, collection: str) -> list[str]:
+    """Return all sources of a collection, read page by page."""
+    sources: list[str] = []
+    wanted: dict[str, Any] = {"collection": collection, "limit": _PAGE}
+    while True:
+        page = await call("search-collection-info", wanted)
+        sources += page["sources"]
+        if page.get("nextCursor") is None:
+            return sources
+        wanted = {**wanted, "cursor": page["nextCursor"]}
+
+
+async def remove_vanished(client: ToolClient, collection: str, tree: Tree, timeout: float) -> int:
+    """Delete the sources below a directory whose files no longer exist; return how many."""
+    sources = await list_sources(partial(client.call, timeout=timeout), collection)
+    gone = [source for source in sources if tree.lacks(source)]
+    return await remove_sources(client, collection, gone, timeout)
+
+
+async def remove_sources(
+    client: ToolClient, collection: str, sources: Sequence[str], timeout: float
+) -> int:
+    """Delete sources, one call each; return how many."""
+    for source in sources:
+        wanted = {"collection": collection, "source": source}
+        await client.call("search-delete", wanted, timeout=timeout)
+    return len(sources)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ability_search.client.tool_client import Target, find_target, joined_environ
+from ability_search.config.loader import load_settings
+from ability_search.errors import InvalidInput
+from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
+
+STACK = RunningStack(
+    pid=os.getpid(),
+    url="ws://127.0.0.1:4711/kadi",
+    networks=("a", "b"),
+    started="2026-01-02T03:04:05+00:00",
+    model="m",
+    environ={"SEARCH_EMBEDDING_MODEL": "m"},
+)
+
+
+def target(directory: Path, broker: str | None = None, **environ: str) -> Target:
+    environ["SEARCH_DATA_DIR"] = str(directory / "data")
+    return find_target(load_settings(environ, directory), environ, broker)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[RunningStack]:
+    with hold(tmp_path / "data"):
+        write_running(tmp_path / "data", STACK)
+        yield STACK
+        remove_running(tmp_path / "data")
+
+
+def test_the_running_stack_is_found(tmp_path: Path, stack: RunningStack) -> None:
+    found = target(tmp_path)
+    assert (found.url, found.networks, found.stack) == (stack.url, stack.networks, stack)
+
+
+def test_a_stack_that_left_its_file_behind_is_not(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_running(tmp_path / "data", STACK)
+    assert target(tmp_path).url == "ws://localhost:8080/kadi"
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_stack(
+    tmp_path: Path, stack: RunningStack
+) -> None:
+    environ = {"BROKER_URL": "ws://b.example/kadi"}
+    assert target(tmp_path, **environ).url == "ws://b.example/kadi"
+    assert target(tmp_path, "wss://c.example/kadi", **environ).url == "wss://c.example/kadi"
+    with pytest.raises(InvalidInput, match="url"):
+        target(tmp_path, "localhost:8080")
+
+
+def test_a_configured_remote_broker_wins_over_the_stack_and_a_local_one_does_not(
+    tmp_path: Path, stack: RunningStack
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[broker.remote]\nURL = "wss://r.example/kadi"\n')
+    assert target(tmp_path).url == "wss://r.example/kadi"
+    config.write_text('[broker.local]\nURL = "ws://localhost:9999/kadi"\n')
+    assert target(tmp_path).url == stack.url
+
+
+def test_no_message_shows_the_credentials_of_an_address(tmp_path: Path) -> None:
+    assert target(tmp_path, "ws://user:pass@h:1/kadi").shown == "ws://h:1/kadi"
+
+
+def test_a_worker_that_joins_uses_the_model_of_the_stack_unless_told_otherwise(
+    tmp_path: Path, stack: RunningStack
+) -> None:
+    environ = {"SEARCH_DATA_DIR": str(tmp_path / "data")}
+    joined = joined_environ(load_settings(environ, tmp_path), environ)
+    assert joined["BROKER_URL"] == stack.url
+    assert joined["BROKER_NETWORKS"] == "a,b"
+    assert joined["SEARCH_EMBEDDING_MODEL"] == "m"
+    environ["SEARCH_EMBEDDING_MODEL"] = "mine"
+    assert (
+        joined_environ(load_settings(environ, tmp_path), environ)["SEARCH_EMBEDDING_MODEL"]
+        == "mine"
+    )
+    environ["BROKER_URL"] = "ws://b.example/kadi"
+    assert joined_environ(load_settings(environ, tmp_path), environ) == environ

@@ -1,0 +1,92 @@
+"""Selection of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ability_search.errors import ForbiddenPath, InvalidInput
+from ability_search.files.selection import allowed, parts, select
+
+
+def test_links_are_followed_before_the_root_is_checked(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for directory in (inside, outside):
+        directory.mkdir()
+        (directory / "a.md").write_text("a")
+    (inside / "link").symlink_to(outside)
+    assert allowed("a.md", [inside], base=inside) == (inside / "a.md", inside)
+    for path in ("link/a.md", "../out/a.md", str(outside), "/"):
+        with pytest.raises(ForbiddenPath):
+            allowed(path, [inside], base=inside)
+    assert allowed("link/a.md", [inside, outside], base=inside)[1] == outside
+    with pytest.raises(InvalidInput, match="no such file"):
+        allowed("b.md", [inside], base=inside)
+
+
+def test_files_are_sorted_by_name_without_installed_packages(tmp_path: Path) -> None:
+    for name in ("b.md", "a.md", "sub/c.md", ".git/x.md", "node_modules/y.md", "z.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    chosen = select(tmp_path, tmp_path)
+    names = [file.relative_to(tmp_path).as_posix() for file in chosen.files]
+    assert names == ["a.md", "b.md", "sub/c.md"]
+    assert chosen.prefix == ""
+    assert select(tmp_path / "sub", tmp_path).prefix == "sub/"
+
+
+def test_an_unreadable_directory_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.md").write_text("x")
+    scan = os.scandir
+
+    def guarded(path: str) -> object:
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    chosen = select(tmp_path, tmp_path)
+    assert [file.name for file in chosen.files] == ["a.md"]
+    assert [(item.path, item.reason) for item in chosen.skipped] == [
+        ("closed", "Permission denied")
+    ]
+
+
+def test_parts_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
+    for n, size in enumerate((10, 10, 500, 10, 10, 10)):
+        (tmp_path / f"{n}.md").write_text("x" * size)
+    chosen = select(tmp_path, tmp_path)
+    sizes = [len(part.files) for part in parts(chosen, most=10, most_bytes=100)]
+    assert sizes == [2, 1, 3]
+    assert [len(part.files) for part in parts(chosen, most=4, most_bytes=10**6)] == [4, 2]
+
+
+def test_gitignore_files_apply_if_requested(tmp_path: Path) -> None:
+    repository = tmp_path / "repo"
+    for name in ("a.md", "b.log", "sub/c.log", "sub/keep.log", "sub/build/d.md", "out/e.md"):
+        (repository / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / "docs" / name).write_text("x")
+    (repository / ".git").mkdir()
+    (repository / ".gitignore").write_text("*.log\n/docs/out/\n")
+    (repository / "docs" / "sub" / ".gitignore").write_text("!keep.log\nbuild/\n")
+    (tmp_path / ".gitignore").write_text("*.md\n")
+    top = repository / "docs"
+
+    def names(**options: Any) -> list[str]:
+        chosen = select(top, tmp_path, exclude=[".gitignore"], **options)
+        return [file.relative_to(top).as_posix() for file in chosen.files]
+
+    assert names(gitignore=True) == ["a.md", "sub/keep.log"]
+    assert len(names()) == 6
+
+
+def test_an_unreadable_gitignore_file_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").mkdir()
+    (tmp_path / "a.md").write_text("x")
+    assert len(select(tmp_path, tmp_path, gitignore=True).files) == 1

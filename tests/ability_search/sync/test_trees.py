@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ability_search.config.schema import Limits
+from ability_search.errors import InvalidInput
+from ability_search.files.isolated_reader import Extractor
+from ability_search.sync.trees import Tree, collection_name, read_trees, sweepable, trees
+from ability_search.text.loaders import Bounds
+
+
+@pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    directory = tmp_path / "work"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def write(*names: str, text: str = "Some words.") -> None:
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
+    """The sources of the documents in each part."""
+    bounds = Bounds(limits.document_bytes, limits.unpacked_bytes)
+    with Extractor(bounds, timeout=60) as extractor:
+        found = [reading.documents for reading in read_trees(chosen, limits, extractor)]
+    return [[each.source for each in documents] for documents in found if documents]
+
+
+def test_sweeping_the_root_itself_is_refused(cwd: Path) -> None:
+    write("a.md")
+    with pytest.raises(InvalidInput, match="below the root"):
+        sweepable(trees([Path()], None))
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("docs", "docs"),
+        ("My Notes!", "My-Notes"),
+        ("日本", "files"),
+        ("..x", "x"),
+        ("a" * 99, "a" * 64),
+    ],
+)
+def test_a_directory_names_its_collection(tmp_path: Path, directory: str, name: str) -> None:
+    (tmp_path / directory).mkdir()
+    assert collection_name(tmp_path / directory) == name
+    (tmp_path / directory / "f.md").write_text("x")
+    assert collection_name(tmp_path / directory / "f.md") == name
+
+
+def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(
+    cwd: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    write(str(outside / "a.md"))
+    (tree,) = trees([outside], None)
+    assert read([tree], Limits()) == [["outside/a.md"]]
+    with pytest.raises(InvalidInput, match="is outside"):
+        trees([outside], Path("."))
+
+
+def test_a_file_named_twice_is_sent_once(cwd: Path) -> None:
+    write("d/a.md", "d/b.md")
+    assert read(trees([Path("d/b.md"), Path("d")], None), Limits()) == [["d/b.md", "d/a.md"]]
+
+
+def test_calls_are_bounded_by_bytes_and_by_documents(cwd: Path) -> None:
+    write(*(f"d/{n}.md" for n in range(5)), text="x" * 400)
+    limits = Limits(batch_bytes=2048, document_bytes=1024)
+    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [2, 2, 1]
+    limits = Limits(batch_documents=3)
+    assert [len(part) for part in read(trees([Path("d")], None), limits)] == [3, 2]

@@ -1,0 +1,73 @@
+"""Parsing Markdown into blocks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.text.chunkers import markdown_blocks as markdown
+
+LINES = st.sampled_from(
+    [
+        *(
+            "# Title",
+            "Title [a] `b`",
+            "=====",
+            "---",
+            "- item",
+            "  more",
+            "1. one",
+            "> quoted",
+            ">",
+        ),
+        *("```python", "```", "~~~~", "    code", "|a|b|", "|-|-|", "<div>", "<!-- x", "-->"),
+        *("[a]: /url", "[b]:", "'title'", "plain words", "", "", "\tx", " \t", "\f", "a\\"),
+    ]
+)
+
+
+MARKDOWN = st.tuples(st.lists(LINES, max_size=60), st.sampled_from(["\n", "\r\n", "\r"])).map(
+    lambda drawn: drawn[1].join(drawn[0])
+)
+
+
+@given(text=MARKDOWN, stretch=st.integers(1, 60))
+def test_blocks_do_not_depend_on_the_size_of_the_stretches(text: str, stretch: int) -> None:
+    whole_blocks, whole_fences = markdown.read_blocks(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "_STRETCH", stretch)
+        blocks, fences = markdown.read_blocks(text)
+    assert (blocks, fences) == (whole_blocks, whole_fences)
+
+
+def test_a_fence_longer_than_a_stretch_is_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "_STRETCH", 50)
+    monkeypatch.setattr(markdown, "_LONGEST_BLOCK", 100)
+    code = "```python\n" + "# no heading\n\n" * 50 + "````\n\n# Heading\n\ntext\n"
+
+    blocks, fences = markdown.read_blocks(code)
+
+    assert [block.kind for block in blocks] == ["fence", "heading_open", "paragraph_open"]
+    assert code[fences[0].start : fences[0].end].endswith("\n````")
+    assert (blocks[0].start, blocks[0].end) == (fences[0].start, fences[0].end)
+
+
+def test_a_table_longer_than_a_stretch_is_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "_STRETCH", 50)
+    monkeypatch.setattr(markdown, "_LONGEST_BLOCK", 100)
+    table = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 50
+
+    blocks, _ = markdown.read_blocks(table + "\nafter\n")
+
+    assert [block.kind for block in blocks] == ["table_open", "paragraph_open"]
+    assert blocks[0].end == len(table.rstrip())
+
+
+def test_a_title_can_refer_to_a_definition_at_the_end_of_the_text() -> None:
+    text = "# See [the *guide*][g]\n\n" + "words\n\n" * 40_000 + "[g]: /guide\n"
+
+    blocks, _ = markdown.read_blocks(text)
+
+    assert blocks[0].title == "See the guide"
+    assert blocks[-1].kind == "definition"

@@ -1,0 +1,237 @@
+"""Text files: encodings, front matter, reStructuredText, tables and notebooks."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.filters.facets import facets_of
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, extract, format_of
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("Größe".encode(), "Größe"),
+        (codecs.BOM_UTF8 + b"text", "text"),
+        ("Größe".encode("utf-16"), "Größe"),
+        (codecs.BOM_UTF16_BE + "Größe".encode("utf-16-be"), "Größe"),
+        ("Größe".encode("utf-32"), "Größe"),
+        ("Öl und Ähre: für die schöne Übung wäre das möglich".encode("latin-1"), None),
+        (b"", ""),
+    ],
+)
+def test_marked_and_plain_encodings_are_read(data: bytes, text: str | None) -> None:
+    assert decoded(data) == (data.decode("latin-1") if text is None else text)
+
+
+@pytest.mark.parametrize("data", [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a"])
+def test_bytes_that_are_not_text_are_rejected(data: bytes) -> None:
+    with pytest.raises(Unreadable, match=r"binary|byte order mark"):
+        decoded(data)
+
+
+BOUNDS = Bounds(text=1 << 20, unpacked=1 << 24)
+
+
+def read(name: str, content: str | bytes, bounds: Bounds = BOUNDS) -> Extracted:
+    data = content.encode() if isinstance(content, str) else content
+    return extract(name, data, format_of(name, data), bounds)
+
+
+MATTER = """---
+title: Backups
+tags: [ops, 2024]
+date: 2026-03-01
+at: 2026-03-01T10:00:00Z
+draft: false
+ratio: .nan
+nested: {by: Ada}
+1: one
+secret: !!binary aGFsbG8=
+empty:
+---
+
+# Heading
+
+text
+"""
+
+
+def test_front_matter_is_metadata_and_stays_in_the_text() -> None:
+    found = read("a.md", MATTER)
+    assert found.title == "Backups"
+    assert found.text == MATTER
+    assert found.metadata == {
+        "tags": ["ops", 2024],
+        "date": "2026-03-01",
+        "at": "2026-03-01T10:00:00+00:00",
+        "draft": False,
+        "nested": {"by": "Ada"},
+        "1": "one",
+    }
+    assert facets_of(found.metadata)
+
+
+@pytest.mark.parametrize(
+    "matter",
+    [
+        "a: [1, 2",
+        "a: &x [1]\nb: *x",
+        "a: b: c",
+        "- just\n- a list",
+        "date: 2026-02-31",
+        "big: 123456789012345678901234567890",
+        "'@type': x",
+        "a: " + "[" * 2000,
+        "a: !!python/object/apply:os.system [ls]",
+    ],
+)
+def test_unusable_front_matter_is_only_text(matter: str) -> None:
+    found = read("a.md", f"---\n{matter}\n---\n\n# Heading\n")
+    assert found.metadata == {}
+    assert found.title == "Heading"
+    assert matter in found.text
+
+
+def test_front_matter_can_be_toml() -> None:
+    found = read("a.md", '+++\ntitle = "T"\ndate = 2026-03-01\n+++\n\ntext')
+    assert (found.title, found.metadata) == ("T", {"date": "2026-03-01"})
+
+
+def test_a_comment_in_a_fence_is_not_a_title() -> None:
+    assert read("a.md", "```sh\n# comment\n```\n\nTitle\n=====\n").title == "Title"
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300))
+def test_any_front_matter_leaves_metadata_that_can_be_stored(matter: str) -> None:
+    found = read("a.md", f"---\nx: 1\n{matter}\n---\nbody".encode())
+    facets_of(found.metadata)
+    json.dumps(found.metadata, allow_nan=False)
+
+
+RST = """\
+==========
+The Manual
+==========
+
+:Author: Ada
+:Date: 2026-03-01
+
+Intro.
+
+Install
+=======
+Run this::
+
+    pip install it
+
+    and wait
+
+.. note::
+
+   Mind the gap.
+
+Details
+-------
+
+More.
+
+Use
+===
+
+======  =====
+a table stays
+======  =====
+"""
+
+
+def test_rst_is_cut_at_its_titles() -> None:
+    found = read("a.rst", RST)
+    assert (found.title, found.metadata) == ("The Manual", {"author": "Ada", "date": "2026-03-01"})
+    passages = chunk(found.text, format=found.format)
+    assert [(each.breadcrumb, each.start_line) for each in passages] == [
+        ("The Manual", 1),
+        ("The Manual > Install", 10),
+        ("The Manual > Install > Details", 22),
+        ("The Manual > Use", 27),
+    ]
+    assert passages[1].content.endswith("Mind the gap.")
+
+
+def test_rows_name_their_columns_on_the_lines_of_the_file() -> None:
+    found = read("a.csv", 'name;born;note\nAda;1815;\n"Grace\nHopper";1906;x;extra\n\nKay;1940;\n')
+    assert found.text.split("\n") == [
+        "name, born, note",
+        "name: Ada; born: 1815",
+        "name: Grace Hopper; born: 1906; note: x; extra",
+        "",
+        "",
+        "name: Kay; born: 1940",
+    ]
+    passages = chunk(found.text, format="csv", max_tokens=16)
+    assert [each.start_line for each in passages] == [1, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.tsv", "a\tb\n1\t2", "a, b\na: 1; b: 2"),
+        ("a.csv", "1,2\n3,4", "1; 2\n3; 4"),
+        ("a.csv", "word", "word"),
+        ("a.csv", "\ufeffa,b\r\n1,2\r\n", "a, b\na: 1; b: 2"),
+        ("a.csv", '"' + "x" * 200_000, '"' + "x" * 200_000),
+    ],
+)
+def test_unusual_tables_are_read(name: str, content: str, text: str) -> None:
+    assert read(name, content).text == text
+
+
+def test_column_names_cannot_make_a_table_larger_than_allowed() -> None:
+    table = f"{'column' * 100},b\n" + "1,2\n" * 1000
+    with pytest.raises(Unreadable, match="max_document_bytes"):
+        read("a.csv", table, Bounds(text=100_000, unpacked=1))
+
+
+@given(st.lists(st.lists(st.text("ab1 ,;\"\n'", max_size=6), min_size=2, max_size=3), max_size=8))
+def test_every_row_stays_on_its_line(rows: list[list[str]]) -> None:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerows([["name", "value", "note"], *rows])
+    lines = read("a.csv", buffer.getvalue()).text.split("\n")
+    reader = csv.reader(io.StringIO(buffer.getvalue(), newline=""))
+    begin = 0
+    for row in reader:
+        assert all(word in lines[begin] for cell in row for word in cell.split())
+        begin = reader.line_num
+
+
+def notebook(*cells: object, **further: Any) -> str:
+    return json.dumps({"cells": cells, "nbformat": 4, **further})
+
+
+def test_a_notebook_has_prose_and_fences_without_outputs() -> None:
+    content = notebook(
+        {"cell_type": "markdown", "source": ["# Study\n", "\n", "Prose."]},
+        {"cell_type": "code", "source": "x = '```'\nprint(x)", "outputs": [{"text": "printed"}]},
+        {"cell_type": "code", "source": ""},
+        {"cell_type": "raw", "source": None},
+        "no cell",
+        metadata={"kernelspec": {"language": "julia"}},
+    )
+    found = read("a.ipynb", content)
+    assert found.text == "# Study\n\nProse.\n\n````julia\nx = '```'\nprint(x)\n````"
+    assert (found.title, found.metadata) == ("Study", {"language": "julia"})
+
+
+def test_a_notebook_of_version_3_is_read() -> None:
+    cells = [{"cell_type": "code", "input": ["x = 1"]}]
+    found = read("a.ipynb", json.dumps({"worksheets": [{"cells": cells}]}))
+    assert found.text == "```python\nx = 1\n```"

@@ -1,0 +1,29 @@
+"""Ids of terms."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.text.term_ids import CONTENT, TITLE, are_of_content, term_id, term_ids
+
+
+def test_term_ids_never_change() -> None:
+    assert term_id(CONTENT, "search") == 157_855_401
+    assert term_id(TITLE, "search") != term_id(CONTENT, "search")
+    ids = term_ids(CONTENT, ["b", "a", "b", "\ud800"])
+    assert ids.dtype.name == "int32"
+    assert ids[0] == ids[2] != ids[1]
+    assert term_ids(CONTENT, []).shape == (0,)
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_term_ids_fit_30_bits_and_distinguish_content_from_other_fields(
+    term: str, key: str
+) -> None:
+    content, title = term_ids(CONTENT, [term]), term_ids(TITLE, [term])
+    other = term_ids(f"metadata.{key}", [term])
+    assert 0 <= content[0] < 2**29 <= min(title[0], other[0])
+    assert max(title[0], other[0]) < 2**30
+    assert are_of_content(content).all()
+    assert not are_of_content(title).any()

@@ -1,0 +1,145 @@
+"""Counting tokens with a tokenizer and without."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import random
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from ability_search.errors import ConfigurationError
+from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
+
+PROSE = (
+    "The committee met on the third of October to discuss the future of the railway. Nobody"
+    " expected the discussion to be short, because the previous report had recommended closing"
+    " the northern line, and several members had received letters from their neighbours. After"
+    " two hours the chairman proposed to adjourn until the engineers had been consulted. "
+)
+
+
+MINIFIED = (
+    "!function(e,t){for(var n=0,r=e.length;n<r;n++){var i=e[n];i.addEventListener('click',function"
+    "(o){o.preventDefault(),t.getElementById(i.dataset.target).classList.toggle('open')})}}(a,b);"
+)
+
+
+RANDOM = random.Random(7)
+
+
+SAMPLES = {
+    "english": PROSE * 6,
+    "chinese": "我们在这里讨论全文搜索引擎的设计，以及如何切分文本。" * 20,
+    "japanese": "これはデータベースの検索についての文章です。" * 20,
+    "korean": "안녕하세요 여러분 만나서 반갑습니다. " * 20,
+    "russian": "Съешь ещё этих мягких французских булок. " * 20,
+    "minified": MINIFIED * 6,
+    "python": inspect.getsource(textwrap),
+    "base64": "\n".join(textwrap.wrap(base64.b64encode(RANDOM.randbytes(4000)).decode(), 76)),
+    "hex": "\n".join(textwrap.wrap(RANDOM.randbytes(2000).hex(), 64)),
+    "urls": " ".join(
+        f"https://example{n}.org/path/to/item?id={n * 7919}&ref=home" for n in range(60)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_estimate_is_near_the_true_count_and_seldom_below(
+    name: str, wordpiece: TokenizerTokens
+) -> None:
+    text = SAMPLES[name]
+    true = wordpiece.count(text)
+    assert 0.97 * true <= EstimatedTokens().count(text) <= 1.5 * true
+
+
+def test_a_chinese_character_is_about_one_token() -> None:
+    assert EstimatedTokens().count("数据库搜索") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        (" ", 0),
+        ("cat", 1),
+        ("don't", 3),
+        ("getItem", 2),
+        ("Hello", 1),
+        ("2024", 2),
+        (" " * 32, 2),
+    ],
+)
+def test_the_estimate_of_simple_texts(text: str, tokens: int) -> None:
+    assert EstimatedTokens().count(text) == tokens
+
+
+def test_the_tokenizer_counts_without_special_tokens_and_without_truncation(
+    wordpiece: TokenizerTokens,
+) -> None:
+    assert wordpiece.count("hello world") == 2
+    assert wordpiece.count("hello " * 1000) == 1000
+
+
+def test_an_unknown_word_is_one_token_to_wordpiece_but_long_to_the_estimate(
+    wordpiece: TokenizerTokens,
+) -> None:
+    word = "q" * 1000
+    assert wordpiece.count(word) == 1
+    assert EstimatedTokens().count(word) == 750
+
+
+@settings(max_examples=100)
+@given(text=st.text(alphabet=st.characters(exclude_categories=[]), max_size=100))
+def test_cumulative_counts_ascend_from_zero_to_the_count(counter: TokenCounter, text: str) -> None:
+    sums = counter.cumulative(text)
+    assert sums.shape == (len(text) + 1,)
+    assert sums[0] == 0
+    assert sums[-1] == counter.count(text)
+    assert np.all(np.diff(sums) >= 0)
+
+
+AWKWARD = "a \t\u3000\x1c\x00é\u0301ß,[SEP]字が🇩\ud800"
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(alphabet=AWKWARD, max_size=40))
+def test_tokens_word_by_word_are_those_of_the_whole_text(
+    wordpiece: TokenizerTokens, wordpiece_path: Path, text: str
+) -> None:
+    whole = Tokenizer.from_file(str(wordpiece_path))
+    whole.no_truncation()
+    whole.no_padding()
+    read = text.replace("\ud800", "\ufffd")
+    starts = [start for start, _ in whole.encode(read, add_special_tokens=False).offsets]
+    places = np.arange(len(text) + 1)
+    assert wordpiece.cumulative(text).tolist() == np.searchsorted(starts, places).tolist()
+
+
+def test_a_tokenizer_whose_tokens_hold_spaces_reads_the_whole_text(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    Tokenizer(WordLevel({"a b": 0, "?": 1}, unk_token="?")).save(str(path))
+    assert TokenizerTokens(path).count("a b") == 1
+
+
+def test_differences_of_cumulative_counts_are_counts_between_words(counter: TokenCounter) -> None:
+    text = "Searching embeddings, quickly: three words more."
+    sums = counter.cumulative(text)
+    for start, end in [(0, 9), (10, 20), (22, 30), (30, len(text))]:
+        assert sums[end] - sums[start] == counter.count(text[start:end])
+
+
+def test_a_missing_or_broken_tokenizer_is_reported_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nothing\.json"):
+        TokenizerTokens(tmp_path / "nothing.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(ConfigurationError, match=r"broken\.json"):
+        TokenizerTokens(broken)

@@ -1,0 +1,241 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ability_search.understanding import exclusions
+from ability_search.understanding.exclusions import find_exclusions, has_content
+
+EXCLUDING = [
+    ("login notes besides OAuth and SSO", "login notes", ["OAuth", "SSO"]),
+    ("services that aren't about billing", "services", ["billing"]),
+    ("API guidelines other than paging", "API guidelines", ["paging"]),
+    ("rule changes that aren't office hours", "rule changes", ["office hours"]),
+    ("storage work besides the backup project", "storage work", ["backup project"]),
+    (
+        "everything we know about caching without Redis",
+        "everything we know about caching",
+        ["Redis"],
+    ),
+    ("pasta recipes without nuts or dairy", "pasta recipes", ["nuts", "dairy"]),
+    (
+        "monitoring tools excluding Datadog, Grafana and Loki",
+        "monitoring tools",
+        ["Datadog", "Grafana", "Loki"],
+    ),
+    ("cities excluding Rome, Paris, and Oslo.", "cities.", ["Rome", "Paris", "Oslo"]),
+    (
+        "what databases do we use besides Postgres for storage?",
+        "what databases do we use for storage?",
+        ["Postgres"],
+    ),
+    (
+        "Besides rent and food, what did we spend money on",
+        "what did we spend money on",
+        ["rent", "food"],
+    ),
+    ("which services use Redis but not Postgres", "which services use Redis", ["Postgres"]),
+    ("meeting notes not about hiring", "meeting notes", ["hiring"]),
+    ("articles on kubernetes, not docker", "articles on kubernetes", ["docker"]),
+    ("security incidents except the payments outage", "security incidents", ["payments outage"]),
+    ("jaguar speed -car", "jaguar speed", ["car"]),
+    ("python web frameworks -django -flask", "python web frameworks", ["django", "flask"]),
+    ("identity providers -SSO", "identity providers", ["SSO"]),
+    ('apple -"iphone repair" store', "apple store", ["iphone repair"]),
+    ('"memory leak" fixes -“node exporter”', '"memory leak" fixes', ["node exporter"]),
+    ("show me caching notes, no Redis", "show me caching notes", ["Redis"]),
+    (
+        "I'm looking for Python examples rather than Java",
+        "I'm looking for Python examples",
+        ["Java"],
+    ),
+    ("give me notes on deployment instead of testing", "give me notes on deployment", ["testing"]),
+    ("backend tickets that don’t involve billing", "backend tickets", ["billing"]),
+    ("what did the board decide apart from the budget?", "what did the board decide?", ["budget"]),
+    ("emails with the exception of newsletters", "emails", ["newsletters"]),
+    ("docs on login that do not mention SAML", "docs on login", ["SAML"]),
+    ("java tutorials NOT javascript", "java tutorials", ["javascript"]),
+    ("changes unrelated to the migration", "changes", ["migration"]),
+    ("complaints which are not related to shipping", "complaints", ["shipping"]),
+    ('team decisions other than the "four day week"', "team decisions", ["four day week"]),
+    ("contracts excluding NDAs", "contracts", ["NDAs"]),
+    ("papers on turbulence with no wind tunnel data", "papers on turbulence", ["wind tunnel data"]),
+    ("side effects of statins other than muscle pain", "side effects of statins", ["muscle pain"]),
+    ("clinical trials excluding children (phase 2)", "clinical trials (phase 2)", ["children"]),
+    ("rental law except commercial leases", "rental law", ["commercial leases"]),
+    ("holiday ideas, and not hotels; cheap", "holiday ideas; cheap", ["hotels"]),
+    (
+        "papers that are about turbulence excluding jets",
+        "papers that are about turbulence",
+        ["jets"],
+    ),
+    ("show me caching notes without code samples", "show me caching notes", ["code samples"]),
+    ("Apart from Nirvana, which bands were loud?", "which bands were loud?", ["Nirvana"]),
+    ("recipes besides soup, soup and Soup", "recipes", ["soup"]),
+]
+
+
+@pytest.mark.parametrize(("query", "remaining", "phrases"), EXCLUDING)
+def test_exclusions_are_found(query: str, remaining: str, phrases: list[str]) -> None:
+    found = find_exclusions(query)
+    assert [each.phrase for each in found.excluded] == phrases
+    assert found.remaining == remaining
+    for each in found.excluded:
+        assert query[each.start : each.end].strip('"“”') == each.phrase
+
+
+NOT_EXCLUDING = """
+why is X not working
+how do I not lose data
+cannot connect
+no such file or directory
+"not found" error
+the message "everything except tests failed"
+non-blocking IO
+state-of-the-art models
+offset -1
+ls -la
+git push --force
+grep pattern | sort -unique
+passwordless login without password
+how to run docker without sudo
+run docker without sudo
+docker without sudo
+deploy without downtime
+database migration without downtime
+schema change without losing data
+git commit without editor
+base class for manipulating paths without I/O
+which services run without authentication
+our jobs that are run without supervision
+materialized view instead of 6-table join
+Redis rather than Memcached decision
+tests pass locally but not in CI
+why use Postgres but not MySQL
+agenda items, last but not least
+try except pass python
+python except clause order
+IF NOT EXISTS create table
+NOT NULL constraint
+ERROR: FILE NOT FOUND
+not only performance but also security
+none other than John
+wifi connected but no internet
+hdmi connected, no signal
+show me how this works, no matter what
+besides that what else
+what else besides
+everything except
+everything except tests
+without
+-
+is it not about time
+how do I select all columns except one
+exclude node_modules from tsconfig
+java -jar
+find . -name
+tar -xzf
+-fix the bug
+do NOT delete this file
+a value that isn't a number
+services that aren't responding
+tests that are not passing
+databases that aren't relational or that aren't available
+the server is up but not responding
+x - y
+x -y
+temperature -5 to 10
+-QQQ in a log
+can I use git without github
+no-code tools
+what happens without a leader
+not about to fail
+not just auth
+nothing but trouble
+zero downtime deploy with no restart
+we are not sure about this
+user did not receive email
+the contract does not include support
+this talk is not about money
+methods -dash exact or approximate -dash are presently available
+can it be integrated numerically, using suitable transformations, without iteration
+rollback strategy, not documented
+curl -sSL
+don't panic
+that's not what I meant
+forms of flow, apart from being homogeneous
+Statins, but not fibrates, reduce mortality.
+All proteins except histones are removed
+Antibiotics other than penicillin reduce mortality
+Mice without p53 develop tumors
+patients without diabetes
+countries without rivers
+a ring without unity
+There was rain. Every day except Sunday it stopped.
+When files are merged, all but X are kept, except for Y.
+remove all files except .txt
+vim delete all lines except matches
+Unix: kill all processes but not the shell
+Return every element besides null values
+should people who are not citizens vote
+Enable -Wall -Wextra
+XOR with NOT gates
+elements except the first
+filter lists excluding None
+rates that are not given by the analysis
+everything except what the committee of the town council of Oslo decided there
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("query", [*NOT_EXCLUDING, "", "besides X"])
+def test_queries_without_exclusions(query: str) -> None:
+    found = find_exclusions(query)
+    assert (found.remaining, found.excluded, found.spans) == (query, (), ())
+
+
+WORDS = """
+    auth without besides not but -x -java "a" "b c" , . except no and or excluding that isn't about
+    X other than how show me NOT find ls ’ “q” rather instead of ; -“r”
+"""
+words = st.sampled_from(WORDS.split())
+
+
+@given(st.lists(words, max_size=14).map(" ".join) | st.text())
+def test_any_query_keeps_content_and_valid_offsets(query: str) -> None:
+    found = find_exclusions(query)
+    assert bool(found.excluded) == bool(found.spans)
+    assert not found.excluded or has_content(found.remaining)
+    ends = [0, *(end for span in found.spans for end in span), len(query)]
+    assert ends == sorted(ends)
+    for each in found.excluded:
+        assert each.phrase in query[each.start : each.end]
+        assert any(start <= each.start <= each.end <= end for start, end in found.spans)
+
+
+def test_long_repetitive_queries_are_read() -> None:
+    for repeated in ("a, ", "besides ", "-x ", '"', "  ", "not a, b and "):
+        query = "notes besides " + repeated * (2000 // len(repeated))
+        assert find_exclusions(query).remaining
+
+
+@pytest.mark.parametrize(
+    ("guard", "prevented", "excluding"),
+    [
+        ("_AUXILIARY", "gates using NOT logic", "gates NOT logic"),
+        ("_COMPLEMENT", "deployment notes without downtime", "deployment notes without Redis"),
+        ("_NOT_A_TOPIC", "elements except the first", "elements except the header"),
+        ("_NOT_A_NAME", "services that aren't responding", "services that aren't databases"),
+        ("_MIXED", "compiler options -Wall", "compiler options -SSO"),
+        ("_COMMAND", "java tool -jar", "coffee tool -jar"),
+        ("_COMMAND_LINE", "caching --all -draft", "caching all -draft"),
+        ("_EMPTY", "show me all besides Redis", "show me caching besides Redis"),
+    ],
+)
+def test_each_guard_prevents_an_exclusion(
+    guard: str, prevented: str, excluding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_exclusions(prevented).excluded == ()
+    assert find_exclusions(excluding).excluded
+    monkeypatch.setattr(exclusions, guard, re.compile("(?!)"))
+    assert find_exclusions(prevented).excluded
