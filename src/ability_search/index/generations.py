@@ -6,18 +6,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from ability_search.collection import Collection, type_created_at
 from ability_search.errors import SearchError
-from ability_search.store.port import CollectionStore, JobStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
-
-
-class GenerationStore(CollectionStore, JobStore, Protocol):
-    """The parts of the store that generations need."""
 
 
 class Generations:
@@ -32,7 +28,7 @@ class Generations:
         grace: Seconds that a replaced generation is kept for running queries.
     """
 
-    def __init__(self, store: GenerationStore, registry: Registry, *, grace: float) -> None:
+    def __init__(self, store: Store, registry: Registry, *, grace: float) -> None:
         self._store = store
         self._registry = registry
         self._grace = grace

@@ -117,7 +117,7 @@ class Reindexing:
             if claimed is None:
                 raise _busy(last)
             return self._run(claimed)
-        return self._run(await self._begun(live, options, job_id or secrets.token_hex(8)))
+        return self._run(await self._begin(live, options, job_id or secrets.token_hex(8)))
 
     async def cancel(self, name: str) -> Job:
         """Cancel the job that rebuilds a collection, in whichever worker it runs.
@@ -138,7 +138,7 @@ class Reindexing:
     def cancel_soon(self, run: Run, reason: SearchError) -> None:
         """Cancel a job of this worker without waiting."""
         run.failure = reason
-        task = asyncio.create_task(self._cancelled(run), name=f"cancel job {run.job.id}")
+        task = asyncio.create_task(self._cancel(run), name=f"cancel job {run.job.id}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
@@ -167,7 +167,7 @@ class Reindexing:
                 task.cancel()
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
-    async def _begun(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+    async def _begin(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
         record = new_record(live.name)
         built = await self._rebuilding.begin(live, record, options)
         job = Job(
@@ -243,7 +243,7 @@ class Reindexing:
         self._generations.drop_soon()
         return True
 
-    async def _cancelled(self, run: Run) -> None:
+    async def _cancel(self, run: Run) -> None:
         """Cancel a job, retrying until the database responds, so that no worker continues it."""
         backoff = Backoff(cap=_LONGEST_PAUSE)
         while True:

@@ -22,7 +22,6 @@ from ability_search.store.arcadedb.core import Scripts, Statement, aspect_type
 from ability_search.store.arcadedb.database import MISSING, Database, insist
 from ability_search.store.arcadedb.schema import create_aspects, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
-from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
 from ability_search.store.records import (
     ChunkRecord,
     Neighbour,
@@ -297,7 +296,7 @@ class IndexSql(Database):
     ) -> VectorPlaces:
         """Return the generations that may hold vectors of ``model`` with these dimensions."""
         try:
-            found = await self._scripts.read(*vector_places(model, record, limit=limit))
+            found = await self._scripts.read(*write.vector_places(model, record, limit=limit))
         except StatementRefused as exc:
             if exc.reason not in MISSING:
                 raise
@@ -320,7 +319,7 @@ class IndexSql(Database):
         if not places:
             return []
         types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
-        answer = await self.generation_read(places[0][0], known_vectors(types, keys))
+        answer = await self.generation_read(places[0][0], write.known_vectors(types, keys))
         return [
             {row["vectorKey"]: row["vector"] or () for row in answer[f"v{place}"]}
             for place in range(len(places))

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import Predicate, aspect_type
 from ability_search.store.arcadedb.database import Database
-from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import column_of, field_of, link, passage
+from ability_search.store.arcadedb.rows import field_of, link, passage
 from ability_search.store.arcadedb.search import (
-    Arm,
-    Shown,
-    TermsArm,
-    VectorArm,
     candidates,
     chunk_embedding,
     embeddings,
@@ -35,14 +28,10 @@ from ability_search.store.records import (
     Read,
     Row,
     Search,
-    SparseVector,
-    VectorSearch,
 )
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
-_PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the first filters in one statement."""
 
 
 class SearchSql(Database):
@@ -57,16 +46,11 @@ class SearchSql(Database):
         first: int = 0,
     ) -> Read[Mapping[str, Sequence[Row]]]:
         """Run all searches of a query in one round trip; again if a commit was in progress."""
-        predicates = _predicates(searches)
         statement = candidates(
             collection.name,
             collection.type,
-            [
-                _arm(each, predicates, collection.type)
-                for each in searches
-                if collection.aspects or not each.kinds
-            ],
-            _shown(columns),
+            [each for each in searches if collection.aspects or not each.kinds],
+            columns,
             first=first,
         )
         for pause in (*_PAUSES, None):
@@ -103,9 +87,7 @@ class SearchSql(Database):
         self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
     ) -> list[Passage]:
         """Return the texts of chunks by chunkId."""
-        rows = await self.generation_read(
-            generation, context_rows(generation, chunk_ids, _predicate(filter))
-        )
+        rows = await self.generation_read(generation, context_rows(generation, chunk_ids, filter))
         return [passage(row) for row in rows]
 
     async def best_chunks(
@@ -120,7 +102,7 @@ class SearchSql(Database):
         """Return the best chunk of each source."""
         answer = await self.generation_read(
             generation,
-            best_chunks(generation, sources, _shown(columns), _predicate(filter), by=by),
+            best_chunks(generation, sources, columns, filter, by=by),
         )
         return {row["source"]: _row(row, row.get(by)) for row in answer["best"]}
 
@@ -128,75 +110,13 @@ class SearchSql(Database):
         """Return the best chunk of each source that is linked to others, and given chunks."""
         answer = await self.generation_read(
             generation,
-            walk(
-                generation,
-                request.sources,
-                _shown(request.columns),
-                _predicate(request.filter),
-                hops=request.hops,
-                kinds=request.kinds,
-                links=request.links,
-                beside=request.neighbours,
-                by=request.by,
-                least=request.least,
-                limit=request.limit,
-            ),
+            walk(generation, request),
         )
         hops = range(1, request.hops + 1) if request.links else ()
         return GraphAnswer(
             rows=[_row(row, row.get(request.by)) for row in answer["found"]],
             hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
         )
-
-
-def _predicate(filter: Filter | None, prefix: str = "f") -> Predicate | None:
-    return None if filter is None else Predicate(*to_sql(filter, prefix=prefix))
-
-
-def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate | None]:
-    """Return the conditions of the filters, each with its own parameters."""
-    filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
-    prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
-    return {
-        filter: _predicate(filter, prefix)
-        for prefix, filter in zip(prefixes, filters, strict=False)
-    }
-
-
-def _shown(columns: Columns) -> Shown:
-    return Shown(
-        [column_of(name) for name in columns.fields], columns.cosines, _dots(columns.products)
-    )
-
-
-def _dots(
-    products: Mapping[str, SparseVector],
-) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
-    return {name: (terms.ids, terms.weights) for name, terms in products.items()}
-
-
-def _arm(search: Search, predicates: Mapping[Filter, Predicate | None], chunk_type: str) -> Arm:
-    predicate = None if search.filter is None else predicates[search.filter]
-    searched = aspect_type(chunk_type) if search.kinds else chunk_type
-    if isinstance(search, VectorSearch):
-        return VectorArm(
-            search.name,
-            search.vector,
-            search.limit,
-            search.beam,
-            search.exact,
-            predicate,
-            chunk_type=searched,
-        )
-    return TermsArm(
-        search.name,
-        search.terms.ids,
-        search.terms.weights,
-        search.limit,
-        predicate,
-        chunk_type=searched,
-        dots=_dots(search.products),
-    )
 
 
 def _complete(answer: Mapping[str, Any]) -> bool:

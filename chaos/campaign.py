@@ -1,0 +1,294 @@
+"""The campaign: clients, faults and attacks at once over one stack, from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from jsonschema import Draft202012Validator
+from mcp import Client as McpClient
+
+from chaos.attacks import ATTACKS, Attacker
+from chaos.callers import Caller, HttpCaller, KadiCaller, McpCaller
+from chaos.clients import Client
+from chaos.expectations import Violation
+from chaos.faults import Faults
+from chaos.ledger import Ledger
+from chaos.proxy import Proxy, Upstream
+from chaos.report import report_of
+from chaos.stack_process import StackProcess, resident_bytes, small_disk, users_of, zombies
+from chaos.steps import Step, attack_step, client_step, fault_step
+from kadi_client import Connection
+
+SAMPLE_SECONDS = 2.0
+ZOMBIE_SECONDS = 30.0
+"""How long an ended process may wait for its parent, which may be paused."""
+DISK_BYTES = 2 * 2**30
+VIOLATIONS = 10
+"""After so many violations the campaign ends."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The options of a campaign; the same plan makes the same steps."""
+
+    seed: int
+    minutes: float
+    clients: int
+    faults: tuple[str, ...]
+    attacks: bool
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Return the plan as the first line of the log."""
+        return {
+            "seed": self.seed,
+            "minutes": self.minutes,
+            "clients": self.clients,
+            "chosenFaults": list(self.faults),
+            "withAttacks": self.attacks,
+        }
+
+
+class Recorded:
+    """The steps of a log, to run them again.
+
+    Raises:
+        ValueError: if the file is not a log, or its steps are not those that the seed makes today.
+    """
+
+    def __init__(self, file: Path) -> None:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        header = lines[0]
+        self.plan = Plan(
+            header["seed"],
+            header["minutes"],
+            header["clients"],
+            tuple(header["chosenFaults"]),
+            header["withAttacks"],
+        )
+        self._after: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for line in lines[1:]:
+            if "actor" in line:
+                step = made(self.plan, line["actor"], line["step"])
+                if step.digest != line["digest"]:
+                    raise ValueError(
+                        f"step {step.number} of {step.actor} is another one today: {step.operation}"
+                    )
+                self._after[step.actor][step.number] = line["after"]
+
+    def steps(self, actor: str) -> Iterator[tuple[Step, int]]:
+        """Yield the steps of an actor, and the number of steps of clients begun before each."""
+        for number, after in sorted(self._after[actor].items()):
+            yield made(self.plan, actor, number), after
+
+
+def made(plan: Plan, actor: str, number: int) -> Step:
+    """Return the step of an actor with this number."""
+    if actor == "faults":
+        return fault_step(plan.seed, number, plan.faults)
+    if actor == "attacks":
+        return attack_step(plan.seed, number, ATTACKS)
+    return client_step(plan.seed, int(actor.removeprefix("client-")), number)
+
+
+@dataclass(frozen=True)
+class Actors:
+    """Those that act beside the clients."""
+
+    stack: StackProcess
+    faults: Faults
+    attacker: Attacker
+
+
+class Campaign:
+    """One run of a plan; ``home`` receives the data, the logs and ``steps.jsonl``."""
+
+    def __init__(self, plan: Plan, home: Path, recorded: Recorded | None = None) -> None:
+        self._plan = plan
+        self._home = home
+        self._recorded = recorded
+        self._ledger = Ledger(home / "steps.jsonl", plan.header)
+        self._ends = 0.0
+
+    async def run(self) -> dict[str, Any]:
+        """Run it and return the report."""
+        began = time.monotonic()
+        plan, disk = self._plan, self._home / "disk"
+        with small_disk(disk, DISK_BYTES if "disk-full" in plan.faults else 0) as mounted:
+            if "disk-full" in plan.faults and not mounted:
+                self._ledger.notes.append("no disk-full: a file system cannot be mounted here")
+            stack = StackProcess(self._home, disk / "data")
+            try:
+                start = await stack.start()
+                self._ledger.restarts["first start"].append(start)
+                async with self._actors(stack, disk if mounted else None) as (clients, actors):
+                    self._ends = time.monotonic() + plan.minutes * 60
+                    await self._act(clients, actors)
+            finally:
+                code = await stack.stop()
+            self._after_stop(stack, code)
+            if mounted and self._ledger.violations:
+                shutil.copytree(stack.data, self._home / "kept-data")
+        self._ledger.close()
+        report: dict[str, Any] = report_of(
+            self._ledger, plan.header, time.monotonic() - began, stack.log
+        )
+        return report
+
+    async def _act(self, clients: Mapping[str, Client], actors: Actors) -> None:
+        watching = asyncio.create_task(self._watch(actors.stack))
+        try:
+            async with asyncio.TaskGroup() as others:
+                for each in self._others(actors):
+                    others.create_task(each)
+                async with asyncio.TaskGroup() as group:
+                    for actor, client in clients.items():
+                        group.create_task(self._client(actor, client))
+                await self._ledger.finish()
+            await self._verify(clients, actors)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _verify(self, clients: Mapping[str, Client], actors: Actors) -> None:
+        """Compare everything at the end, in calm."""
+        step = Step("end", 0, "verify", {})
+        try:
+            await actors.faults.recovered()
+        except Violation as violation:
+            self._ledger.violated(step, violation)
+            return
+        await asyncio.gather(*(client.verify_all(step) for client in clients.values()))
+
+    @asynccontextmanager
+    async def _actors(
+        self, stack: StackProcess, disk: Path | None
+    ) -> AsyncIterator[tuple[dict[str, Client], Actors]]:
+        async with AsyncExitStack() as exits:
+
+            async def through(upstream: Upstream) -> Proxy:
+                return await exits.enter_async_context(Proxy(upstream))
+
+            async def connected(proxy: Proxy, name: str) -> KadiCaller:
+                url = f"ws://127.0.0.1:{proxy.port}/kadi"
+                connection = Connection(url, name=name, networks=stack.networks)
+                return KadiCaller(await exits.enter_async_context(connection))
+
+            async def over_http(proxy: Proxy) -> HttpCaller:
+                client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", timeout=None)
+                return HttpCaller(await exits.enter_async_context(client))
+
+            broker, gateway = await through(stack.broker), await through(stack.gateway)
+            clean, clean_http = await through(stack.broker), await through(stack.gateway)
+            mcp_url = f"http://127.0.0.1:{gateway.port}/mcp"
+            schemas = await result_schemas(mcp_url)
+            clients = {}
+            for number in range(self._plan.clients):
+                callers: dict[str, Caller] = {
+                    "kadi": await connected(broker, f"chaos-{number}"),
+                    "http": await over_http(gateway),
+                    "mcp": McpCaller(mcp_url),
+                }
+                clients[f"client-{number}"] = Client(number, callers, schemas, stack, self._ledger)
+            attacker = Attacker(
+                await connected(clean, "attacker"), await over_http(clean_http), stack, self._ledger
+            )
+            faults = Faults(
+                stack,
+                {"broker": broker, "gateway": gateway},
+                await connected(clean, "observer"),
+                disk,
+                self._ledger,
+            )
+            yield clients, Actors(stack, faults, attacker)
+
+    def _others(self, actors: Actors) -> Iterator[Any]:
+        faults = self._plan.faults
+        if actors.faults.disk is None:
+            faults = tuple(name for name in faults if name != "disk-full")
+        if faults:
+            yield self._paced("faults", actors.faults.run, faults)
+        if self._plan.attacks:
+            yield self._paced("attacks", actors.attacker.run, ())
+
+    async def _client(self, actor: str, client: Client) -> None:
+        if self._recorded is not None:
+            for step, _ in self._recorded.steps(actor):
+                await client.run(step)
+            return
+        number = 0
+        while not self._over():
+            await client.run(made(self._plan, actor, number))
+            number += 1
+
+    async def _paced(self, actor: str, run: Any, possible: tuple[str, ...]) -> None:
+        """Run the steps of an actor, each after a number of steps of the clients."""
+        if self._recorded is not None:
+            for step, after in self._recorded.steps(actor):
+                await self._ledger.reached(after)
+                await run(step)
+            return
+        number = 0
+        while not self._over():
+            step = made(self._plan, actor, number)
+            number += 1
+            if possible and step.operation not in possible:
+                continue
+            if await self._ledger.reached(self._ledger.issued + step.parameters["gap"]):
+                await run(step)
+
+    def _over(self) -> bool:
+        return time.monotonic() >= self._ends or len(self._ledger.violations) >= VIOLATIONS
+
+    async def _watch(self, stack: StackProcess) -> None:
+        """Sample the memory of the components; look for children that nobody waits for."""
+        seen: dict[int, float] = {}
+        reported: set[int] = set()
+        while True:
+            pids = {"supervisor": stack.pid, **stack.pids()}
+            for component, pid in pids.items():
+                size = resident_bytes(pid)
+                if size is not None:
+                    self._ledger.sampled(component, pid, size)
+            now = time.monotonic()
+            seen = {pid: seen.get(pid, now) for pid in zombies(set(pids.values()))}
+            lasting = {pid for pid, since in seen.items() if now - since > ZOMBIE_SECONDS}
+            if lasting - reported:
+                reported |= lasting
+                violation = Violation("no zombies", f"processes {sorted(lasting)}")
+                self._ledger.violated(Step("watch", 0, "zombies", {}), violation)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def _after_stop(self, stack: StackProcess, code: int) -> None:
+        """Look at what the stack leaves behind."""
+        step = Step("end", 1, "stop", {})
+        left = users_of(stack.data)
+        if code != 0 or left:
+            self._ledger.violated(
+                step,
+                Violation(
+                    "the stack to stop with exit code 0 and to leave no process",
+                    f"exit code {code}, processes {sorted(left)}",
+                ),
+            )
+
+
+async def result_schemas(url: str) -> dict[str, Draft202012Validator]:
+    """Return the result schema of each tool, as the gateway lists it over MCP."""
+    async with McpClient(url, read_timeout_seconds=30) as client:
+        listed = await client.list_tools()
+    return {
+        tool.name: Draft202012Validator(tool.output_schema)
+        for tool in listed.tools
+        if tool.output_schema is not None
+    }

@@ -1,0 +1,112 @@
+"""The report of a campaign: as JSON, and as tables."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.ledger import Ledger, percentiles
+
+MIB = 2**20
+_TRACEBACK = re.compile(rb"^\s*(?:\|\s*)*Traceback \(most recent call last\)", re.MULTILINE)
+_NEVER_RETRIEVED = b"exception was never retrieved"
+
+
+def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Path) -> Any:
+    """Return the report as values of JSON.
+
+    Args:
+        ledger: What the campaign kept.
+        header: The options of the campaign.
+        seconds: Its duration.
+        log: The log of the components.
+    """
+    text = log.read_bytes() if log.exists() else b""
+    return {
+        **header,
+        "seconds": round(seconds, 1),
+        "steps": ledger.issued,
+        "calls": sum(ledger.calls.values()),
+        "operations": dict(ledger.operations.most_common()),
+        "callsByTool": dict(sorted(ledger.calls.items())),
+        "failures": dict(ledger.codes.most_common()),
+        "unknownOutcomes": ledger.unknown,
+        "faults": dict(ledger.faults.most_common()),
+        "attacks": dict(ledger.attacks.most_common()),
+        "latency": {name: percentiles(values) for name, values in sorted(ledger.latency.items())},
+        "restarts": {name: percentiles(values) for name, values in sorted(ledger.restarts.items())},
+        "recoveries": {
+            name: percentiles(values) for name, values in sorted(ledger.recoveries.items())
+        },
+        "memory": _memory(ledger),
+        "log": {
+            "bytes": len(text),
+            "tracebacks": len(_TRACEBACK.findall(text)),
+            "neverRetrieved": text.count(_NEVER_RETRIEVED),
+        },
+        "notes": ledger.notes,
+        "violations": ledger.violations,
+    }
+
+
+def _memory(ledger: Ledger) -> dict[str, Any]:
+    """Return the peak of each component, and the slope of its process that lived longest."""
+    lives = defaultdict(list)
+    for memory in ledger.memory.values():
+        lives[memory.component].append(memory)
+    found = {}
+    for component, memories in sorted(lives.items()):
+        longest = max(memories, key=lambda each: each.times[-1] - each.times[0])
+        slope = longest.slope()
+        found[component] = {
+            "processes": len(memories),
+            "peakMib": round(max(max(each.sizes) for each in memories) / MIB),
+            "lastMib": round(longest.sizes[-1] / MIB),
+            "minutes": round((longest.times[-1] - longest.times[0]) / 60, 1),
+            "mibPerMinute": None if slope is None else round(slope, 2),
+        }
+    return found
+
+
+def show(report: Mapping[str, Any], console: Console) -> None:
+    """Print a report as tables."""
+    console.print(
+        f"seed {report['seed']}: {report['steps']} steps, {report['calls']} calls in"
+        f" {report['seconds']:.0f} s; {report['unknownOutcomes']} of unknown outcome;"
+        f" {len(report['violations'])} violations"
+    )
+    for title in ("operations", "failures", "faults", "attacks"):
+        counts = ", ".join(f"{name} {count}" for name, count in report[title].items())
+        console.print(f"{title}: {counts or 'none'}")
+    for title in ("latency", "restarts", "recoveries"):
+        table = Table(title=f"{title}, in seconds", title_justify="left")
+        for column in ("", "count", "p50", "p95", "max"):
+            table.add_column(column)
+        for name, values in report[title].items():
+            cells = (str(values.get(column, "")) for column in ("count", "p50", "p95", "max"))
+            table.add_row(name, *cells)
+        console.print(table)
+    table = Table(title="memory", title_justify="left")
+    columns = ("processes", "peakMib", "lastMib", "minutes", "mibPerMinute")
+    for column in ("", *columns):
+        table.add_column(column)
+    for name, values in report["memory"].items():
+        table.add_row(name, *(str(values[column]) for column in columns))
+    console.print(table)
+    console.print(f"log: {report['log']}")
+    for note in report["notes"]:
+        console.print(f"note: {note}")
+    for violation in report["violations"]:
+        console.print(
+            f"VIOLATION in step {violation['step']} of {violation['actor']}"
+            f" ({violation['operation']}), fault {violation['fault'] or 'none'}\n"
+            f"  expected: {violation['expected']}\n  seen:     {violation['seen']}",
+            markup=False,
+            highlight=False,
+        )
