@@ -42,7 +42,8 @@ class Words:
         for vector, text in zip(vectors, texts, strict=True):
             for word in re.findall(r"\w+", text.lower()):
                 vector[blake2b(word.encode()).digest()[0] % 32] += 1
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: Vector = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
 
 
 async def unreported(_progress: Progress) -> None:

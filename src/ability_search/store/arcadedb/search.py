@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from ability_search.filters.tree import Filter
@@ -26,7 +27,7 @@ _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
 _PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the filters in one statement."""
+"""Prefixes of the parameters of the first filters in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,10 @@ def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:
 def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate]:
     """Return the conditions of the filters, each with its own parameters."""
     filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
+    prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
     return {
         filter: Predicate(*to_sql(filter, prefix=prefix))
-        for prefix, filter in zip(_PREFIXES, filters, strict=False)
+        for prefix, filter in zip(prefixes, filters, strict=False)
     }
 
 
@@ -311,7 +313,7 @@ def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
 
 
 def build_graph(chunk_type: str, vector: Sequence[float]) -> Statement:
-    """Search for one neighbour: the engine builds the vector graph first, and answers after that."""
+    """Search for one neighbour, which makes the engine build the vector graph first."""
     return Statement(
         f"SELECT chunkId FROM (SELECT expand(vectorNeighbors('{chunk_type}[embedding]', :vector,"
         " 1)))",
