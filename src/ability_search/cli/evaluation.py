@@ -19,13 +19,8 @@ from rich.table import Table
 
 from ability_search.cli import output
 from ability_search.cli.app import DefaultGroup, app, command, new_group
-from ability_search.cli.clients import (
-    CLIENT_NAME,
-    choose_target,
-    client_settings,
-    new_client,
-)
-from ability_search.cli.options import (
+from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings, new_client
+from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     JsonOption,

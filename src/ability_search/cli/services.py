@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ability_search.cli.app import app, command, explain
-from ability_search.cli.options import SupervisedOption, WaitOption, port_option
+from ability_search.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.components.component_metrics import metered
 from ability_search.components.component_run import (
     Complete,

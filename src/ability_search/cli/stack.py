@@ -15,7 +15,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.cli.clients import client_settings
-from ability_search.cli.options import DataDirOption, JsonOption, port_option
+from ability_search.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.components.component_run import prepare
 from ability_search.components.extras import EXTRAS, install_command, missing_modules
 from ability_search.components.local_stack import make_plan, new_stack

@@ -285,8 +285,8 @@ async def open_gateway(
         KadiError: if the broker cannot be reached.
     """
     require_extra("gateway")
-    from ability_search.http.app import application
     from ability_search.http.event_stream import Streams
+    from ability_search.http.gateway import application
     from ability_search.http.operations import Handlers, call_observer
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from ability_search import __version__
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,

@@ -12,12 +12,7 @@ from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
 from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link, passage
-from ability_search.store.arcadedb.search import (
-    candidates,
-    chunk_embedding,
-    embeddings,
-    hit_rows,
-)
+from ability_search.store.arcadedb.search import candidates, chunk_embedding, embeddings, hit_rows
 from ability_search.store.records import (
     ChunkText,
     Columns,
