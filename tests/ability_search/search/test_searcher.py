@@ -38,11 +38,12 @@ class Words:
     async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
         if self.failing:
             raise EmbeddingUnavailable("nobody embeds")
-        vectors = np.full((len(texts), 32), 0.01, np.float32)
+        vectors: Vector = np.full((len(texts), 32), 0.01, np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for word in re.findall(r"\w+", text.lower()):
                 vector[blake2b(word.encode()).digest()[0] % 32] += 1
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
 
 async def unreported(_progress: Progress) -> None:

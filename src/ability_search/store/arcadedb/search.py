@@ -311,7 +311,7 @@ def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
 
 
 def build_graph(chunk_type: str, vector: Sequence[float]) -> Statement:
-    """Search for one neighbour: the engine builds the vector graph first, and answers after that."""
+    """Search for one neighbour, for which the engine builds the vector graph first."""
     return Statement(
         f"SELECT chunkId FROM (SELECT expand(vectorNeighbors('{chunk_type}[embedding]', :vector,"
         " 1)))",
