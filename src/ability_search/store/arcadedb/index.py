@@ -44,6 +44,8 @@ _PAUSE = growing(0.25, longest=8)
 _BUILDS = 10
 _BUILD_PAUSE = 60.0
 """Seconds between checks of a graph whose build takes longer than a statement may."""
+_FEW = 16
+"""Chunks that are converted to rows without a thread."""
 MESSAGE_BYTES = 4 << 20
 
 
@@ -120,7 +122,7 @@ class IndexSql(Database):
         self, per_source: Sequence[Sequence[ChunkRecord]]
     ) -> tuple[write.Rows, write.Rows]:
         """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
-        inline: dict[bool, list[Row]] = {False: [], True: []}
+        inline: dict[bool, list[ChunkRecord]] = {False: [], True: []}
         tokens: dict[bool, list[str]] = {False: [], True: []}
         staged = {False: 0, True: 0}
         room = self._message_bytes
@@ -128,15 +130,15 @@ class IndexSql(Database):
             size = sum(map(chunk_bytes, own))
             of_kind = bool(own and own[0].of)
             if size <= room:
-                inline[of_kind] += _rows(own)
+                inline[of_kind] += own
                 room -= size
             else:
                 tokens[of_kind].append(await self._stage(own))
                 staged[of_kind] += len(own)
-        chunks, kinds = (
-            write.Rows(inline[of_kind], tokens[of_kind], staged[of_kind])
+        chunks, kinds = [
+            write.Rows(await _rows(inline[of_kind]), tokens[of_kind], staged[of_kind])
             for of_kind in (False, True)
-        )
+        ]
         return chunks, kinds
 
     async def _stage(self, own: Sequence[ChunkRecord]) -> str:
@@ -144,7 +146,7 @@ class IndexSql(Database):
         token = secrets.token_hex(8)
         sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
-            await self._insist(write.stage_rows(token, _rows(part)))
+            await self._insist(write.stage_rows(token, await _rows(part)))
         return token
 
     async def _create_types(self, collection: Collection, *, links: bool, kinds: bool) -> None:
@@ -382,8 +384,11 @@ def _chunk_type(generation: str, *, kinds: bool) -> str:
     return aspect_type(generation) if kinds else generation
 
 
-def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
-    return list(map(rows.chunk_row, chunks))
+async def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
+    """Return the rows of chunks; many are converted in a thread, 500 take some 10 ms."""
+    if len(chunks) <= _FEW:
+        return list(map(rows.chunk_row, chunks))
+    return await asyncio.to_thread(lambda: list(map(rows.chunk_row, chunks)))
 
 
 def _weighted(row: Row) -> WeightedChunk:
