@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilding, Reindexing
@@ -36,6 +37,7 @@ from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
@@ -121,16 +123,7 @@ async def open_services(
         reranker = await stack.enter_async_context(
             open_reranker(settings, invoke, meter, providers=providers)
         )
-        scripts = BrokerScripts(
-            invoke,
-            database=settings.database.name,
-            timeout=settings.database.timeout,
-            meter=meter,
-            providers=lambda: providers("arcade-query"),
-        )
-        store = ArcadeStore(
-            scripts, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
-        )
+        store = open_store(settings, invoke, meter, providers=providers)
         chat = broker_chat(settings, invoke, providers=providers)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
         breakers["chat"] = chat.breaker
@@ -155,6 +148,29 @@ async def open_services(
         stack.push_async_callback(services.maintenance.close)
         stack.push_async_callback(services.searcher.close)
         yield services
+
+
+def in_memory(settings: Settings) -> Settings:
+    """Return the settings of a worker that keeps everything in memory."""
+    return replace(settings, database=settings.database.model_copy(update={"memory": True}))
+
+
+def open_store(
+    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
+) -> Store:
+    """Return the store chosen by the settings: a database on the network, or memory."""
+    if settings.database.memory:
+        return MemoryStore(_now)
+    database = BrokerScripts(
+        invoke,
+        database=settings.database.name,
+        timeout=settings.database.timeout,
+        meter=meter,
+        providers=lambda: providers("arcade-query"),
+    )
+    return ArcadeStore(
+        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
 
 
 def build_services(

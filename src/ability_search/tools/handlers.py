@@ -16,7 +16,7 @@ from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure

@@ -169,13 +169,21 @@ async def second_worker(network: Network, home: Path) -> AsyncIterator[Brokers]:
         yield worker
 
 
+def scripts_of(network: Network) -> BrokerScripts:
+    """Runs statements on the network's database."""
+    name = network.settings.database.name
+    return BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)
+
+
+def store_of(network: Network) -> ArcadeStore:
+    """The store in the network's database."""
+    group = network.settings.database.write_group_bytes
+    return ArcadeStore(scripts_of(network), message_bytes=group)
+
+
 def services_of(network: Network, base: Path) -> Services:
     """The services in this process, over the network's database and model manager."""
     settings = network.settings
-    scripts = BrokerScripts(
-        network.client.invoke, database=settings.database.name, timeout=PATIENCE
-    )
-    store = ArcadeStore(scripts, message_bytes=settings.database.write_group_bytes)
     embedding = settings.embedding
     embedder = RemoteEmbedder(
         over_broker(EMBEDDINGS, network.client.invoke, api_key=None),
@@ -188,7 +196,7 @@ def services_of(network: Network, base: Path) -> Services:
         breaker_reset=embedding.breaker_reset,
     )
     nobody: Any = None  # reranks or chats: no query is asked for that here
-    return build_services(settings, store, embedder, nobody, nobody, base=base)
+    return build_services(settings, store_of(network), embedder, nobody, nobody, base=base)
 
 
 async def on(

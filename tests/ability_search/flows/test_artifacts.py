@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.ability_search.flows.stored import (
     rows,
     services_of,
     settled,
+    store_of,
     types,
 )
 
@@ -415,12 +417,12 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
 
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
-        store = services_of(network, tmp_path).store
+        store = store_of(network)
         await store.put_uses([*shown, other])
         manifest = await export(network, tmp_path / "backup", usage=True)
         assert manifest.counts.usage == 6
         assert (await export(network, tmp_path / "plain")).usage_file is None
-        await store.put_uses([Use(shown[0].agent, "docs", shown[0].chunk_id, 100, 9)])
+        await store.put_uses([replace(shown[0], uses=100)])
         await import_(network, tmp_path / "plain", "docs", replacing=True)
         assert [use[2] for use in await uses(network, "docs")].count(100) == 1
         await import_(network, tmp_path / "backup", "docs", replacing=True)

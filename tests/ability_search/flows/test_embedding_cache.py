@@ -14,9 +14,9 @@ from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
     record,
+    scripts_of,
 )
 
-from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import source_type
 from ability_search.store.arcadedb.write import known_vectors
 from kadi_client import RemoteError
@@ -188,9 +188,7 @@ async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network
     await index(network, "docs", *same)
     (key,) = {row["vectorKey"] for row in await chunks(network, "docs")}
     collection = await record(network, "docs")
-    database = network.settings.database.name
-    scripts = BrokerScripts(network.client.invoke, database=database, timeout=60)
-    answer = await scripts.read(*known_vectors([collection.type], [key, "none"]))
+    answer = await scripts_of(network).read(*known_vectors([collection.type], [key, "none"]))
     assert [row["vectorKey"] for row in answer["v0"]] == [key]
 
 

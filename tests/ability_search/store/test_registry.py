@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from ability_search.collection import (
-    Collection,
-    checked_name,
-    new_type,
-    type_created_at,
-)
+from ability_search.collection import Collection, checked_name, new_type, type_created_at
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
 from ability_search.store.arcadedb.collections import from_record, to_record
 from ability_search.store.arcadedb.store import ArcadeStore

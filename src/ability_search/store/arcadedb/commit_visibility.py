@@ -1,10 +1,10 @@
-"""Commits that the indexes do not know of yet.
+"""Commit visibility: notes of commits that are still being indexed.
 
-The engine makes the records of a transaction visible first and adds them to the vector and sparse
-indexes afterwards, one posting after the other; the commit returns when all are added. In between,
-some milliseconds for a small group, a search finds neither what was replaced nor its replacement.
-So such a transaction leaves a note that is deleted after it, and a search that sees a note is
-repeated.
+The engine makes the records of a transaction visible first and enters them into the vector and
+sparse indexes after that, one posting after the other; the commit returns when all are entered. In
+between, some milliseconds for a small group, a search finds neither the replaced chunks nor the new
+ones. Therefore such a transaction leaves a note that is removed after it, and a search that finds a
+note runs again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 _PATIENCE = 30_000
-"""Milliseconds after which a note is one that a crash has left behind."""
+"""Milliseconds after which a note counts as left behind by a crash."""
 
 COMMIT = f"""
         INSERT INTO Unindexed SET type = :type, token = :commit, at = `date.currentTimestamp`();
@@ -23,13 +23,13 @@ COMMIT = f"""
             WHERE token = :commit OR at < `date.currentTimestamp`() - {_PATIENCE};
         COMMIT RETRY 10;
 """
-"""Ends a transaction on chunks of ``:type``, with what :func:`commit_params` binds."""
+"""Ends a transaction on chunks of ``:type``; :func:`commit_params` returns its parameters."""
 
 NOTES = (
     "SELECT at FROM Unindexed"
     f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1"
 )
-"""A row if what is searched next of ``:type`` may be incomplete."""
+"""Returns a row if a search of ``:type`` may be incomplete now."""
 
 
 def commit_params(*written: object) -> dict[str, Any]:

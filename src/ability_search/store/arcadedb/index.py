@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter

@@ -79,16 +79,6 @@ _SOURCE_COLUMNS = {
 """Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
 
 
-def column_of(field: str) -> str:
-    """Return the column of a field of :class:`ChunkRecord`."""
-    return CHUNK_COLUMNS[field]
-
-
-def field_of(column: str) -> str:
-    """Return the field of a column; a column that was computed keeps its name."""
-    return CHUNK_FIELDS.get(column, column)
-
-
 def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     """Return the row of a chunk to store."""
     row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
