@@ -75,7 +75,8 @@ def _metadata(chance: random.Random) -> Document:
     if chance.random() < 0.5:
         for _ in range(chance.choice((20, 400))):
             value = {"k": value}
-    return {"content": "short text. " * 2_000, "metadata": {"value": value, "@type": "x"}}
+    key = chance.choice(("value", "value", "a.b", "$where", "@type", "__proto__"))
+    return {"content": "short text. " * 2_000, "metadata": {key: value}}
 
 
 def _characters(chance: random.Random) -> Document:
