@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contract import gateway
 from demo import PROGRAM, Failed, running_stack, say, title
+
+from contract import gateway
 
 SECONDS = 60
 TOOL_SAID_NO = 5

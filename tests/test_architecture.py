@@ -19,22 +19,28 @@ PURE = {
     "errors",
     "filters",
     "index.charts",
+    "index.batches",
     "index.kinds",
-    "ranking",
+    "index.preparation",
+    "search.fusion",
+    "search.options",
+    "search.planner",
+    "search.query",
+    "search.response",
+    "search.retrievers",
+    "search.stage",
     "store.records",
     "store.arcadedb.core",
     "store.arcadedb.search",
     "store.arcadedb.write",
     "text",
+    "wire",
     "tools.inputs",
-    "tools.option_inputs",
-    "tools.query_options",
     "tools.requests",
     "tools.responses",
     "tools.results",
     "tools.table",
     "understanding",
-    "wire",
 }
 """Parts of ability_search that know no socket, no clock and no environment."""
 
@@ -63,17 +69,16 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "batching", "ops", "wire"},
+    {"documents", "errors", "wire", "batching", "ops"},
     {"index.charts"},
     {"retry"},
     {"filters", "understanding"},
-    {"text", "ranking"},
+    {"text"},
     {"ports", "config", "index.kinds", "collection"},
     {"store", "providers"},
     {"files"},
-    {"generations", "jobs"},
-    {"indexing", "querying"},
-    {"filing", "listing", "index.overview", "artifacts", "legacy"},
+    {"index", "search"},
+    {"artifacts", "legacy"},
     {"tools"},
     {"network"},
     {"worker"},
@@ -92,7 +97,7 @@ LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
 
 def part(module: str) -> str:
-    """``ranking`` of ``ability_search.ranking.fusion``; empty for the package itself."""
+    """``search`` of ``ability_search.search.fusion``; empty for the package itself."""
     return [*module.split("."), ""][1]
 
 
@@ -195,6 +200,7 @@ def test_the_edges_reach_the_tools_over_the_network_only() -> None:
         for module in modules
         for name in imported_from(module, "ability_search")
         if part(name) not in {*allowed, part(module), "__version__"}
+        and not name.startswith("ability_search.search.options.")
     }
     assert not reached
 
@@ -225,6 +231,16 @@ def test_imports_point_one_way() -> None:
         if own is not None and (level(name) or 0) > own
     }
     assert not upwards
+
+
+def test_search_and_indexing_know_nothing_of_each_other() -> None:
+    modules = within("ability_search")
+    search = [module for module in modules if part(module) == "search"]
+    indexing = [module for module in modules if part(module) == "index"]
+    assert search
+    assert indexing
+    assert not offences(search, "ability_search.index")
+    assert not offences(indexing, "ability_search.search")
 
 
 def test_one_module_knows_the_client_of_prometheus() -> None:

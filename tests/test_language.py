@@ -22,7 +22,10 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 NOUN_PHRASE = re.compile(r"(The|A|An|All|Every|Those|Of)\b")
-VERBS_ONLY = {"files", "filters", "kinds", "text", "understanding"}
+VERBS_ONLY = {
+    *("config", "files", "filters", "kinds", "ops"),
+    *("providers", "stack", "text", "understanding"),
+}
 """Packages in which no summary of a function is a noun phrase."""
 NO_SUMMARY = re.compile(r"(What|Whether|Who|How|Which|Where)\b(?!.*\?)")
 """The first line of a docstring says what a function does."""

@@ -1,4 +1,4 @@
-"""Base classes and types of the models on the wire."""
+"""What all models on the wire have in common, and the channels of events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+PROGRESS = "search.index.progress"
+COMPLETED = "search.index.completed"
+FAILED = "search.index.failed"
+"""Channels of the events about jobs."""
 
 
 def _not_blank(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,17 +15,14 @@ from typing import Any
 import httpx
 
 from ability_search.config.schema import Settings
-from ability_search.errors import Busy, ConfigurationError
-from ability_search.filing import FileIndexing
-from ability_search.generations import Generations
-from ability_search.indexing import Indexing
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.mending import Mending
-from ability_search.indexing.rebuilding import Rebuilding
-from ability_search.indexing.reindexing import Reindexing
-from ability_search.jobs.events import Publish
-from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.watching import watching
+from ability_search.errors import Busy, ConfigurationError, SearchError
+from ability_search.index.file_indexing import FileIndexing
+from ability_search.index.generations import Generations
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import Jobs, Publish
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.reindex import Rebuilding, Reindexing
+from ability_search.index.self_repair import SelfRepair
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -32,9 +31,9 @@ from ability_search.ports import Chat, Embedder, Invoke, Reranker, Store
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import Transport, over_broker, over_http
-from ability_search.querying import Querying
-from ability_search.querying.steps import Reach
+from ability_search.providers.transports import Providers, Transport, over_broker, over_http
+from ability_search.search.searcher import Searcher
+from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerStore
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
@@ -43,12 +42,13 @@ from ability_search.text.token_counter import EstimatedTokens, TokenCounter, Tok
 from ability_search.tools.boundary import failure
 from ability_search.tools.handlers import Services, search_tools
 from kadi_client import Brokers, Connection, KadiError, Tool
-from kadi_client.context import headers
+from kadi_client.context import handling, headers
 from kadi_client.provider import Observe, noted
+from kadi_client.tracing import span
 
 log = logging.getLogger(__name__)
 
-_MENDING = 600.0
+_SELF_REPAIR = 600.0
 """Seconds between two checks for terms missing from the keyword index."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
@@ -98,8 +98,8 @@ async def open_tools(
             await services.generations.drop_due()
 
         async with (
-            watching("abandoned jobs", look, every=settings.jobs.lease / 2),
-            watching("lost terms", services.mending.look, every=_MENDING),
+            repeating("abandoned jobs", look, every=settings.jobs.lease / 2),
+            repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(search_tools(services), meter)
 
@@ -113,17 +113,21 @@ async def open_services(
     Arguments and errors as for :func:`open_worker`.
     """
     async with AsyncExitStack() as stack:
-        invoke = _metered(connection.invoke, meter)
-        embedder = await stack.enter_async_context(open_embedder(settings, invoke, meter))
-        reranker = await stack.enter_async_context(open_reranker(settings, invoke, meter))
+        invoke, providers = _metered(connection.invoke, meter), connection.providers
+        embedder = await stack.enter_async_context(
+            open_embedder(settings, invoke, meter, providers=providers)
+        )
+        reranker = await stack.enter_async_context(
+            open_reranker(settings, invoke, meter, providers=providers)
+        )
         store = BrokerStore(
             invoke,
             database=settings.database.name,
             timeout=settings.database.timeout,
             meter=meter,
-            providers=lambda: connection.providers("arcade-query"),
+            providers=lambda: providers("arcade-query"),
         )
-        chat = broker_chat(settings, invoke)
+        chat = broker_chat(settings, invoke, providers=providers)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
         breakers["chat"] = chat.breaker
         meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
@@ -145,7 +149,7 @@ async def open_services(
         stack.push_async_callback(services.generations.close)
         stack.push_async_callback(services.reindexing.close)
         stack.push_async_callback(services.maintenance.close)
-        stack.push_async_callback(services.querying.close)
+        stack.push_async_callback(services.searcher.close)
         yield services
 
 
@@ -170,7 +174,7 @@ def build_services(
     jobs = Jobs(arcade, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
-        store,
+        arcade,
         embedder,
         chat,
         registry,
@@ -182,7 +186,7 @@ def build_services(
     )
     ranking = settings.ranking
     maintenance = Maintenance(
-        store,
+        arcade,
         registry,
         statistics_cache,
         generations,
@@ -190,7 +194,7 @@ def build_services(
         now=_now,
     )
     rebuilding = Rebuilding(
-        store,
+        arcade,
         embedder,
         registry,
         generations,
@@ -213,14 +217,23 @@ def build_services(
         arcade=arcade,
         registry=registry,
         indexing=indexing,
-        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(arcade, registry, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        mending=Mending(store, registry, reindexing),
-        querying=Querying(
-            Reach(store, embedder, reranker, chat, registry, statistics_cache, settings, count),
-            now=_now,
+        self_repair=SelfRepair(arcade, registry, reindexing),
+        searcher=Searcher(
+            Ports(
+                arcade,
+                embedder,
+                reranker,
+                chat,
+                registry,
+                statistics_cache,
+                settings,
+                count,
+                _now,
+            )
         ),
         maintenance=maintenance,
         settings=settings,
@@ -242,7 +255,11 @@ def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
 
 @asynccontextmanager
 async def open_embedder(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteEmbedder]:
     """Yield the embedder chosen by the settings: over the broker, or over HTTP.
 
@@ -251,7 +268,7 @@ async def open_embedder(
     """
     embedding = settings.embedding
     if embedding.transport == "broker":
-        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key)
+        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key, providers=providers)
         yield _embedder(settings, transport, meter)
         return
     if embedding.api_url is None:
@@ -289,7 +306,11 @@ def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteE
 
 @asynccontextmanager
 async def open_reranker(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
 ) -> AsyncIterator[RemoteReranker]:
     """Yield the reranker chosen by the settings: over the broker, or over HTTP.
 
@@ -298,7 +319,8 @@ async def open_reranker(
     """
     reranker = settings.reranker
     if reranker.transport == "broker":
-        yield _reranker(settings, over_broker(RERANK, invoke, api_key=reranker.api_key))
+        key = reranker.api_key
+        yield _reranker(settings, over_broker(RERANK, invoke, api_key=key, providers=providers))
         return
     if reranker.api_url is None:
         raise ConfigurationError("SEARCH_RERANKER_API_URL is missing")
@@ -318,11 +340,13 @@ def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
     )
 
 
-def broker_chat(settings: Settings, invoke: Invoke) -> RemoteChat:
+def broker_chat(
+    settings: Settings, invoke: Invoke, *, providers: Providers | None = None
+) -> RemoteChat:
     """Return the client of the language model on the network."""
     expansion = settings.expansion
     return RemoteChat(
-        over_broker(CHAT, invoke, api_key=expansion.api_key),
+        over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
         model=expansion.model,
         timeout=max(expansion.timeout, settings.aspects.timeout),
         breaker_failures=settings.embedding.breaker_failures,
@@ -353,6 +377,40 @@ def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
 
 async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
     """Discard an event."""
+
+
+@asynccontextmanager
+async def repeating(
+    name: str, check: Callable[[], Awaitable[None]], *, every: float
+) -> AsyncIterator[None]:
+    """Call ``check`` periodically while the block runs: at once, then about ``every`` seconds.
+
+    The pauses vary randomly, so that workers that started together drift apart. ``name`` names
+    the task in the log. Each run has its own call id and span.
+    """
+    task = asyncio.create_task(_repeat(name, check, every), name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
+    while True:
+        with handling({}):
+            await _attempt(name, check)
+        await asyncio.sleep(every * random.uniform(0.75, 1.25))
+
+
+async def _attempt(name: str, check: Callable[[], Awaitable[None]]) -> None:
+    try:
+        with span(name):
+            await check()
+    except SearchError as exc:
+        log.debug("%s postponed: %s", name, exc)
+    except Exception:
+        log.exception("%s failed", name)
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from kadi_client import Connection
@@ -20,8 +21,8 @@ TIMEOUT = 60.0
 
 
 @asynccontextmanager
-async def arcadedb(directory: Path) -> AsyncIterator[BrokerStore]:
-    """A new database of the embedded engine, over a broker."""
+async def arcadedb(directory: Path) -> AsyncIterator[ArcadeStore]:
+    """A store in a new database of the embedded engine, over a broker."""
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
         engine = await stack.enter_async_context(EmbeddedDatabases(directory))
@@ -29,10 +30,14 @@ async def arcadedb(directory: Path) -> AsyncIterator[BrokerStore]:
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        yield BrokerStore(client.invoke, database="contract", timeout=TIMEOUT)
+        yield ArcadeStore(BrokerStore(client.invoke, database="contract", timeout=TIMEOUT))
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(params=["memory", pytest.param("arcadedb", marks=pytest.mark.engine)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """A new store."""
-    yield MemoryStore()
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    async with arcadedb(tmp_path) as found:
+        yield found

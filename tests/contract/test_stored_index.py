@@ -59,8 +59,9 @@ async def test_repeated_replacement_leaves_the_same_state(store: Store) -> None:
     assert second.collection == replace(
         first.collection, revision=2, updated_at=second.collection.updated_at
     )
-    assert await found_ids(store, created, by_vector()) == ["notes:a:0"]
-    assert await found_ids(store, created, by_vector(kinds=True)) == ["notes:a/title:0"]
+    assert await found_ids(store, second.collection, by_vector()) == ["notes:a:0"]
+    kinds = by_vector(kinds=True)
+    assert await found_ids(store, second.collection, kinds) == ["notes:a/title:0"]
 
 
 async def test_deleting_everything_leaves_an_empty_collection(store: Store) -> None:
@@ -345,7 +346,8 @@ async def test_generations_with_vectors_of_a_model_are_found(store: Store) -> No
         collection("of-other-dimensions", dimensions=4),
     ):
         await store.create_collection(created)
-        await put(store, created, chunk("a", of_collection=created.name))
+        vector = [1.0, *[0.0] * (created.dimensions - 1)]
+        await put(store, created, chunk("a", of_collection=created.name, embedding=vector))
     latest = await filled(store, chunk("a", of_collection="latest"), name="latest")
     await store.update_collection(latest, {"updated_at": other.updated_at + HOUR})
     places = await store.vector_places("words", "notes", dimensions=DIMENSIONS, limit=9)

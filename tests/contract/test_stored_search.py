@@ -95,15 +95,6 @@ async def test_equal_scores_keep_the_order_of_storage(store: Store) -> None:
     assert await found_ids(store, stored, by_terms({1: 1.0}, limit=3)) == expected[:3]
 
 
-async def test_places_of_deleted_chunks_are_taken_by_the_next(store: Store) -> None:
-    stored = await filled(store, *map(chunk, "mcz"))
-    stored = (await put(store, stored, gone=["m", "z"])).collection
-    stored = (await put(store, stored, *map(chunk, "yba"))).collection
-    expected = [f"notes:{name}:0" for name in "ycba"]
-    assert await found_ids(store, stored, by_vector()) == expected
-    assert await found_ids(store, stored, by_terms({1: 1.0})) == expected
-
-
 async def test_searches_are_answered_by_name_with_the_record(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("b", terms=(7,), weights=(1.0,)))
     read = await store.search(stored, [by_vector(), by_terms({7: 1.0})], NOTHING)

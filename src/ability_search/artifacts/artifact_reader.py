@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from ability_search.artifacts.artifact_files import Reading, opened
-from ability_search.artifacts.artifact_writer import ELSEWHERE, text_hash
+from ability_search.artifacts.artifact_lines import (
+    ChunkLine,
+    SourceLine,
+    UseLine,
+    properties,
+    text_hash,
+)
 from ability_search.artifacts.manifest import (
     MANIFEST,
     ChunksManifest,
@@ -28,85 +33,27 @@ from ability_search.artifacts.manifest import (
     parsed_manifest,
 )
 from ability_search.documents import Vector
-from ability_search.indexing.preparing import link_rows, restored_document
+from ability_search.index.preparation import links_of, restored_document
+from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
-Row = dict[str, Any]
+T = TypeVar("T", bound=msgspec.Struct)
 
 _LARGEST_MANIFEST = 1024 * 1024
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_NOT_PROPERTIES = {*ELSEWHERE, "token"}
+_NOT_PROPERTIES = {"embedding", "spareEmbedding", "collection", "token"}
 _UNIT = 1e-3
-"""How far the length of a vector may be from 1."""
-
-_Text = Annotated[str, Meta(min_length=1)]
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_TermId = Annotated[int, Meta(ge=0, lt=2**31)]
-_Weight = Annotated[float, Meta(ge=0)]
-
-
-class SourceLine(msgspec.Struct, rename="camel"):
-    """What a line of a source must have at least."""
-
-    source: _Text
-    title: str
-    content_hash: _Text
-    chunks: Annotated[int, Meta(ge=1)]
-    tokens: _Count
-    tokens_min: _Count
-    tokens_max: _Count
-    indexed_at: _Count
-    metadata: dict[str, Any] | None = None
-    aspect_of: str | None = None
-    tail: str | None = None
-    links: list[LinkLine] | None = None
-    generated: bool | None = None
-
-
-class LinkLine(msgspec.Struct):
-    """A link of a source to another one."""
-
-    target: str
-    kind: str
-    weight: Annotated[float, Meta(ge=0, le=1)]
-
-
-class ChunkLine(msgspec.Struct, rename="camel"):
-    """What a line of a chunk must have at least."""
-
-    chunk_id: str
-    source: str
-    title: str
-    content: str
-    tokens: _Count
-    chunk_index: _Count
-    total_chunks: _Count
-    created_at: _Count
-    facets: list[str]
-    lengths: Annotated[list[_Count], Meta(min_length=2, max_length=2)]
-    average_length: Annotated[float, Meta(gt=0)]
-    text_hash: str = msgspec.field(name="text_hash")
-    lead: str | None = None
-    overlap: int | None = None
-    breadcrumb: str | None = None
-    metadata: dict[str, Any] | None = None
-    aspect_of: str | None = None
-    duplicate_of: str | None = None
-    vector_key: Annotated[str, Meta(max_length=64)] | None = None
-    terms: list[_TermId] | None = None
-    weights: list[_Weight] | None = None
-    spare_terms: list[_TermId] | None = None
-    spare_weights: list[_Weight] | None = None
+"""Tolerance for the length of a unit vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """A source: its record, its chunks in order, and their vectors, shape (chunks, d).
 
-    The rows are as the database holds them, without what the files leave out.
+    The chunks have no embedding.
     """
 
-    record: Row
-    rows: list[Row]
+    record: SourceRecord
+    chunks: list[ChunkRecord]
     vectors: Vector
 
 
@@ -129,21 +76,21 @@ class Artifact:
 
     @property
     def fingerprint(self) -> str:
-        """Of all files: the manifest names their hashes."""
+        """Hash of all files, by their hashes in the manifest."""
         return digest(self.directory)
 
     def check(self) -> None:
-        """Read all of it, and see that every file is as it should be.
+        """Read and check all files.
 
         Raises:
             Damaged: naming the file, the line where there is one, and what is wrong.
         """
-        targets = {row["duplicateOf"] for item in self.items() for row in _duplicates(item)}
+        targets = {chunk.duplicate_of for item in self.items() for chunk in _duplicates(item)}
         if targets:
             standing = sum(
-                row["chunkId"] in targets and not row.get("duplicateOf")
+                chunk.chunk_id in targets and not chunk.duplicate_of
                 for item in self.items()
-                for row in item.rows
+                for chunk in item.chunks
             )
             if standing != len(targets):
                 raise Damaged(self.manifest.chunks_file, "duplicateOf names what is no chunk")
@@ -151,7 +98,7 @@ class Artifact:
             pass
 
     def items(self) -> Iterator[Item]:
-        """The sources in order, each checked before it is given away, the whole at the end.
+        """Yield the sources in order, each after its check; the whole is checked at the end.
 
         Raises:
             Damaged: as :meth:`check`.
@@ -166,9 +113,12 @@ class Artifact:
             names = array("Q")
             while (line := sources.line()) is not None:
                 place = f"{sources.name}:{len(names) + 1}"
-                record, known = parsed(line, SourceLine, place)
-                names.append(int.from_bytes(blake2b(known.source.encode(), digest_size=8).digest()))
-                item = self._item(record, known, chunks, vectors, counted["chunks"])
+                source, further = parsed(line, SourceLine, place)
+                digest = blake2b(source.source.encode(), digest_size=8).digest()
+                names.append(int.from_bytes(digest))
+                before = counted["chunks"]
+                own = self._chunks(source, chunks, before)
+                item = Item(source.record(further), own, self._vectors(vectors, len(own), before))
                 _count(counted, item)
                 yield item
             if chunks.line() is not None:
@@ -182,7 +132,7 @@ class Artifact:
             told = ", ".join(f"{counted[n]} {n} instead of {expected[n]}" for n in wrong)
             raise Damaged(MANIFEST, f"the files hold {told}")
 
-    def usage(self) -> Iterator[Row] | None:
+    def usage(self) -> Iterator[Use] | None:
         """Return the recorded use of chunks by agents; ``None`` if the artifact has none.
 
         Raises:
@@ -191,7 +141,7 @@ class Artifact:
         name = self.manifest.usage_file
         return None if name is None else self._uses(name)
 
-    def _uses(self, name: str) -> Iterator[Row]:
+    def _uses(self, name: str) -> Iterator[Use]:
         prefix = f"{self.origin.name}:"
         count = 0
         with ExitStack() as stack:
@@ -199,10 +149,10 @@ class Artifact:
             while (line := file.line()) is not None:
                 count += 1
                 place = f"{name}:{count}"
-                row, use = parsed(line, UseLine, place)
+                use, _ = parsed(line, UseLine, place)
                 if not use.chunk_id.startswith(prefix):
                     raise Damaged(place, "names a chunk of another collection")
-                yield row
+                yield Use(use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at)
             file.finish()
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
@@ -211,31 +161,32 @@ class Artifact:
         file = stack.enter_context(opened(self.directory, name))
         return Reading(file, name, self.manifest.digests[name])
 
-    def _item(
-        self, record: Row, known: SourceLine, chunks: Reading, vectors: Reading, before: int
-    ) -> Item:
-        rows = []
-        for index in range(known.chunks):
-            place = f"{chunks.name}:{before + index + 1}"
-            line = chunks.line()
+    def _chunks(self, source: SourceLine, file: Reading, before: int) -> list[ChunkRecord]:
+        chunks = []
+        for index in range(source.chunks):
+            place = f"{file.name}:{before + index + 1}"
+            line = file.line()
             if line is None:
-                raise Damaged(chunks.name, "has fewer lines than the sources have chunks")
-            row, chunk = parsed(line, ChunkLine, place)
-            self._check_chunk(place, row, chunk, known, index)
-            del row["text_hash"]
-            rows.append(row)
-        tokens = [row["tokens"] for row in rows]
+                raise Damaged(file.name, "has fewer lines than the sources have chunks")
+            chunk, further = parsed(line, ChunkLine, place)
+            chunks.append(self._chunk(place, chunk, source, index, further))
+        tokens = [chunk.tokens for chunk in chunks]
         if (sum(tokens), min(tokens), max(tokens)) != (
-            known.tokens,
-            known.tokens_min,
-            known.tokens_max,
+            source.tokens,
+            source.tokens_min,
+            source.tokens_max,
         ):
-            raise Damaged(chunks.name, f"the tokens of {known.source!r} are not its record's")
-        return Item(record, rows, self._vectors(vectors, len(rows), before))
+            raise Damaged(file.name, f"the tokens of {source.source!r} are not its record's")
+        return chunks
 
-    def _check_chunk(
-        self, place: str, row: Row, chunk: ChunkLine, source: SourceLine, index: int
-    ) -> None:
+    def _chunk(
+        self,
+        place: str,
+        chunk: ChunkLine,
+        source: SourceLine,
+        index: int,
+        further: Mapping[str, Any],
+    ) -> ChunkRecord:
         prefix = f"{self.origin.name}:"
         if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.aspect_of) != (
             source.source,
@@ -246,15 +197,14 @@ class Artifact:
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
         if chunk.chunk_id != f"{prefix}{source.source}:{index}":
             raise Damaged(place, "has a chunkId that is not its own")
-        if chunk.duplicate_of is not None and not chunk.duplicate_of.startswith(prefix):
+        if chunk.stand_in is not None and not chunk.stand_in.startswith(prefix):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
-        if chunk.text_hash != text_hash(row):
+        if chunk.text_hash != text_hash(chunk):
             raise Damaged(place, "has another text_hash than its text")
-        used, spared = (chunk.terms, chunk.weights), (chunk.spare_terms, chunk.spare_weights)
-        if chunk.duplicate_of is not None:
-            used, spared = spared, used
-        if spared != (None, None) or not _are_terms(*used):
+        weighted = chunk.weighted_terms()
+        if weighted is None:
             raise Damaged(place, "has no terms, or some that are not ascending or not weighed")
+        return chunk.record(self.origin.name, *weighted, further)
 
     def _vectors(self, file: Reading, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
@@ -263,26 +213,17 @@ class Artifact:
         return unit_vectors(vectors, file.name, before, normalized=self.manifest.normalize)
 
 
-class UseLine(msgspec.Struct, rename="camel"):
-    """What a line of a use must have at least."""
-
-    agent: _Text
-    chunk_id: _Text
-    uses: _Count
-    last_at: _Count
-
-
 def read_manifest(directory: Path) -> ChunksManifest | SkillsManifest:
     """Read the manifest of an artifact.
 
     Raises:
-        Damaged: if it is missing, or is not as it should be.
+        Damaged: if it is missing or invalid.
     """
     return parsed_manifest(_json(manifest_bytes(directory), MANIFEST))
 
 
 def manifest_bytes(directory: Path) -> bytes:
-    """The manifest as it stands there.
+    """Return the text of the manifest.
 
     Raises:
         Damaged: if it cannot be read.
@@ -295,21 +236,21 @@ def manifest_bytes(directory: Path) -> bytes:
 
 
 def digest(directory: Path) -> str:
-    """Names the very artifact that is there, as its manifest names the hashes of its files."""
+    """Return the hash of an artifact: of its manifest, which has the hashes of its files."""
     return sha256(manifest_bytes(directory)).hexdigest()
 
 
 def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -> Vector:
-    """The vectors, of unit length.
+    """Return vectors of unit length.
 
     Args:
         vectors: Shape (n, d).
-        name: Of their file.
-        before: How many the file has before these.
+        name: Name of their file.
+        before: Number of vectors before these in the file.
         normalized: Whether they have to be of unit length already.
 
     Raises:
-        Damaged: if they are not finite, of no length, or not of unit length and should be.
+        Damaged: if they are not finite, or have not the length that they should have.
     """
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     wrong = ~np.isfinite(lengths) | (lengths == 0)
@@ -324,42 +265,38 @@ def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -
     return np.asarray(vectors / lengths[:, None], dtype=np.float32)
 
 
-def _are_terms(terms: list[int] | None, weights: list[float] | None) -> bool:
-    if terms is None or weights is None or len(terms) != len(weights):
-        return False
-    return all(one < other for one, other in zip(terms, terms[1:], strict=False))
-
-
-def _duplicates(item: Item) -> Iterator[Row]:
-    return (row for row in item.rows if row.get("duplicateOf"))
+def _duplicates(item: Item) -> Iterator[ChunkRecord]:
+    return (chunk for chunk in item.chunks if chunk.duplicate_of)
 
 
 def _count(counted: Counter[str], item: Item) -> None:
-    counted["sources"] += not item.record.get("generated")
-    counted["chunks"] += len(item.rows)
-    counted["tokens"] += item.record["tokens"]
-    counted["aspects"] += sum(bool(row.get("aspectOf")) for row in item.rows)
+    counted["sources"] += not item.record.generated
+    counted["chunks"] += len(item.chunks)
+    counted["tokens"] += item.record.tokens
+    counted["aspects"] += sum(bool(chunk.of) for chunk in item.chunks)
     counted["duplicates"] += sum(1 for _ in _duplicates(item))
-    counted["links"] += len(link_rows(restored_document(item.record, ())))
+    counted["links"] += len(links_of(restored_document(item.record, ())))
 
 
-def parsed(line: bytes, kind: type[Any], place: str) -> tuple[Row, Any]:
-    """A line as it stands there, and what has to be in it.
+def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
+    """Return a checked line, and its properties that this version does not know.
 
     Raises:
-        Damaged: if that is not there, or something that is no property of a record.
+        Damaged: if something is missing or wrong, or a name is that of no property.
     """
     row = _json(line, place)
     for name in row:
         if not _PROPERTY.fullmatch(name) or name in _NOT_PROPERTIES:
             raise Damaged(place, f"has {name[:100]!r}, which is no property of it")
     try:
-        return row, msgspec.convert(row, kind)
+        found = msgspec.convert(row, kind)
     except msgspec.ValidationError as exc:
         raise Damaged(place, str(exc)) from exc
+    known = properties(kind)
+    return found, {name: value for name, value in row.items() if name not in known}
 
 
-def _json(data: bytes, place: str) -> Row:
+def _json(data: bytes, place: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:

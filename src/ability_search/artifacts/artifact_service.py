@@ -20,11 +20,12 @@ from ability_search.artifacts.tiers import choose
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import NotFound
-from ability_search.generations import Generations
-from ability_search.indexing import Indexing, IndexOptions, Report
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import LAYOUT
-from ability_search.ports import Store
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import IndexOptions, Report
+from ability_search.index.indexing import Indexing
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import LAYOUT
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 

@@ -1,4 +1,4 @@
-"""Documents -> an artifact, without a collection that anybody sees."""
+"""Documents -> an artifact, without a visible collection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing import Indexing, IndexOptions, IndexReport, Report
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.indexing import Indexing
+from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 
 _PAGE = 1000
@@ -24,12 +24,12 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of the documents.
+    """The result of a build.
 
     Attributes:
-        manifest: Of the new artifact.
+        manifest: Manifest of the new artifact.
         reports: One for each batch; unchanged documents have the vectors of the base.
-        removed: Sources that only the base had.
+        removed: Number of sources that only the base had.
     """
 
     manifest: ChunksManifest
@@ -38,19 +38,19 @@ class Built:
 
 
 class Building:
-    """The build service.
+    """Builds artifacts.
 
     Args:
-        store: The database, which holds the collection for as long as it is being built.
-        registry: Knows the collections.
-        indexing: Makes documents findable.
-        importing: Brings the artifact that is built upon.
-        exporting: Writes the new one.
+        store: The store, which holds the collection while it is being built.
+        registry: Registry of the collections.
+        indexing: Indexes documents.
+        importing: Loads the base artifact.
+        exporting: Writes the new artifact.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         registry: Registry,
         indexing: Indexing,
         importing: Importing,
@@ -75,24 +75,23 @@ class Building:
     ) -> Built:
         """Write an artifact of documents to ``directory``.
 
-        A document is taken over from ``base`` if everything is the same that decides its chunks
-        and their vectors: its text, the settings and the model. A failure leaves the directory as
-        it is.
+        A document is copied from ``base`` if everything that determines its chunks and vectors is
+        the same: its text, the settings and the model. A failure leaves the directory unchanged.
 
         Args:
-            name: Of the collection that it will be by default.
-            directory: Of the artifact.
+            name: Default name of the collection.
+            directory: Directory of the artifact.
             batches: The documents, some at a time.
             options: How they are indexed.
             report: Receives the progress.
             base: An earlier artifact with the same model.
-            revision: Of the sources; ``None`` for a hash over their texts.
+            revision: Revision of the sources; ``None`` for a hash of their texts.
 
         Raises:
-            InvalidInput: if there is nothing to write, or the directory is no artifact.
-            Damaged: if the base is.
-            EmbeddingUnavailable: if the embedder gave out.
-            DatabaseUnavailable: if the database did.
+            InvalidInput: if there are no documents, or the directory is not an artifact.
+            Damaged: if the base is invalid.
+            EmbeddingUnavailable: if the embedder did not answer.
+            DatabaseUnavailable: if the store did not answer.
         """
         record = f"{checked_name(name)}@{secrets.token_hex(4)}"
         reports: list[IndexReport] = []
@@ -120,17 +119,15 @@ class Building:
         return Built(manifest, reports, removed)
 
     async def _sweep(self, record: str, kept: set[str]) -> int:
-        """Remove the sources that are not to be kept; how many those were."""
+        """Remove all other sources; return their number."""
         collection = await self._registry.reload(record)
         if collection is None:
             return 0
-        floor, removed = "", 0
-        while page := await self._store.read(
-            *arcadedb.list_sources(collection.type, after=floor, limit=_PAGE)
-        ):
-            floor = page[-1]["source"]
-            gone = [row["source"] for row in page if row["source"] not in kept]
+        after, removed = "", 0
+        while page := await self._store.sources(collection.type, after=after, limit=_PAGE):
+            after = page[-1]
+            gone = [source for source in page if source not in kept]
             if gone:
-                await self._indexing.remove(collection, gone, aspects=False)
+                await self._indexing.remove(collection, gone, kinds=False)
                 removed += len(gone)
         return removed

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ability_search import (
-    __version__,
-)
+from ability_search import __version__
 from ability_search.artifacts.artifact_files import empty, replaced
 from ability_search.artifacts.artifact_writer import ArtifactWriter
 from ability_search.artifacts.manifest import (
@@ -31,12 +28,16 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.collection import Collection
-from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused, TooLarge
-from ability_search.indexing import Progress, Report
-from ability_search.ports import Store
-from ability_search.store import (
-    arcadedb,
+from ability_search.errors import (
+    DatabaseUnavailable,
+    GenerationGone,
+    NotFound,
+    StatementRefused,
+    TooLarge,
 )
+from ability_search.index.index_calls import Progress, Report
+from ability_search.store.port import Store
+from ability_search.store.records import ChunkRecord, SourceRecord, Use
 from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 
@@ -51,7 +52,7 @@ _CHUNKS = 256
 """Chunks read at a time."""
 _UNKNOWN = "unknown"
 _USES = 1000
-"""Records of use read at a time."""
+"""Uses read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class _Slice:
     end: int
 
     def halves(self) -> tuple[_Slice, ...]:
-        """The same in two, in order; nothing if it is one chunk."""
+        """Return two halves in order; nothing if it is one chunk."""
         if len(self.sources) > 1:
             middle = len(self.sources) // 2
             parts = self.sources[:middle], self.sources[middle:]
@@ -76,13 +77,13 @@ class _Slice:
 
 
 class Exporting:
-    """The export service. It reads page by page and needs no embedder.
+    """Exports collections. It reads page by page and needs no embedder.
 
     Args:
-        store: The database.
-        registry: Knows the collections.
-        count: Counts tokens.
-        counter: Names that way of counting; an artifact tells it if its chunks were counted so.
+        store: The store.
+        registry: Registry of the collections.
+        count: Token counter.
+        counter: Name of the token counter, recorded if the chunks were counted with it.
     """
 
     def __init__(
@@ -102,21 +103,21 @@ class Exporting:
         revision: str | None = None,
         usage: bool = False,
     ) -> ChunksManifest:
-        """Write a collection to ``directory``, replacing the artifact that may be there.
+        """Write a collection to ``directory``; an artifact there is replaced.
 
-        What is written is one state of the collection. If it changes meanwhile, it is read again.
+        The artifact is one state of the collection. If it changes meanwhile, it is read again.
 
         Args:
             name: The collection.
-            directory: Of the artifact; made when it is complete.
+            directory: Directory of the artifact, created when the artifact is complete.
             report: Receives the progress.
-            revision: Of the sources; ``None`` for a hash over their texts.
-            usage: Also write which agent was shown what.
+            revision: Revision of the sources; ``None`` for a hash of their texts.
+            usage: Also write how often agents were shown chunks.
 
         Raises:
             NotFound: if there is no such collection.
             InvalidInput: if the directory holds anything but an artifact.
-            DatabaseUnavailable: if the database did not answer, or writers kept being faster.
+            DatabaseUnavailable: if the store did not answer, or the collection kept changing.
         """
         found = await self._registry.get(name)
         return await self.export_record(
@@ -132,7 +133,7 @@ class Exporting:
         revision: str | None = None,
         usage: bool = False,
     ) -> ChunksManifest:
-        """As :meth:`export`, of a record, which may be of a collection that is being built."""
+        """Do the same as :meth:`export` for a record, which may be under construction."""
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
                 collection = await self._registry.reload(record)
@@ -159,14 +160,14 @@ class Exporting:
         revision: str | None,
         usage: bool,
     ) -> ChunksManifest | None:
-        """``None`` if the collection was changed meanwhile."""
+        """Return the manifest; ``None`` if the collection has changed meanwhile."""
         try:
             manifest = await self._write(collection, directory, report, revision, usage)
-        except StatementRefused:
-            if await self._is_as(collection):
+        except (GenerationGone, StatementRefused):
+            if await self._unchanged(collection):
                 raise
             return None
-        if not await self._is_as(collection):
+        if not await self._unchanged(collection):
             return None
         counts = manifest.counts
         written = (counts.chunks, counts.sources, counts.aspects, counts.duplicates)
@@ -179,7 +180,7 @@ class Exporting:
             )
         return manifest
 
-    async def _is_as(self, collection: Collection) -> bool:
+    async def _unchanged(self, collection: Collection) -> bool:
         now = await self._registry.reload(collection.name)
         return now is not None and (now.type, now.revision) == (
             collection.type,
@@ -199,15 +200,15 @@ class Exporting:
             counter = ""
             async for records in self._records(collection):
                 await asyncio.to_thread(writer.add_sources, records)
-                async for rows in self._chunks(collection, records):
-                    await asyncio.to_thread(writer.add_chunks, rows)
-                    counter = counter or await asyncio.to_thread(self._counter_of, rows)
+                async for chunks in self._chunks(collection, records):
+                    await asyncio.to_thread(writer.add_chunks, chunks)
+                    counter = counter or await asyncio.to_thread(self._counter_of, chunks)
                 done += len(records)
                 await report(Progress(collection.name, done, collection.sources, "exporting"))
             if usage:
                 writer.add_uses([])
-                async for rows in self._uses(collection):
-                    await asyncio.to_thread(writer.add_uses, rows)
+                async for uses in self._uses(collection):
+                    await asyncio.to_thread(writer.add_uses, uses)
             counts, digests, content = await asyncio.to_thread(writer.finish)
         return ChunksManifest(
             index_version=VERSION,
@@ -226,99 +227,94 @@ class Exporting:
             generator=f"ability-search {__version__}",
         )
 
-    def _counter_of(self, rows: Sequence[dict[str, Any]]) -> str:
-        """Return the name of the token counter of some chunks, as far as it is known."""
-        same = all(self._count.count(row["content"]) == row["tokens"] for row in rows)
+    def _counter_of(self, chunks: Sequence[ChunkRecord]) -> str:
+        """Return the name of the token counter of chunks, if it is this one."""
+        same = all(self._count.count(chunk.content) == chunk.tokens for chunk in chunks)
         return self._counter if same else _UNKNOWN
 
-    async def _records(self, collection: Collection) -> AsyncIterator[list[dict[str, Any]]]:
-        """The Source records in the order they are stored in, page by page.
+    async def _records(self, collection: Collection) -> AsyncIterator[list[SourceRecord]]:
+        """Yield the source records in the order of storage, page by page.
 
-        An index decides by that order between what scores alike, so an artifact keeps it.
+        Indexes decide between equal scores by that order, so an artifact keeps it.
         """
-        bucket, places = await self._places(collection)
+        places = await self._places(collection)
         limit = _SOURCES
         done = 0
         while done < len(places):
-            rids = [f"{bucket}:{place}" for place in places[done : done + limit]]
-            statement = arcadedb.source_records_at(collection.type, rids)
+            page: list[int] = places[done : done + limit].tolist()
             try:
-                records = await self._store.read(*statement)
+                records = await self._store.source_records_at(collection.type, page)
             except TooLarge:
                 if limit == 1:
                     raise
                 limit //= 2
                 continue
-            by_rid = {record["@rid"]: record for record in records}
-            yield [by_rid[rid] for rid in rids if rid in by_rid]
-            done += len(rids)
+            yield [records[place] for place in page if place in records]
+            done += len(page)
 
-    async def _places(self, collection: Collection) -> tuple[str, npt.NDArray[np.int64]]:
-        """The bucket of the Source records, and their places in it, ascending: 8 bytes each."""
-        bucket, floor = "", ""
+    async def _places(self, collection: Collection) -> npt.NDArray[np.int64]:
+        """Return the places of the sources, ascending: 8 bytes each, as there may be millions."""
+        after = ""
         places = array("q")
-        while page := await self._store.read(
-            *arcadedb.source_places(collection.type, after=floor, limit=_PLACES)
-        ):
-            for row in page:
-                bucket, _, place = row["rid"].partition(":")
-                places.append(int(place))
-            floor = page[-1]["source"]
-        return bucket, np.sort(np.asarray(places))
+        while page := await self._store.source_order(collection.type, after=after, limit=_PLACES):
+            places.extend(place for _, place in page)
+            after = page[-1][0]
+        return np.sort(np.asarray(places, dtype=np.int64))
 
-    async def _uses(self, collection: Collection) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield the recorded use of chunks by agents, page by page."""
-        for row in await self._registry.read(arcadedb.agents(collection.name)):
-            floor = ""
-            while page := await self._registry.read(
-                arcadedb.uses_of(row["agent"], collection.name, after=floor, limit=_USES)
-            ):
+    async def _uses(self, collection: Collection) -> AsyncIterator[list[Use]]:
+        """Yield the use of chunks by agents, page by page."""
+        name = collection.name
+        for agent in await self._store.agents(name):
+            after = ""
+            while page := await self._store.uses_of(agent, name, after=after, limit=_USES):
                 yield page
-                floor = page[-1]["chunkId"]
+                after = page[-1].chunk_id
 
     async def _chunks(
-        self, collection: Collection, records: Sequence[dict[str, Any]]
-    ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The chunks of some sources, in their order, page by page."""
-        aspects = arcadedb.aspect_type(collection.type)
-        for aspect, part in _slices(records):
-            async for rows in self._slice(aspects if aspect else collection.type, part):
-                yield rows
+        self, collection: Collection, records: Sequence[SourceRecord]
+    ) -> AsyncIterator[list[ChunkRecord]]:
+        """Yield the chunks of some sources, in their order, page by page."""
+        for kinds, part in _slices(records):
+            async for chunks in self._slice(collection.type, part, kinds=kinds):
+                yield chunks
 
-    async def _slice(self, chunk_type: str, part: _Slice) -> AsyncIterator[list[dict[str, Any]]]:
-        statement = arcadedb.source_chunks(chunk_type, part.sources, first=part.first, end=part.end)
+    async def _slice(
+        self, generation: str, part: _Slice, *, kinds: bool
+    ) -> AsyncIterator[list[ChunkRecord]]:
         try:
-            rows = await self._store.read(*statement)
+            chunks = await self._store.chunk_records(
+                generation, part.sources, kinds=kinds, first=part.first, end=part.end
+            )
         except TooLarge:
             halves = part.halves()
             if not halves:
                 raise
             for half in halves:
-                async for each in self._slice(chunk_type, half):
+                async for each in self._slice(generation, half, kinds=kinds):
                     yield each
         else:
             order = {source: place for place, source in enumerate(part.sources)}
-            yield sorted(rows, key=lambda row: (order[row["source"]], row["chunkIndex"]))
+            yield sorted(chunks, key=lambda chunk: (order[chunk.source], chunk.chunk_index))
 
 
-def _slices(records: Iterable[dict[str, Any]]) -> Iterator[tuple[bool, _Slice]]:
-    """The chunks of sources in reads of bounded size, and whether those are of aspects."""
-    for aspect, group in groupby(records, key=lambda record: bool(record.get("aspectOf"))):
+def _slices(records: Iterable[SourceRecord]) -> Iterator[tuple[bool, _Slice]]:
+    """Yield the chunks of sources in reads of bounded size, and whether they are of kinds."""
+    for kinds, group in groupby(records, key=lambda record: record.of is not None):
         for part in _packed(group):
-            yield aspect, part
+            yield kinds, part
 
 
-def _packed(records: Iterable[dict[str, Any]]) -> Iterator[_Slice]:
+def _packed(records: Iterable[SourceRecord]) -> Iterator[_Slice]:
     counts: dict[str, int] = {}
     for record in records:
-        count = record["chunks"]
+        count = record.chunks
         if counts and sum(counts.values()) + count > _CHUNKS:
             yield _Slice(tuple(counts), 0, max(counts.values()))
             counts = {}
         if count > _CHUNKS:
             for first in range(0, count, _CHUNKS):
-                yield _Slice((record["source"],), first, min(first + _CHUNKS, count))
+                yield _Slice((record.source,), first, min(first + _CHUNKS, count))
         else:
-            counts[record["source"]] = count
+            counts[record.source] = count
     if counts:
         yield _Slice(tuple(counts), 0, max(counts.values()))

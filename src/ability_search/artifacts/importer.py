@@ -6,14 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
-from ability_search.artifacts.artifact_reader import Item, Row
+from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
 from ability_search.collection import Collection, checked_name
 from ability_search.config.schema import Settings
@@ -23,28 +23,27 @@ from ability_search.errors import (
     InvalidInput,
     SearchError,
 )
-from ability_search.generations import Generations
-from ability_search.indexing import Progress, Report
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import LAYOUT, Recipe, link_rows, restored_document
-from ability_search.indexing.storing import Contents, Storage, row_bytes
-from ability_search.indexing.writing import new_collection
-from ability_search.ports import Store
-from ability_search.store import arcadedb
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress, Report
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
+from ability_search.index.writer import new_collection
+from ability_search.store.port import Store
+from ability_search.store.records import Replacement, Use, chunk_bytes
 from ability_search.store.registry import Registry
+from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
-_DEFAULTS: Row = {"lead": "", "metadata": {}, "dates": [], "aspectOf": None}
-"""What an older artifact may leave out."""
 _TOKEN_BYTES = 8
 _USES = 1000
 """Uses written in one statement."""
+_NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 
 
 class Importable(Protocol):
-    """What can be imported, :class:`ability_search.artifacts.artifact_reader.Artifact` for one."""
+    """A collection to import, such as :class:`.artifact_reader.Artifact`."""
 
     @property
     def manifest(self) -> Manifest:
@@ -52,35 +51,35 @@ class Importable(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """The collection that it was."""
+        """The collection that was exported."""
 
     @property
     def counts(self) -> Counts:
-        """Return the numbers of sources and chunks, complete once all was read."""
+        """Numbers of sources, chunks and so on, complete once all items were read."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the contents; an import that was interrupted continues with the same one."""
+        """Hash of the contents, by which an interrupted import is continued."""
 
     def check(self) -> None:
-        """Read all of it, before anything is done."""
+        """Check everything before anything is imported."""
 
     def items(self) -> Iterator[Item]:
-        """The sources, each checked as it is read."""
+        """Yield the sources, each checked as it is read."""
 
-    def usage(self) -> Iterator[Row] | None:
+    def usage(self) -> Iterator[Use] | None:
         """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
 class Importing:
-    """The import service. It needs no embedder.
+    """Imports collections. It needs no embedder.
 
     Args:
-        store: The database.
-        registry: Knows the collections.
-        maintenance: Builds the graph of what was imported, before it is searched.
-        generations: Puts a collection on what was imported.
-        settings: How much is written at a time.
+        store: The store.
+        registry: Registry of the collections.
+        maintenance: Builds the graph of an imported collection before it is searched.
+        generations: Switches a collection to the imported generation.
+        settings: Size of the groups that are written.
     """
 
     def __init__(
@@ -108,25 +107,25 @@ class Importing:
         model: str | None = None,
         replacing: bool = False,
     ) -> Collection:
-        """Make an artifact the collection ``name``; all of it is checked before anything is done.
+        """Import an artifact as the collection ``name``, after a check of the whole artifact.
 
-        The collection is visible once it is complete. An import that is killed leaves the old
-        state; calling again continues it, and one that is not continued is removed hours later.
+        The collection is visible once it is complete. An interrupted import leaves the old state;
+        calling again continues it, otherwise it is removed after some hours.
 
         Args:
-            artifact: What to import.
-            name: Of the collection.
+            artifact: The artifact.
+            name: Name of the collection.
             report: Receives the progress.
-            model: What the embedding model is called here; ``None`` for as it is called there.
-            replacing: Whether it may take the place of a collection that exists.
+            model: Name of the embedding model here; ``None`` for the one in the artifact.
+            replacing: Whether it may replace an existing collection.
 
         Returns:
             The collection's record.
 
         Raises:
-            Damaged: if anything of the artifact is not as it should be.
-            InvalidInput: if the collection exists and is not to be replaced.
-            DatabaseUnavailable: if the database did not answer.
+            Damaged: if the artifact is invalid.
+            InvalidInput: if the collection exists and must not be replaced.
+            DatabaseUnavailable: if the store did not answer.
         """
         await self._check_free(checked_name(name), replacing)
         record = _record(name, artifact, model)
@@ -135,24 +134,24 @@ class Importing:
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
-            await self._maintenance.settled()
+            await self._maintenance.idle()
             imported = await self._publish(artifact.origin, name, record, replacing)
         except Exception as exc:
-            # Only a component is missing: the import continues later.
+            # If a component is unavailable, the import can be continued later.
             if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
                 await asyncio.shield(self.discard(record))
             raise
         await self._write_usage(artifact, name)
-        # What it replaces is dropped by any worker when its grace is over, which may be now.
+        # Any worker drops the replaced generation when its grace is over, which may be now.
         await self._generations.drop_due()
         return imported
 
     async def load(
         self, artifact: Importable, record: str, report: Report, *, model: str | None = None
     ) -> None:
-        """Bring an artifact under a record ``name@token``, where nobody sees it.
+        """Load an artifact under a record ``name@token``, where it is not visible.
 
-        Sources that are there already, as the artifact has them, are not written again.
+        Sources that are stored already with the same content are not written again.
 
         Arguments and errors as for :meth:`import_artifact`.
         """
@@ -161,22 +160,17 @@ class Importing:
         collection = begun or await self._registry.create(
             _new_collection(artifact, record, model=model, now=_now())
         )
-        storage = Storage(
-            self._store,
-            self._registry,
-            name=record,
-            collection=collection,
-            message_bytes=self._group_bytes,
-            now=_now,
-        )
         name, done = collection.public_name, 0
         groups = self._groups(artifact, name)
         while contents := await asyncio.to_thread(next, groups, None):
             done += len(contents.records)
             if begun is not None:
                 contents = await self._unstored(collection, contents)
-            if contents.records and await storage.put(collection, contents) is None:
-                raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
+            if contents.records:
+                replaced = await self._store.replace(collection, contents)
+                if replaced is None:
+                    raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
+                collection = replaced.collection
             await report(Progress(name, done, artifact.counts.sources, "importing"))
         built = await self._registry.reload(record)
         if built is None or not holds(built, artifact.counts):
@@ -184,7 +178,7 @@ class Importing:
             raise DatabaseUnavailable("not all of it was stored", hint="Call again.")
 
     async def discard(self, record: str) -> None:
-        """Remove what was loaded, as far as the database lets us."""
+        """Remove what was loaded, if the store answers."""
         try:
             collection = await self._registry.reload(record)
             if collection is not None:
@@ -192,25 +186,15 @@ class Importing:
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
 
-    async def _unstored(self, collection: Collection, contents: Contents) -> Contents:
-        """Return those of some sources that are not stored as they are here."""
-        answer = await self._store.read(
-            *arcadedb.source_hashes(
-                collection.name, collection.type, [row["source"] for row in contents.records]
-            )
-        )
-        stored = {row["source"]: row["contentHash"] for row in answer["sources"]}
+    async def _unstored(self, collection: Collection, contents: Replacement) -> Replacement:
+        """Return the contents without the sources that are stored already."""
+        hashes = await self._store.content_hashes(collection, contents.sources)
         left = [
-            (record, rows)
-            for record, rows in zip(contents.records, contents.rows, strict=True)
-            if stored.get(record["source"]) != record["contentHash"]
+            (record, chunks)
+            for record, chunks in zip(contents.records, contents.chunks, strict=True)
+            if hashes.value.get(record.source) != record.content_hash
         ]
-        names = {record["source"] for record, _ in left}
-        return Contents(
-            records=[record for record, _ in left],
-            rows=[rows for _, rows in left],
-            links=[link for link in contents.links if link["source"] in names],
-        )
+        return _replacement([Item(record, list(chunks), _NO_VECTORS) for record, chunks in left])
 
     async def _check_free(self, name: str, replacing: bool) -> Collection | None:
         live = await self._registry.reload(name)
@@ -222,26 +206,26 @@ class Importing:
             )
         return live
 
-    def _groups(self, artifact: Importable, name: str) -> Iterator[Contents]:
-        """Yield the items of one transaction each."""
+    def _groups(self, artifact: Importable, name: str) -> Iterator[Replacement]:
+        """Yield the contents of one transaction each."""
         group: list[Item] = []
-        rows = size = 0
+        chunks = size = 0
         for item in artifact.items():
             item = _renamed(item, artifact.origin.name, name)
-            item_size = sum(map(row_bytes, item.rows))
+            count, item_size = len(item.chunks), sum(map(chunk_bytes, item.chunks))
             if group and (
-                rows + len(item.rows) > self._group_chunks or size + item_size > self._group_bytes
+                chunks + count > self._group_chunks or size + item_size > self._group_bytes
             ):
-                yield _contents(group)
-                group, rows, size = [], 0, 0
+                yield _replacement(group)
+                group, chunks, size = [], 0, 0
             group.append(item)
-            rows += len(item.rows)
+            chunks += count
             size += item_size
         if group:
-            yield _contents(group)
+            yield _replacement(group)
 
     async def _publish(self, origin: Origin, name: str, record: str, replacing: bool) -> Collection:
-        """Make what was built the collection."""
+        """Publish the loaded generation as the collection."""
         for _ in range(_ATTEMPTS):
             live = await self._check_free(name, replacing)
             built = await self._registry.reload(record)
@@ -260,28 +244,28 @@ class Importing:
         )
 
     async def _write_usage(self, artifact: Importable, name: str) -> None:
-        """Only what a backup tells is written, in place of what is known."""
+        """Replace the recorded use by that of a backup, if the artifact is one."""
         uses = artifact.usage()
         if uses is None:
             return
-        await self._registry.write(arcadedb.delete_uses(name))
-        rows = (
-            row
-            | {"collection": name, "chunkId": _moved(row["chunkId"], artifact.origin.name, name)}
-            for row in uses
+        await self._store.delete_uses(name)
+        origin = artifact.origin.name
+        renamed = (
+            replace(use, collection=name, chunk_id=_moved(use.chunk_id, origin, name))
+            for use in uses
         )
-        while part := list(islice(rows, _USES)):
-            await self._registry.write(arcadedb.put_uses(part))
+        while part := list(islice(renamed, _USES)):
+            await self._store.put_uses(part)
 
 
 def holds(collection: Collection, counts: Counts) -> bool:
-    """Return whether a collection holds as much of everything as an artifact tells."""
+    """Return whether the counts of a collection are those of an artifact."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
 
 
 def _record(name: str, artifact: Importable, model: str | None) -> str:
-    """The record that a collection is built under, the same for the same contents."""
+    """Return the name of the record to load under, the same for the same contents."""
     parts = (LAYOUT, artifact.fingerprint, model or artifact.manifest.model_id)
     digest = blake2b("\n".join(parts).encode(), digest_size=_TOKEN_BYTES)
     return f"{name}@{digest.hexdigest()}"
@@ -312,31 +296,37 @@ def _new_collection(
 
 
 def _renamed(item: Item, origin: str, name: str) -> Item:
-    """A source as another collection holds it, its vectors with its rows."""
-    rows = []
-    # Rounded as when they are indexed, which is exact: see preparing.
+    """Return a source for another collection, its chunks with their embeddings."""
+    # Rounded as in preparation, which loses nothing.
     vectors = np.round(item.vectors.astype(np.float64), 7).tolist()
-    for row, vector in zip(item.rows, vectors, strict=True):
-        stand_in = row.get("duplicateOf")
-        moved = _DEFAULTS | row
-        moved |= {"collection": name, "chunkId": _moved(row["chunkId"], origin, name)}
-        moved |= {"embedding": None if stand_in else vector}
-        if stand_in:
-            moved |= {"duplicateOf": _moved(stand_in, origin, name), "spareEmbedding": vector}
-        rows.append(moved)
-    return Item(item.record, rows, item.vectors)
+    chunks = [
+        replace(
+            chunk,
+            collection=name,
+            chunk_id=_moved(chunk.chunk_id, origin, name),
+            embedding=vector,
+            duplicate_of=chunk.duplicate_of and _moved(chunk.duplicate_of, origin, name),
+        )
+        for chunk, vector in zip(item.chunks, vectors, strict=True)
+    ]
+    return Item(item.record, chunks, item.vectors)
 
 
 def _moved(chunk_id: str, origin: str, name: str) -> str:
     return f"{name}:{chunk_id.removeprefix(f'{origin}:')}"
 
 
-def _contents(group: Sequence[Item]) -> Contents:
-    documents = [restored_document(item.record, ()) for item in group]
-    return Contents(
+def _replacement(group: Sequence[Item]) -> Replacement:
+    counted = [chunk for item in group for chunk in item.chunks if chunk.of is None]
+    statistics = TermStatistics.of_chunks(
+        [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
+    )
+    return Replacement(
+        sources=[item.record.source for item in group],
         records=[item.record for item in group],
-        rows=[item.rows for item in group],
-        links=[link for document in documents for link in link_rows(document)],
+        chunks=[item.chunks for item in group],
+        links=[link for item in group for link in links_of(restored_document(item.record, ()))],
+        term_statistics=statistics.to_bytes(),
     )
 
 

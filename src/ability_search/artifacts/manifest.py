@@ -17,7 +17,7 @@ from pydantic import (
 
 from ability_search.collection import Collection, is_collection_name
 from ability_search.errors import InvalidInput
-from ability_search.indexing.preparing import LAYOUT
+from ability_search.index.preparation import LAYOUT
 from ability_search.text.bm25 import K1, B
 from kadi_client.tools import validation_text
 

@@ -1,7 +1,7 @@
-"""Indexes of agent skills that other tools have written: one vector for each skill.
+"""Indexes of agent skills, written by other tools: one vector for each skill.
 
-Beside ``index_manifest.json`` and ``vectors.f32`` there is a ``skills.jsonl`` with ``id``,
-``path``, ``name``, ``description`` and ``text_hash`` of each, and ``keywords`` perhaps.
+Besides ``index_manifest.json`` and ``vectors.f32`` they have a ``skills.jsonl`` with ``id``,
+``path``, ``name``, ``description``, ``text_hash`` and optionally ``keywords`` of each skill.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,20 +19,20 @@ import numpy as np
 from msgspec import Meta
 
 from ability_search.artifacts.artifact_files import Reading, opened
-from ability_search.artifacts.artifact_reader import Item, Row, parsed, unit_vectors
+from ability_search.artifacts.artifact_reader import Item, parsed, unit_vectors
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
-from ability_search.indexing.preparing import (
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
-    chunk_rows,
+    chunk_records,
     content_hash,
     prepare,
     source_record,
 )
-from ability_search.indexing.writing import expected_length, new_collection
+from ability_search.index.writer import expected_length, new_collection
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 from ability_search.text.token_counter import TokenCounter
 
@@ -40,13 +40,13 @@ NAME = "skills"
 FILE = "SKILL.md"
 
 _RECIPE = Recipe("paragraph", 1_000_000, 0, DEFAULT_LANGUAGE)
-"""One chunk a skill, as there is one vector."""
+"""One chunk for each skill, as there is one vector."""
 
 _Text = Annotated[str, Meta(min_length=1)]
 
 
 class SkillLine(msgspec.Struct):
-    """What a line of a skill must have at least."""
+    """A line of the file of skills."""
 
     id: _Text
     path: _Text
@@ -58,7 +58,7 @@ class SkillLine(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SkillsArtifact:
-    """An index of skills, read and checked, as something to import."""
+    """An index of skills, read and checked, to be imported."""
 
     manifest: SkillsManifest
     origin: Origin
@@ -67,14 +67,14 @@ class SkillsArtifact:
     read: list[Item]
 
     def check(self) -> None:
-        """Nothing is left to be checked."""
+        """Do nothing: everything has been checked."""
 
     def items(self) -> Iterator[Item]:
-        """The skills by their path."""
+        """Yield the skills by path."""
         return iter(self.read)
 
     def usage(self) -> None:
-        """Nothing is known of it."""
+        """Return nothing: the use of skills is not recorded."""
 
 
 def read_skills(
@@ -88,14 +88,14 @@ def read_skills(
     """Read an index of skills.
 
     Args:
-        directory: Where it is.
-        manifest: What it says of itself.
-        settings: How terms are weighed.
-        count: Counts tokens.
-        counter: Names the way of counting.
+        directory: Its directory.
+        manifest: Its manifest.
+        settings: The settings of term weights.
+        count: Token counter.
+        counter: Name of the token counter.
 
     Raises:
-        Damaged: if anything of it is not as it should be.
+        Damaged: if the index is invalid.
     """
     lines, vectors = _read(directory, manifest)
     prepared = [
@@ -130,7 +130,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
         paths: set[str] = set()
         while (line := skills.line()) is not None:
             place = f"{skills.name}:{len(lines) + 1}"
-            skill: SkillLine = parsed(line, SkillLine, place)[1]
+            skill, _ = parsed(line, SkillLine, place)
             if skill.path in paths:
                 raise Damaged(place, "has the path of another skill")
             paths.add(skill.path)
@@ -166,18 +166,20 @@ def _prepared(
 
 
 def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
-    rows: list[Row] = chunk_rows(prepared, collection, now=now)
-    for row in rows:
-        row["vectorKey"] = None  # what the vector was made of, only the other tool knows
+    # Only the other tool knows the text of the vector.
+    chunks = [
+        replace(chunk, embedding=None, vector_key=None)
+        for chunk in chunk_records(prepared, collection, now=now)
+    ]
     vectors = np.array(prepared.vectors, dtype=np.float32)
-    return Item(source_record(prepared, now=now), rows, vectors)
+    return Item(source_record(prepared, now=now), chunks, vectors)
 
 
 def _fingerprint(items: list[Item]) -> str:
-    """Of all skills: these manifests name no hashes of their files."""
+    """Return the hash of all skills, as these manifests have no hashes of their files."""
     digest = sha256()
     for item in items:
-        digest.update(item.record["contentHash"].encode())
+        digest.update(item.record.content_hash.encode())
         digest.update(item.vectors.tobytes())
     return digest.hexdigest()
 
@@ -185,6 +187,6 @@ def _fingerprint(items: list[Item]) -> str:
 def _counts(items: list[Item]) -> Counts:
     return Counts(
         sources=len(items),
-        chunks=sum(len(item.rows) for item in items),
-        tokens=sum(item.record["tokens"] for item in items),
+        chunks=sum(len(item.chunks) for item in items),
+        tokens=sum(item.record.tokens for item in items),
     )

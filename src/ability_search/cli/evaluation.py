@@ -52,8 +52,8 @@ from ability_search.evaluation.runs import (
     write_run,
 )
 from ability_search.filters.operands import instants
+from ability_search.search.options import QueryInput
 from ability_search.sync.trees import collection_name
-from ability_search.tools.inputs import QueryInput
 from kadi_client import NotConnected
 from kadi_client.tools import validation_text
 

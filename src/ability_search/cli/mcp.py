@@ -47,8 +47,8 @@ async def _serve(settings: Settings, broker: str | None) -> None:
     live = LiveConnection(patience=_START_SECONDS)
     caller = Caller(live, timeout=settings.gateway.timeout)
     shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
-    serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
     keeping = asyncio.create_task(shared.keep_connected())
+    serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
     try:
         await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
     finally:

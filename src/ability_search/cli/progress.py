@@ -18,8 +18,8 @@ from ability_search.cli import output
 from ability_search.client.tool_client import Advance
 
 if TYPE_CHECKING:
-    from ability_search.indexing.reports import Progress as Counts
-    from ability_search.indexing.reports import Report
+    from ability_search.index.index_calls import Progress as Counts
+    from ability_search.index.index_calls import Report
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from typing import Any
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
-from ability_search.jobs.events import PROGRESS
 from ability_search.network import client_connection
 from ability_search.stack.data_directory import (
     CLIENT,
@@ -22,6 +21,7 @@ from ability_search.stack.data_directory import (
     identity_file,
     read_running,
 )
+from ability_search.wire import PROGRESS
 from kadi_client import Connection, Identity, RemoteError
 from kadi_client.context import calling
 

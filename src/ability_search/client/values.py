@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypedDict
 
+from ability_search.search.response import Hit, QueryResult, SimilarResult
 from ability_search.tools import results
 
 _SHOWN = 300
@@ -88,7 +89,7 @@ class FileOptions(TypedDict, total=False):
     sweep: bool
 
 
-class Hits(results.QueryResult):
+class Hits(QueryResult):
     """Result of :meth:`SearchClient.query`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
@@ -97,7 +98,7 @@ class Hits(results.QueryResult):
         return _hits_table(about, self.results)
 
 
-class Neighbours(results.SimilarResult):
+class Neighbours(SimilarResult):
     """Result of :meth:`SearchClient.similar`; renders as a table in notebooks."""
 
     def _repr_html_(self) -> str:
@@ -125,7 +126,7 @@ class CollectionInfo(results.CollectionInfoResult):
         return _table(self.collection, ("", ""), rows)
 
 
-def _hits_table(about: str, hits: Sequence[results.Hit]) -> str:
+def _hits_table(about: str, hits: Sequence[Hit]) -> str:
     rows = []
     for hit in hits:
         text = hit.content if len(hit.content) <= _SHOWN else hit.content[:_SHOWN] + " …"

@@ -245,7 +245,9 @@ async def _check_embedding(client: ToolClient) -> Check:
     model = (stack and stack.model) or settings.embedding.model
     started = time.perf_counter()
     try:
-        async with open_embedder(settings, client.connection.invoke) as embedder:
+        async with open_embedder(
+            settings, client.connection.invoke, providers=client.connection.providers
+        ) as embedder:
             vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     except SearchError as exc:
         return Check("embedding", "fail", str(exc), exc.hint)
@@ -255,7 +257,9 @@ async def _check_embedding(client: ToolClient) -> Check:
 async def _check_reranker(client: ToolClient) -> Check:
     started = time.perf_counter()
     try:
-        async with open_reranker(client.settings, client.connection.invoke) as reranker:
+        async with open_reranker(
+            client.settings, client.connection.invoke, providers=client.connection.providers
+        ) as reranker:
             texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
             await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
     except SearchError as exc:

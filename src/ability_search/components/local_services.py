@@ -18,7 +18,7 @@ from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.client.tool_client import Target, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
@@ -62,7 +62,7 @@ def artifact_service(
     """Return the artifact service over the services of a worker."""
     count, counter = token_counter(services.settings)
     return ArtifactService(
-        services.store,
+        services.arcade,
         services.registry,
         services.indexing,
         services.maintenance,
@@ -123,13 +123,15 @@ async def open_migration(
     database = options.database or into
     count, counter = token_counter(settings)
     importing = Importing(
-        services.store,
+        services.arcade,
         services.registry,
         services.maintenance,
         services.generations,
         settings=settings,
     )
-    async with open_embedder(settings, connection.invoke) as embedder:
+    async with open_embedder(
+        settings, connection.invoke, providers=connection.providers
+    ) as embedder:
         migration = Migration(
             LegacySql(
                 BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)

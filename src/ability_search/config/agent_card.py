@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,19 @@ VAULT = "models"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BrokerEntry:
+    """One broker as a file gives it; ``url`` is unchecked, ``None`` if it is missing."""
+
+    name: str
+    url: str | None = None
+    networks: tuple[str, ...] = ()
+    mode: str = "native"
+    where: str = ""
+    """File and key of the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCard:
     """The parts of agent.json that are used; the defaults equal the file in the source tree."""
 
     name: str = NAME
@@ -26,19 +38,14 @@ class Manifest:
         "The KADI ability that makes text findable:"
         " chunking, embedding, semantic, keyword and hybrid search."
     )
-    brokers: Mapping[str, str] = field(
-        default_factory=lambda: {"local": "ws://localhost:8080/kadi"}
-    )
-    """Broker addresses by broker name."""
-    networks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Networks by broker name, where the file gives any."""
+    brokers: tuple[BrokerEntry, ...] = (BrokerEntry("local", "ws://localhost:8080/kadi"),)
     required_secrets: tuple[str, ...] = ("SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL")
     """Keys of vault ``models`` that the deploy blocks require, in file order."""
     path: Path | None = None
     """The file; ``None`` if there is none and all values are defaults."""
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_agent_card(path: Path) -> AgentCard:
     """Read an agent.json.
 
     The file of another agent, which is found when working in that agent's directory, contributes
@@ -49,7 +56,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     document = read_json(path)
     problems: list[str] = []
-    brokers, networks = _brokers(document, path, problems)
+    brokers = tuple(_brokers(document, path, problems))
     own: dict[str, Any] = {}
     if document.get("name") == NAME or "search-query" in _tool_names(document):
         own = {
@@ -65,7 +72,7 @@ def read_manifest(path: Path) -> Manifest:
         raise ConfigurationError(*problems)
     if brokers:
         own["brokers"] = brokers
-    return Manifest(networks=networks, path=path, **own)
+    return AgentCard(path=path, **own)
 
 
 def _tool_names(document: Mapping[str, Any]) -> list[str]:
@@ -84,30 +91,22 @@ def _text(document: Mapping[str, Any], name: str, path: Path, problems: list[str
     return ""
 
 
-def _brokers(
-    document: Mapping[str, Any], path: Path, problems: list[str]
-) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+def _brokers(document: Mapping[str, Any], path: Path, problems: list[str]) -> Iterator[BrokerEntry]:
     entries = document.get("brokers")
     if entries is None:
-        return {}, {}
+        return
     if not isinstance(entries, Mapping):
         problems.append(f"{path}: brokers: expected an object of names and addresses")
-        return {}, {}
+        return
     everywhere = names(document.get("networks"), f"{path}: networks", problems)
-    urls: dict[str, str] = {}
-    networks: dict[str, tuple[str, ...]] = {}
     for name, entry in entries.items():
         where = f"{path}: brokers.{name}"
-        url = entry.get("url") if isinstance(entry, Mapping) else entry
-        if not isinstance(url, str):
+        given = entry if isinstance(entry, Mapping) else {"url": entry}
+        if not isinstance(given.get("url"), str):
             problems.append(f"{where}: expected an address, or an object with url")
             continue
-        urls[name] = url
-        own = entry.get("networks") if isinstance(entry, Mapping) else None
-        joined = names(own, f"{where}.networks", problems) or everywhere
-        if joined:
-            networks[name] = joined
-    return urls, networks
+        networks = names(given.get("networks"), f"{where}.networks", problems) or everywhere
+        yield BrokerEntry(name, given["url"], networks, where=where)
 
 
 def names(value: object, where: str, problems: list[str]) -> tuple[str, ...]:

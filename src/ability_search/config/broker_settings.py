@@ -13,27 +13,15 @@ the first entry if none has it. ``BROKER_NETWORKS`` replaces the networks of eve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ability_search.config.agent_card import Manifest, names
+from ability_search.config.agent_card import AgentCard, BrokerEntry, names
 from ability_search.config.config_files import read_toml
 from ability_search.errors import ConfigurationError
 
 ORDER = ("remote", "default", "local")
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEntry:
-    """One broker as the files give it; ``url`` is unchecked, ``None`` if no file gives one."""
-
-    name: str
-    url: str | None = None
-    networks: tuple[str, ...] = ()
-    mode: str = "native"
-    where: str = ""
-    """File and key of the address."""
 
 
 def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
@@ -83,14 +71,14 @@ def _entry(
 
 
 def choose_brokers(
-    manifest: Manifest, connections: Mapping[str, BrokerEntry], override: str | None
+    card: AgentCard, connections: Mapping[str, BrokerEntry], override: str | None
 ) -> tuple[BrokerEntry, ...]:
     """Return the brokers to join, from both files; single connections use the first.
 
     Entries with the same address are merged, with the networks of all.
 
     Args:
-        manifest: The contents of agent.json.
+        card: The contents of agent.json.
         connections: The entries of config.toml.
         override: Address from the environment; if given, its entry is the only one.
 
@@ -98,24 +86,21 @@ def choose_brokers(
         At least one entry, its address still that of the files; ``local`` without an address if
         they name none.
     """
-    names = dict.fromkeys((*ORDER, *manifest.brokers, *connections))
-    merged = [_merge(name, manifest, connections.get(name)) for name in names]
     known: dict[str, BrokerEntry] = {}
-    for entry in merged:
-        if entry.url is not None:
+    cards = {entry.name: entry for entry in card.brokers}
+    for name in dict.fromkeys((*ORDER, *cards, *connections)):
+        entry = _merged(connections.get(name), cards.get(name))
+        if entry is not None and entry.url is not None:
             first = known.setdefault(entry.url, entry)
             networks = tuple(dict.fromkeys((*first.networks, *entry.networks)))
             known[entry.url] = replace(first, networks=networks)
-    entries = tuple(known.values()) or tuple(each for each in merged if each.name == "local")
+    entries = tuple(known.values()) or (connections.get("local", BrokerEntry("local")),)
     return entries if override is None else (known.get(override, entries[0]),)
 
 
-def _merge(name: str, manifest: Manifest, connection: BrokerEntry | None) -> BrokerEntry:
-    own = connection or BrokerEntry(name)
-    return BrokerEntry(
-        name,
-        own.url or manifest.brokers.get(name),
-        own.networks or manifest.networks.get(name, ()),
-        own.mode,
-        own.where if own.url else f"{manifest.path}: brokers.{name}",
-    )
+def _merged(own: BrokerEntry | None, card: BrokerEntry | None) -> BrokerEntry | None:
+    """Return the entry of config.toml, completed by that of agent.json."""
+    if own is None or card is None:
+        return own or card
+    own = replace(own, networks=own.networks or card.networks)
+    return own if own.url else replace(own, url=card.url, where=card.where)

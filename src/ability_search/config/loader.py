@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr, ValidationError
 
-from ability_search.config.agent_card import VAULT, Manifest, read_manifest
-from ability_search.config.broker_settings import BrokerEntry, choose_brokers, read_connections
+from ability_search.config.agent_card import VAULT, AgentCard, BrokerEntry, read_agent_card
+from ability_search.config.broker_settings import choose_brokers, read_connections
 from ability_search.config.config_files import find_upward
 from ability_search.config.schema import GROUPS, Broker, Settings
 from ability_search.config.setting_fields import Group
@@ -185,14 +185,14 @@ def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
 
 def _connections(
     cwd: Path, problems: list[str]
-) -> tuple[Manifest, dict[str, BrokerEntry], tuple[str, ...]]:
-    """Return the manifest, the brokers of config.toml, and warnings."""
-    agent = Manifest()
+) -> tuple[AgentCard, dict[str, BrokerEntry], tuple[str, ...]]:
+    """Return the contents of agent.json, the brokers of config.toml, and warnings."""
+    agent = AgentCard()
     connections: dict[str, BrokerEntry] = {}
     warnings: tuple[str, ...] = ()
     with collecting(problems):
         path = find_upward("agent.json", cwd)
-        agent = read_manifest(path) if path else agent
+        agent = read_agent_card(path) if path else agent
     with collecting(problems):
         path = find_upward("config.toml", cwd)
         connections, warnings = read_connections(path) if path else (connections, warnings)

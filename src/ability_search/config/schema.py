@@ -13,7 +13,7 @@ from typing import Literal, get_type_hints
 
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
-from ability_search.config.agent_card import Manifest
+from ability_search.config.agent_card import AgentCard
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
@@ -665,7 +665,7 @@ class Settings:
     models: Models
     arcadedb: Arcadedb
     gateway: Gateway
-    agent: Manifest
+    agent: AgentCard
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
     """Required secrets that were not found on this machine."""

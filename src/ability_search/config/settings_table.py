@@ -115,7 +115,7 @@ def _quantity(spec: Spec, value: Any) -> str:
 
 def _size(value: int) -> str:
     for size, name in ((1024 * MIB, " GiB"), (MIB, " MiB"), (KIB, " KiB")):
-        if value % size == 0:
+        if value and value % size == 0:
             return f"{value // size}{name}"
     return str(value)
 

@@ -27,7 +27,7 @@ from ability_search.errors import SearchError
 from ability_search.evaluation.judged_sets import Dataset
 from ability_search.evaluation.measurement import Asking, chunks_for, measure
 from ability_search.evaluation.runs import Indexing, ModeRun, Run, SetDescription
-from ability_search.indexing.preparing import LAYOUT
+from ability_search.index.preparation import LAYOUT
 from ability_search.sync.trees import collection_name
 from ability_search.sync.upload import list_sources
 

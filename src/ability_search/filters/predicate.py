@@ -15,6 +15,7 @@ from ability_search.filters.tree import (
     Field,
     Filter,
     HasElement,
+    HasFacet,
     Not,
     OneOf,
     Or,
@@ -38,7 +39,8 @@ def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
     Args:
         filter: a parsed filter.
         row: the properties of a chunk as stored: ``source``, ``title``, ``kind``, ``createdAt``
-            (milliseconds since 1970-01-01T00:00Z) and ``metadata``. Absent properties are null.
+            (milliseconds since 1970-01-01T00:00Z), ``metadata`` and ``facets``. Absent properties
+            are null.
     """
     match filter:
         case And(parts):
@@ -47,6 +49,8 @@ def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
             return any(matches(part, row) for part in parts)
         case Not(part):
             return not matches(part, row)
+        case HasFacet(facets):
+            return not set(facets).isdisjoint(row.get("facets") or ())
         case _:
             value = _value(filter.field, row)
             return value is not None and _holds(filter, value)

@@ -87,7 +87,14 @@ class HasElement:
     value: Scalar
 
 
-Filter: TypeAlias = And | Or | Not | Exists | OneOf | Compare | Pattern | HasElement
+@dataclass(frozen=True, slots=True)
+class HasFacet:
+    """The row has one of these facets, see :mod:`ability_search.filters.facets`."""
+
+    facets: tuple[str, ...]
+
+
+Filter: TypeAlias = And | Or | Not | Exists | OneOf | Compare | Pattern | HasElement | HasFacet
 
 EVERYTHING = And(())
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ability_search.edges.tool_calls import LiveConnection, Unavailable
 from ability_search.http.request_bodies import checked_query
-from ability_search.tools.table import COMPLETED, FAILED, PROGRESS
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
 from kadi_client import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"

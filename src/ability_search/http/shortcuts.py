@@ -8,7 +8,8 @@ from pydantic import AliasChoices, Field
 
 from ability_search.errors import InvalidInput
 from ability_search.http.request_bodies import Fields
-from ability_search.tools.inputs import CollectionName, Collections, DocumentInput, QueryInput
+from ability_search.search.options import Collections, QueryInput
+from ability_search.tools.inputs import CollectionName, DocumentInput
 from ability_search.wire import Input, NonBlank
 from kadi_client import Raw
 from kadi_client.messages import encode

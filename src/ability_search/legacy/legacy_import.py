@@ -1,22 +1,23 @@
-"""A collection of the earlier ability as something to import."""
+"""Collections of the earlier ability, to be imported."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from ability_search.artifacts.artifact_reader import Item, Row
+from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
 from ability_search.config.schema import Settings
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
-from ability_search.indexing.preparing import Recipe, analyzed, chunk_rows, source_record
-from ability_search.indexing.writing import new_collection
+from ability_search.index.preparation import Recipe, analyzed, chunk_records, source_record
+from ability_search.index.writer import new_collection
 from ability_search.legacy.legacy_chunks import Piece, assembled, read_piece
 from ability_search.legacy.survey import OldCollection, rid_of
 from ability_search.text.analyzer import analyzer_for
@@ -24,20 +25,18 @@ from ability_search.text.token_counter import TokenCounter
 
 _ROWS = 200
 """Chunks read at a time."""
-_NO_LINES = {"startLine": None, "endLine": None}
-"""Where a chunk was in its file is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How chunks are moved.
+    """How chunks are migrated.
 
     Attributes:
-        model: That their embeddings are of.
-        recipe: How later documents of the collection are cut.
-        settings: How terms are weighed.
-        count: Counts tokens.
-        counter: Names that way of counting.
+        model: Model of their embeddings.
+        recipe: How later documents of the collection are chunked.
+        settings: The settings of term weights.
+        count: Token counter.
+        counter: Name of the token counter.
     """
 
     model: str
@@ -49,24 +48,24 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The database and the model for a thread: both wait for the answer."""
+    """The database and the model for a thread; both block until they answer."""
 
-    rows: Callable[[Sequence[str]], list[Row]]
-    """The rows at some places, in no order."""
+    rows: Callable[[Sequence[str]], list[dict[str, Any]]]
+    """Returns rows by record id, in any order."""
     embed: Callable[[Sequence[str]], Vector]
 
 
 class Moving:
-    """A collection's sources, one after the other; fits :class:`.artifacts.importing.Importable`.
+    """A collection to import, see :class:`ability_search.artifacts.importer.Importable`.
 
-    The rows are read anew, a source at a time. The hash of a source that it records is one of what
-    was moved, so a document that is indexed later differs from it and is cut anew.
+    The rows are read again, some sources at a time. The content hash of a source is a hash of its
+    chunks, so that a document that is indexed later differs and is chunked again.
 
     Args:
-        old: What there is to move.
-        way: How it is moved.
-        reach: How it is read.
-        now: Epoch milliseconds, for chunks that do not say when they were stored.
+        old: The collection.
+        way: How it is migrated.
+        reach: The database and the model.
+        now: Epoch milliseconds, for chunks without a time.
     """
 
     def __init__(self, old: OldCollection, way: Way, reach: Reach, *, now: int) -> None:
@@ -90,7 +89,7 @@ class Moving:
 
     @property
     def fingerprint(self) -> str:
-        """Names what is moved."""
+        """Hash of what is migrated."""
         return self._old.fingerprint
 
     @property
@@ -108,33 +107,33 @@ class Moving:
 
     @property
     def origin(self) -> Origin:
-        """The collection, under its new name."""
+        """The collection under its new name."""
         return origin_of(self._collection, self._way.counter)
 
     @property
     def counts(self) -> Counts:
-        """Return the numbers of sources, chunks and tokens; tokens of the sources read so far."""
+        """Numbers of sources, chunks and tokens; tokens of the sources read so far."""
         return Counts(chunks=self._old.chunks, sources=self._old.sources, tokens=self._tokens)
 
     def check(self) -> None:
-        """Nothing is left to be checked: all rows were read before."""
+        """Do nothing: all rows were checked by the survey."""
 
     def usage(self) -> None:
-        """Nothing is known of it."""
+        """Return nothing: the earlier ability did not record use."""
 
     def items(self) -> Iterator[Item]:
-        """The sources, each with all of its chunks.
+        """Yield the sources, each with all of its chunks.
 
         Raises:
-            DatabaseUnavailable: if the database did not answer, or rows are gone since.
-            EmbeddingUnavailable: if chunks need another embedding, and the model did not answer.
+            DatabaseUnavailable: if the database did not answer, or rows are gone.
+            EmbeddingUnavailable: if chunks need another embedding and the model did not answer.
         """
         self._tokens = 0
         numbers = self._old.places[:, 2]
         ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(numbers))
         start = done = 0
         while start < len(numbers):
-            # As many whole sources as are read at a time, at least one.
+            # As many whole sources as fit into one read, at least one.
             done = max(done + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
             end = int(ends[done - 1])
             for _, pieces in groupby(self._read(start, end), key=lambda piece: piece.source):
@@ -142,7 +141,7 @@ class Moving:
             start = end
 
     def _read(self, start: int, end: int) -> list[Piece]:
-        """The chunks at some places, in order."""
+        """Return the chunks at places ``start`` to ``end - 1``, in order."""
         rids = [rid_of(bucket, place) for bucket, place, _ in self._old.places[start:end]]
         found: dict[str, Piece] = {}
         for at in range(0, len(rids), _ROWS):
@@ -164,12 +163,15 @@ class Moving:
         )
         prepared.vectors = list(vectors)
         moment = max(piece.created_at for piece in pieces) or self._now
-        rows = chunk_rows(prepared, self._collection, now=moment)
-        rows = [row | _NO_LINES for row in rows]
-        return Item(source_record(prepared, now=moment), rows, vectors)
+        chunks = [
+            # The lines in its file are unknown.
+            replace(chunk, start_line=None, end_line=None)
+            for chunk in chunk_records(prepared, self._collection, now=moment)
+        ]
+        return Item(source_record(prepared, now=moment), chunks, vectors)
 
     def _vectors(self, pieces: Sequence[Piece]) -> Vector:
-        """The stored embeddings, those of no use replaced; shape (len(pieces), d)."""
+        """Return the embeddings, unusable ones made again; shape (len(pieces), d)."""
         vectors = [
             piece.vector
             if piece.vector is not None and len(piece.vector) == self._old.dimensions
@@ -185,7 +187,7 @@ class Moving:
 
 
 def _hash(pieces: Sequence[Piece], vectors: Vector) -> str:
-    """Of what is moved of a source; of another form than that of documents."""
+    """Return the content hash of a source; it differs in form from those of documents."""
     digest = sha256(
         repr([(p.title, p.content, p.metadata) for p in pieces]).encode("utf-8", "replace")
     )

@@ -12,7 +12,7 @@ from ability_search.artifacts.importer import Importing
 from ability_search.collection import Collection as Live
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
-from ability_search.indexing import Progress, Report
+from ability_search.index.index_calls import Progress, Report
 from ability_search.legacy.legacy_import import Moving, Reach, Way
 from ability_search.legacy.survey import OldCollection, State, Survey, Surveying
 from ability_search.ports import Embedder

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ability_search.errors import InvalidInput, NotFound
-from ability_search.indexing import Report
+from ability_search.index.index_calls import Report
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.survey import OldCollection, State, Survey
 from ability_search.store.arcadedb.legacy import ASIDE_TYPE, LEGACY_TYPE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -69,13 +69,48 @@ class HttpService(Service):
     route: str
 
 
-def over_broker(service: Service, invoke: Invoke, *, api_key: SecretStr | None) -> Transport:
-    """Return a transport that calls the tool of a model manager on the network."""
+Providers = Callable[[str], Awaitable[frozenset[str]]]
+"""Returns the ids of the agents that offer a tool."""
+
+
+def over_broker(
+    service: Service,
+    invoke: Invoke,
+    *,
+    api_key: SecretStr | None,
+    providers: Providers | None = None,
+) -> Transport:
+    """Return a transport that calls the tool of a model manager on the network.
+
+    Args:
+        service: The service.
+        invoke: Calls a tool.
+        api_key: Sent with each request, and only to the agent that offered the tool at first; if
+            several did, to none.
+        providers: Lists the agents. Without it, the key goes to whichever agent the broker chooses.
+    """
     key = {"api_key": api_key.get_secret_value()} if api_key else {}
+    trusted: list[str] = []
+
+    async def receiver() -> str | None:
+        """Return the agent that receives the key; ``None`` for any."""
+        if api_key is None or providers is None:
+            return None
+        if not trusted:
+            agents = sorted(await providers(service.tool))
+            if len(agents) > 1:
+                raise service.unavailable(
+                    f"several agents offer {service.tool} ({', '.join(agents)}), and an API key is"
+                    " sent to one only: keep the others out of the networks of this worker"
+                )
+            trusted.extend(agents)
+        return trusted[0] if trusted else None
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
         try:
-            answer = await invoke(service.tool, {**request, **key}, timeout=timeout)
+            answer = await invoke(
+                service.tool, {**request, **key}, timeout=timeout, target_agent=await receiver()
+            )
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise service.failure(Objection("texts", cause=exc), request) from exc
         except (RemoteError, ToolError) as exc:

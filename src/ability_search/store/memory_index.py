@@ -53,9 +53,9 @@ class MemoryDocuments(Tables):
         if not _stand_ins_unchanged(stored, replacement.stand_ins):
             return None
         concerned = set(replacement.sources)
-        old = stored.sources.delete(lambda each: each.record.source in concerned)
-        gone = stored.chunks.delete(lambda each: each.record.source in concerned)
-        gone_kinds = stored.kinds.delete(lambda each: each.record.source in concerned)
+        old = [each for name in concerned if (each := stored.sources.pop(name, None))]
+        gone = stored.delete_chunks(concerned, kinds=False)
+        gone_kinds = stored.delete_chunks(concerned, kinds=True)
         kept_links = [link for link in stored.links if link.source not in concerned]
         gone_links = len(stored.links) - len(kept_links)
         returned = _return_duplicates(stored, {chunk.record.chunk_id for chunk in gone})
@@ -65,7 +65,7 @@ class MemoryDocuments(Tables):
         for chunk in inserted:
             stored.add_chunk(chunk)
         stored.links = [*kept_links, *replacement.links]
-        sources = [each.record for each in stored.sources]
+        sources = [each.record for each in stored.sources.values()]
         left = sum(not chunk.indexed for chunk in gone)
         new = replace(
             record,
@@ -121,7 +121,7 @@ class MemoryDocuments(Tables):
     async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
         """Return the sources of kinds that were made of these sources."""
         wanted = set(sources)
-        found = [each.record for each in self._generation(generation).sources]
+        found = [each.record for each in self._generation(generation).sources.values()]
         return [each.source for each in found if each.of in wanted]
 
     async def source_records(
@@ -143,7 +143,7 @@ class MemoryDocuments(Tables):
     ) -> list[Passage]:
         """Return the parts of a document's text, in chunk order."""
         table = self._generation(generation).table(kinds=kinds)
-        found = [passage_of(chunk) for chunk in table if chunk.record.source == source]
+        found = [passage_of(chunk) for chunk in table.values() if chunk.record.source == source]
         return sorted(found, key=lambda passage: passage.chunk_index)
 
     async def compare_sources(
@@ -161,14 +161,14 @@ class MemoryDocuments(Tables):
 
     async def count_sources(self, generation: str) -> tuple[int, int]:
         """Return the number of sources, without generated ones, and the chunks they record."""
-        records = [each.record for each in self._generation(generation).sources]
+        records = [each.record for each in self._generation(generation).sources.values()]
         return sum(not each.generated for each in records), sum(each.chunks for each in records)
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
     ) -> VectorCheck:
         """Check the vectors of a page of chunks greater than ``after``, in order."""
-        page = _by_id(self._generation(generation).table(kinds=kinds), after=after)[:limit]
+        page = _by_id(self._generation(generation).table(kinds=kinds).values(), after=after)[:limit]
         return VectorCheck(
             last=page[-1].record.chunk_id if page else None,
             checked=len(page),
@@ -177,14 +177,14 @@ class MemoryDocuments(Tables):
 
     async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
         """Return some indexed chunks with their embeddings."""
-        indexed = selected(self._generation(generation).chunks, None)
+        indexed = selected(self._generation(generation).chunks.values(), None)
         return [replace(_weighted(c), embedding=c.embedding) for c in indexed[:limit]]
 
     async def probe_chunks(
         self, generation: str, *, newest: int, others: int, after: str
     ) -> list[WeightedChunk]:
         """Return the indexed chunks stored last, and some by their vector keys."""
-        indexed = selected(self._generation(generation).chunks, None)
+        indexed = selected(self._generation(generation).chunks.values(), None)
         keyed = [chunk for chunk in indexed if (chunk.record.vector_key or "") >= after]
         keyed.sort(key=lambda chunk: chunk.record.vector_key or "")
         last = indexed[::-1][:newest]
@@ -200,7 +200,7 @@ class MemoryDocuments(Tables):
         exact: bool,
     ) -> list[list[Neighbour]]:
         """Return the indexed chunks nearest to each vector, nearest first."""
-        indexed = selected(self._generation(generation).chunks, None)
+        indexed = selected(self._generation(generation).chunks.values(), None)
         return [
             [
                 Neighbour(chunk.record.chunk_id, chunk.record.source, chunk.record.created_at, near)
@@ -237,7 +237,7 @@ class MemoryDocuments(Tables):
     ) -> list[dict[str, Sequence[float]]]:
         """Return for each place the stored vectors by vector key."""
         return [
-            _vectors_by_key(self._generation(name).table(kinds=kinds), keys)
+            _vectors_by_key(self._generation(name).table(kinds=kinds).values(), keys)
             for name, kinds in places
         ]
 
@@ -245,7 +245,7 @@ class MemoryDocuments(Tables):
         self, generation: str, *, kinds: bool, average_length: float, limit: int
     ) -> list[WeightedChunk]:
         """Return chunks whose weights assume another average length, by chunkId."""
-        chunks = _by_id(self._generation(generation).table(kinds=kinds))
+        chunks = _by_id(self._generation(generation).table(kinds=kinds).values())
         outdated = [c for c in chunks if c.record.average_length != average_length]
         return [_weighted(chunk) for chunk in outdated[:limit]]
 
@@ -289,7 +289,7 @@ class MemoryCopies(Tables):
     ) -> dict[int, SourceRecord]:
         """Return source records by their places."""
         wanted = set(places)
-        found = self._generation(generation).sources
+        found = self._generation(generation).sources.values()
         return {each.place: each.copy() for each in found if each.place in wanted}
 
     async def chunk_records(
@@ -299,7 +299,7 @@ class MemoryCopies(Tables):
         wanted = set(sources)
         return [
             chunk.whole()
-            for chunk in self._generation(generation).table(kinds=kinds)
+            for chunk in self._generation(generation).table(kinds=kinds).values()
             if chunk.record.source in wanted and first <= chunk.record.chunk_index < end
         ]
 
@@ -311,20 +311,20 @@ class MemoryCopies(Tables):
         sizes: dict[int, int] = {}
         periods: dict[int, tuple[int, int]] = {}
         if (width := request.bin_width) is not None:
-            every = list(generation.chunks)
+            every = generation.chunks.values()
             counted = every if request.sample is None else _sample(every, request.sample, request)
             for chunk in counted:
                 least = chunk.record.tokens - chunk.record.tokens % width
                 sizes[least] = sizes.get(least, 0) + 1
         if (period := request.period) is not None:
-            for source in (each.record for each in generation.sources):
+            for source in (each.record for each in generation.sources.values()):
                 if source.of is None:
                     start = source.indexed_at - source.indexed_at % period
                     sources, chunks = periods.get(start, (0, 0))
                     periods[start] = sources + 1, chunks + source.chunks
         vectors: list[Sequence[float]] = []
         if request.vectors is not None:
-            sampled = _sample(generation.chunks, request.vectors, request)
+            sampled = _sample(generation.chunks.values(), request.vectors, request)
             vectors = [chunk.embedding or () for chunk in sampled]
         answer = OverviewAnswer(sizes, [(start, *n) for start, n in periods.items()], vectors)
         return Read(self._records.get(collection.name), answer)
@@ -339,7 +339,7 @@ class MemoryCopies(Tables):
     ) -> Read[list[MapPoint]]:
         """Return a sample of the indexed chunks, with their cosines to axes."""
         request = OverviewRequest(None, None, None, limit, indexed)
-        sampled = _sample(self._generation(collection.type).chunks, limit, request)
+        sampled = _sample(self._generation(collection.type).chunks.values(), limit, request)
         by_axis = [cosines(sampled, axis).tolist() for axis in axes]
         points = [
             MapPoint(
@@ -364,7 +364,7 @@ def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -
 
 def _return_duplicates(generation: Generation, gone: set[str]) -> int:
     """Return the duplicates of chunks that are gone to the indexes; return their number."""
-    returned = [chunk for chunk in generation.chunks if chunk.record.duplicate_of in gone]
+    returned = [chunk for chunk in generation.chunks.values() if chunk.record.duplicate_of in gone]
     for chunk in returned:
         chunk.record = replace(chunk.record, duplicate_of=None)
     return len(returned)

@@ -105,7 +105,9 @@ class MemorySearch(Tables):
     ) -> dict[str, Row]:
         """Return the best chunk of each source, by source; of equal ones the first."""
         wanted = set(sources)
-        chunks = [c for c in self._generation(generation).chunks if c.record.source in wanted]
+        chunks = [
+            c for c in self._generation(generation).chunks.values() if c.record.source in wanted
+        ]
         rows: dict[str, tuple[Row, int]] = {}
         for chunk in selected(chunks, filter):
             row = row_of(chunk, 0.0, columns)
@@ -122,7 +124,7 @@ class MemorySearch(Tables):
         """Return the best chunk of each source that is linked to others, and given chunks."""
         stored = self._generation(generation)
         vector = request.columns.cosines[request.by]
-        allowed = selected(stored.chunks, request.filter)
+        allowed = selected(stored.chunks.values(), request.filter)
         near = [c for c in allowed if c.record.chunk_id in set(request.neighbours)]
         hops: list[tuple[Sequence[Link], Sequence[Link]]] = []
         here, seen = set(request.sources), set(request.sources)
@@ -141,7 +143,7 @@ class MemorySearch(Tables):
             near += best.values()
             here = set(best)
             seen |= here
-        distinct = {chunk.rid: chunk for chunk in sorted(near, key=lambda chunk: chunk.place)}
+        distinct = {chunk.rid: chunk for chunk in near}
         ranked = nearest_chunks(distinct.values(), vector, limit=request.limit)
         return GraphAnswer(
             [row_of(c, score, request.columns) for c, score in ranked if score >= request.least],
@@ -166,7 +168,7 @@ class MemorySearch(Tables):
 
 
 def _search(generation: Generation, search: Search, columns: Columns, first: int) -> list[Row]:
-    chunks = selected(generation.table(kinds=search.kinds), search.filter)
+    chunks = selected(generation.table(kinds=search.kinds).values(), search.filter)
     vector: Sequence[float] | None = None
     products = None
     match search:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +37,8 @@ _serials = count(1)
 
 @dataclass(slots=True)
 class StoredChunk:
-    """A chunk with its place in the order of storage."""
+    """A chunk."""
 
-    place: int
     rid: str
     record: ChunkRecord
     """Without the embedding."""
@@ -65,7 +63,7 @@ class StoredChunk:
 
 @dataclass(slots=True)
 class StoredSource:
-    """A source record with its place in the order of storage."""
+    """A source record with its place in the order of insertion."""
 
     place: int
     record: SourceRecord
@@ -75,80 +73,45 @@ class StoredSource:
         return _source_copy(self.record)
 
 
-class _Placed(Protocol):
-    place: int
-
-
-P = TypeVar("P", bound=_Placed)
-
-
-class Table(Generic[P]):
-    """Rows by key, in the order of storage: the place of a deleted row is taken by the next one.
-
-    ArcadeDB stores rows in the same order, which decides between equal scores.
-    """
-
-    def __init__(self) -> None:
-        self._rows: dict[str, P] = {}
-        self._free: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[P]:
-        return iter(sorted(self._rows.values(), key=lambda row: row.place))
-
-    def get(self, key: str) -> P | None:
-        """Return the row of a key."""
-        return self._rows.get(key)
-
-    def add(self, key: str, row: Callable[[int], P]) -> None:
-        """Store the row that ``row`` makes for the lowest free place."""
-        place = heapq.heappop(self._free) if self._free else len(self._rows)
-        self._rows[key] = row(place)
-
-    def delete(self, wanted: Callable[[P], bool]) -> list[P]:
-        """Delete rows; return them in the order of storage."""
-        gone = {key: row for key, row in self._rows.items() if wanted(row)}
-        for key, row in gone.items():
-            del self._rows[key]
-            heapq.heappush(self._free, row.place)
-        return sorted(gone.values(), key=lambda row: row.place)
-
-
 @dataclass(slots=True)
 class Generation:
-    """One build of a collection's index."""
+    """One build of a collection's index; its rows are in the order of insertion."""
 
-    chunks: Table[StoredChunk] = field(default_factory=Table)
-    kinds: Table[StoredChunk] = field(default_factory=Table)
-    sources: Table[StoredSource] = field(default_factory=Table)
+    chunks: dict[str, StoredChunk] = field(default_factory=dict)
+    """By chunkId."""
+    kinds: dict[str, StoredChunk] = field(default_factory=dict)
+    sources: dict[str, StoredSource] = field(default_factory=dict)
+    """By name."""
     links: list[Link] = field(default_factory=list)
     statistics: list[TermStatisticsEntry] = field(default_factory=list)
     """In order of the revision."""
 
-    def table(self, *, kinds: bool) -> Table[StoredChunk]:
+    def table(self, *, kinds: bool) -> dict[str, StoredChunk]:
         """Return the generation's own chunks, or those of kinds."""
         return self.kinds if kinds else self.chunks
 
-    def tables(self) -> tuple[Table[StoredChunk], Table[StoredChunk]]:
-        """Return both."""
-        return self.chunks, self.kinds
-
     def chunks_at(self, rids: Iterable[str]) -> list[StoredChunk]:
-        """Return the chunks with these record ids, in the order of storage."""
+        """Return the chunks with these record ids."""
         wanted = set(rids)
-        return [chunk for table in self.tables() for chunk in table if chunk.rid in wanted]
+        every = (*self.chunks.values(), *self.kinds.values())
+        return [chunk for chunk in every if chunk.rid in wanted]
+
+    def delete_chunks(self, sources: Container[str], *, kinds: bool) -> list[StoredChunk]:
+        """Delete the chunks of these sources; return them."""
+        table = self.table(kinds=kinds)
+        gone = [chunk for chunk in table.values() if chunk.record.source in sources]
+        for chunk in gone:
+            del table[chunk.record.chunk_id]
+        return gone
 
     def ordered_sources(self, *, after: str) -> list[StoredSource]:
         """Return the sources greater than ``after``, in order of their names."""
-        found = [each for each in self.sources if each.record.source > after]
+        found = [each for each in self.sources.values() if each.record.source > after]
         return sorted(found, key=lambda each: each.record.source)
 
     def add_source(self, record: SourceRecord) -> None:
         """Store a source record."""
-        copy = _source_copy(record)
-        self.sources.add(record.source, lambda place: StoredSource(place, copy))
+        self.sources[record.source] = StoredSource(next(_serials), _source_copy(record))
 
     def add_chunk(self, record: ChunkRecord) -> None:
         """Store a chunk; if it is of a kind, among those of kinds."""
@@ -164,10 +127,8 @@ class Generation:
             lengths=tuple(record.lengths),
             embedding=None,
         )
-        rid = f"chunk {next(_serials)}"
-        self.table(kinds=record.of is not None).add(
-            record.chunk_id, lambda place: StoredChunk(place, rid, held, vector)
-        )
+        chunk = StoredChunk(f"chunk {next(_serials)}", held, vector)
+        self.table(kinds=record.of is not None)[record.chunk_id] = chunk
 
 
 def _source_copy(record: SourceRecord) -> SourceRecord:
@@ -355,4 +316,5 @@ def passage_of(chunk: StoredChunk) -> Passage:
         section=record.section,
         start_line=record.start_line,
         end_line=record.end_line,
+        rid=chunk.rid,
     )

@@ -143,8 +143,9 @@ class SearchStore(Protocol):
                 ``embedding``.
 
         Returns:
-            Rows by the name of the search, best first. They are consistent: a commit that is
-            being indexed is waited for.
+            Rows by the name of the search, best first, equal ones in the order of storage: that of
+            insertion, but for rows that take the place of deleted ones. They are consistent: a
+            commit that is being indexed is waited for.
 
         Raises:
             StatementRefused: if the store cannot run this combination; single searches may work.

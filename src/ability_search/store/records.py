@@ -76,6 +76,16 @@ class ChunkRecord:
     """Average length that the weights were computed with."""
     duplicate_of: str | None = None
     """ChunkId that stands for this one in the indexes; ``None`` if the chunk is indexed itself."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of a later version of this program, which are kept."""
+
+
+def chunk_bytes(chunk: ChunkRecord) -> int:
+    """Estimate the bytes of a chunk in a message, seldom too low."""
+    text = 3 * (len(chunk.content) + len(chunk.lead) + len(chunk.title))
+    text += len(str(chunk.metadata)) + sum(3 + len(facet) for facet in chunk.facets)
+    numbers = 11 * len(chunk.embedding or ()) + 18 * len(chunk.terms) + 8 * len(chunk.dates)
+    return 600 + text + numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,8 @@ class SourceRecord:
     """Text after the last chunk."""
     origin: str | None = None
     """Content hash of the document that a rebuild restored it from."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of a later version of this program, which are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +206,15 @@ class ChunkText:
     title: str
     content: str
     metadata: Mapping[str, Any]
-    kind: str
+    kind: str | None
     chunk_index: int
     total_chunks: int
     breadcrumb: str | None
     page: int | None
     start_line: int | None
     end_line: int | None
-    created_at: int
-    tokens: int
+    created_at: int | None
+    tokens: int | None
     cosines: Sequence[float | None] = ()
     """Cosines to the chunks that it was compared with."""
     embedding: Sequence[float] | None = None
@@ -222,6 +234,8 @@ class Passage:
     section: int | None = None
     start_line: int | None = None
     end_line: int | None = None
+    rid: str | None = None
+    """Record id, if the passage is read by its chunkId."""
 
 
 @dataclass(frozen=True, slots=True)

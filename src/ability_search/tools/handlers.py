@@ -13,28 +13,27 @@ from pydantic import BaseModel
 
 from ability_search.config.schema import Settings
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
-from ability_search.filing import FileIndexing, FileRequest
-from ability_search.generations import Generations
+from ability_search.index.file_indexing import FileIndexing, FileRequest
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import Progress
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import Jobs, Run
+from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
-from ability_search.indexing import Indexing, Progress
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.mending import Mending
-from ability_search.indexing.reindexing import Reindexing
-from ability_search.jobs.events import COMPLETED, FAILED, PROGRESS
-from ability_search.jobs.ledger import Jobs
-from ability_search.jobs.running import Run
-from ability_search.listing import list_sources
+from ability_search.index.reindex import Reindexing
+from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.ports import Store
-from ability_search.querying import Querying
-from ability_search.querying.model import QueryAnswer
+from ability_search.search.response import QueryResult, SimilarResult
+from ability_search.search.searcher import Searcher
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
 from kadi_client.tools import Call, Tool
 
 _TO_ANSWER = 0.1
@@ -59,8 +58,8 @@ class Services:
     generations: Generations
     jobs: Jobs
     reindexing: Reindexing
-    mending: Mending
-    querying: Querying
+    self_repair: SelfRepair
+    searcher: Searcher
     maintenance: Maintenance
     settings: Settings
     meter: Meter
@@ -128,10 +127,12 @@ class _Table:
             sweep=value.sweep,
         )
         record = Job(job.id, FILES, value.collection)
-        async with job.announced(value.collection), self._services.jobs.told(record) as told:
+        jobs = self._services.jobs
+        async with job.announced(value.collection), jobs.recorded(record) as recorded:
 
             async def progress(progress: Progress) -> None:
-                told.done, told.total, told.stage = progress.done, progress.total, progress.stage
+                recorded.done, recorded.total = progress.done, progress.total
+                recorded.stage = progress.stage
                 await job.progress(progress)
 
             report = await self._services.files.index(
@@ -140,23 +141,21 @@ class _Table:
         self._services.maintenance.schedule(value.collection)
         return responses.index_file_result(report, job.id)
 
-    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> results.QueryResult:
+    async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
-        query = requests.query(value, self._limits)
-        answer = await self._services.querying.query(value.collection, query)
-        _meter(self._services.meter, answer)
-        return responses.query_result(answer, value)
+        result = await self._services.searcher.query(requests.query(value, self._limits))
+        _meter(self._services.meter, result)
+        return result
 
-    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> results.SimilarResult:
+    async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
-        answer = await self._services.querying.similar(
+        return await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             limit=requests.limit(value.limit, self._limits),
-            predicate=requests.predicate(value.filter, None, (), self._limits),
+            filter=requests.combined_filter(value.filter, None, (), self._limits),
             min_score=value.min_score,
         )
-        return responses.similar_result(answer)
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
@@ -205,12 +204,8 @@ class _Table:
         self, value: inputs.CollectionInfoInput, _call: _Admitted
     ) -> results.CollectionInfoResult:
         """search-collection-info."""
-        page = await list_sources(
-            self._services.store,
-            self._services.registry,
-            value.collection,
-            limit=value.limit,
-            cursor=value.cursor,
+        page = await self._services.indexing.list_sources(
+            value.collection, limit=value.limit, cursor=value.cursor
         )
         jobs = await self._services.jobs.of(value.collection)
         overview = await measure(
@@ -310,11 +305,11 @@ class _Job:
         )
 
 
-def _meter(meter: Meter, answer: QueryAnswer) -> None:
-    for stage, milliseconds in answer.timings.items():
+def _meter(meter: Meter, result: QueryResult) -> None:
+    for stage, milliseconds in result.timings.items():
         meter.observe(QUERY_STAGE_SECONDS, milliseconds / 1e3, stage)
-    if answer.degraded is not None:
-        meter.add(DEGRADED_ANSWERS, 1, answer.degraded.code)
+    if result.degraded is not None:
+        meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
 
 
 def _collection_of(value: BaseModel) -> str | None:

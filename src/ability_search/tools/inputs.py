@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
+from ability_search.search.options import Collections as Collections
+from ability_search.search.options import Mode as Mode
+from ability_search.search.options import Model
+from ability_search.search.options import QueryInput as QueryInput
 from ability_search.text.chunkers import Strategy
-from ability_search.tools import option_inputs
 from ability_search.wire import Count, Input, NonBlank, Share
 
-Mode = Literal["semantic", "keyword", "hybrid"]
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
 FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
@@ -21,16 +23,6 @@ CollectionName = Annotated[
         description="Collection name: 1 to 64 of A-Z a-z 0-9 . _ -, first a letter or digit.",
         examples=["docs"],
         json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-    ),
-]
-Model = Annotated[
-    str | None,
-    Field(
-        min_length=1,
-        max_length=256,
-        description="Embedding model. Default: the collection's model; for a new collection the"
-        " configured default.",
-        examples=["all-MiniLM-L6-v2"],
     ),
 ]
 ChunkStrategy = Annotated[
@@ -198,166 +190,6 @@ class IndexFileInput(Input):
         False, description="Delete sources under this directory whose files no longer exist."
     )
     job_id: JobId = None
-
-
-Collections = str | Annotated[list[str], Field(min_length=1, max_length=1000)]
-
-
-class QueryInput(Input):
-    """Input of search-query."""
-
-    collection: Collections = Field(
-        description="A collection, a list of collections, or * for all of them.",
-        examples=["docs", ["docs", "notes"], "*"],
-    )
-    query: NonBlank = Field(description="What to search for.", examples=["how do I install it"])
-    limit: Count = Field(10, ge=1, description="Maximum number of results.")
-    offset: Count = Field(0, ge=0, le=10_000, description="Number of results to skip.")
-    mode: Mode = Field(
-        "hybrid",
-        description="semantic: by embedding; keyword: by words (exact BM25); hybrid: both.",
-    )
-    model: Model = None
-    filter: dict[str, Any] | None = Field(
-        None,
-        description="Filter on chunks: $and $or $not over conditions on source, title, kind,"
-        " createdAt, metadata.*.",
-        examples=[{"metadata.lang": "en", "metadata.year": {"$gte": 2024}}],
-    )
-    sources: list[NonBlank] | None = Field(
-        None,
-        max_length=256,
-        description="Globs: search only sources that match one. An empty list is an error.",
-        examples=[["guide/**"]],
-    )
-    exclude_sources: list[NonBlank] = Field(
-        default_factory=list,
-        max_length=256,
-        description="Globs: sources that match one are excluded; they never leave the database.",
-        examples=[["drafts/**", "**/CHANGELOG.md"]],
-    )
-    min_score: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="Minimum cosine in semantic and hybrid mode; minimum normalized BM25 score in"
-        " keyword mode.",
-        examples=[0.3],
-    )
-    hypothetical_answer: NonBlank | None = Field(
-        None,
-        description="Hypothetical answer to embed instead of the query (HyDE).",
-        examples=["The archive is copied to tape every night at two."],
-    )
-    fusion: option_inputs.Fusion | None = Field(
-        None,
-        description="Fusion of semantic and keyword results. Default: as configured.",
-        examples=[{"method": "convex", "weights": {"semantic": 0.5, "keyword": 0.5}}],
-    )
-    full_text: option_inputs.FullText | None = Field(
-        None,
-        description="Full-text search over chosen fields, blended into the score.",
-        examples=[{"weight": 0.3, "fields": ["title", "metadata.tags"]}],
-    )
-    rerank: dict[option_inputs.FieldName, option_inputs.FieldRule] = Field(
-        default_factory=dict,
-        max_length=16,
-        description="Rules on fields that boost scores.",
-        examples=[
-            {
-                "metadata.category": {"weight": 0.5, "rules": {"contains": "security"}},
-                "createdAt": {"weight": 0.3, "rules": {"sort": "desc"}},
-            }
-        ],
-    )
-    reranker: option_inputs.Reranker | None = Field(
-        None, description="Rerank the first hits with a model.", examples=[{"top": 20}]
-    )
-    extended: list[option_inputs.Kind] = Field(
-        default_factory=list,
-        description="Kinds to search: a hit on the title, summary, ... of a document returns the"
-        " document, scored by its best kind; documents are the chunks themselves.",
-        examples=[["title", "summary", "documents"]],
-    )
-    prf: option_inputs.Feedback | bool | None = Field(
-        None,
-        description="Pseudo-relevance feedback: true searches again with words and vectors of the"
-        " first hits, false turns feedback off. Default: a hybrid query rescores its first hits by"
-        " their similarity to each other, without a second search.",
-        examples=[True, {"chunks": 3, "terms": 12}],
-    )
-    understand: bool = Field(
-        True,
-        description="Recognise times (last March, before the outage, latest) and exclusions"
-        " (besides X) in an English query; false takes it literally.",
-    )
-    temporal: option_inputs.Temporal | None = Field(
-        None,
-        description="Weight of dates if the query or timeRange names a time; order in time.",
-        examples=[{"weight": 0.5, "sigmaDays": 15}, {"order": "newest"}],
-    )
-    time_range: option_inputs.TimeRange | None = Field(
-        None,
-        description="Prefer chunks about this period; overrides times in the query. Chunks without"
-        " a date count half, by when they were indexed.",
-        examples=[{"from": "2026-01-01", "to": "2026-03-31"}],
-    )
-    as_of: NonBlank | None = Field(
-        None,
-        max_length=64,
-        description="Time of the query: YYYY-MM-DD, the end of that day in UTC, or an instant"
-        " (RFC 3339). Times in the query and ages in decay are relative to it. Documents indexed"
-        " later are not excluded (filter by createdAt for that). Default: now.",
-        examples=["2026-03-25", "2026-03-25T09:30:00+01:00"],
-    )
-    exclude: list[Annotated[NonBlank, Field(max_length=1024)]] = Field(
-        default_factory=list,
-        max_length=16,
-        description="Phrases that hits should not be about, in addition to exclusions in the query;"
-        " such hits are demoted, not removed (use excludeSources for that).",
-        examples=[["pagination"]],
-    )
-    decay: option_inputs.Decay | None = Field(
-        None,
-        description="Age lowers scores; use by an agent raises them.",
-        examples=[{"halfLifeDays": 90}],
-    )
-    graph: option_inputs.Graph | None = Field(
-        None,
-        description="Graph expansion: neighbours of the first hits join the results and gain score"
-        " from them.",
-        examples=[{"hops": 1}],
-    )
-    diversity: Share | None = Field(
-        None,
-        description="Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only.",
-        examples=[0.7],
-    )
-    max_per_source: Count | None = Field(
-        None,
-        ge=1,
-        description="Maximum hits per source of a collection; other hits take their places.",
-        examples=[2],
-    )
-    expand: option_inputs.Expand | Literal["neighbors", "section"] | None = Field(
-        None,
-        description="Context expansion: return the text around each hit; adjacent hits are merged.",
-        examples=["neighbors", {"mode": "neighbors", "window": 2}],
-    )
-    max_result_tokens: Count | None = Field(
-        None,
-        ge=1,
-        le=10_000_000,
-        description="Token budget for the texts of all hits; what does not fit is cut.",
-        examples=[2000],
-    )
-    expand_query: option_inputs.ExpandQuery | bool = Field(
-        False,
-        description="Query expansion: let a language model add words to the query.",
-        examples=[True, {"method": "stepBack"}],
-    )
-    highlights: bool = Field(False, description="Return the matched places of each hit.")
-    explain: bool = Field(False, description="Return how each score was computed.")
 
 
 class SimilarInput(Input):

@@ -9,13 +9,11 @@ from ability_search.config.schema import Limits
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
-from ability_search.filters.tree import combine
+from ability_search.filters.tree import Filter, combine
+from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
-from ability_search.indexing import IndexOptions
-from ability_search.querying.model import Query
-from ability_search.store.arcadedb import Predicate
-from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.tools import inputs, query_options
+from ability_search.search.query import Query, parse_query
+from ability_search.tools import inputs
 
 
 def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
@@ -86,20 +84,9 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
                 f"{name}: {_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
                 hint="Shorten it (setting max_query_bytes).",
             )
-    return Query(
-        text=value.query,
-        limit=limit(value.limit, limits),
-        offset=value.offset,
-        mode=value.mode,
-        model=value.model,
-        predicate=predicate(value.filter, value.sources, value.exclude_sources, limits),
-        min_score=value.min_score,
-        hypothetical_answer=value.hypothetical_answer,
-        fusion=query_options.fusion(value.fusion),
-        options=query_options.options(value),
-        as_of=query_options.as_of(value.as_of),
-        highlights=value.highlights,
-        explain=value.explain,
+    limit(value.limit, limits)
+    return parse_query(
+        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits)
     )
 
 
@@ -117,13 +104,13 @@ def limit(wanted: int, limits: Limits) -> int:
     return wanted
 
 
-def predicate(
+def combined_filter(
     document: Mapping[str, Any] | None,
     sources: Sequence[str] | None,
     exclude_sources: Sequence[str],
     limits: Limits,
-) -> Predicate | None:
-    """Return the condition of a filter and globs together; ``None`` without any.
+) -> Filter | None:
+    """Return a filter and globs as one filter; ``None`` without any.
 
     Raises:
         InvalidInput: if one of them is invalid.
@@ -135,9 +122,7 @@ def predicate(
         )
     if sources is not None or exclude_sources:
         parts.append(source_filter(sources, exclude_sources))
-    if not parts:
-        return None
-    return Predicate(*to_sql(combine(*parts)))
+    return combine(*parts) if parts else None
 
 
 def overview(value: inputs.CollectionInfoInput) -> Wanted:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.filing import FileReport
+from ability_search.index.file_indexing import FileReport
+from ability_search.index.index_calls import Failure, IndexReport
+from ability_search.index.indexing import SourcePage
 from ability_search.index.overview import Overview
-from ability_search.indexing import Failure, IndexReport
-from ability_search.listing import SourcePage
-from ability_search.querying import Budget, Hit, QueryAnswer, SimilarAnswer, Understood
 from ability_search.store.records import Job
-from ability_search.tools import inputs, results
-from ability_search.understanding.periods import iso_day
+from ability_search.tools import results
 
 
 def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
@@ -101,80 +99,6 @@ def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
     )
 
 
-def query_result(answer: QueryAnswer, asked: inputs.QueryInput) -> results.QueryResult:
-    """Return the result of search-query."""
-    several = asked.collection == "*" or not isinstance(asked.collection, str)
-    return results.QueryResult(
-        results=[hit(item, named=several) for item in answer.hits],
-        count=len(answer.hits),
-        query=asked.query,
-        collection=asked.collection,
-        mode=answer.mode,
-        model=answer.model,
-        hyde=True if answer.hyde else None,
-        understood=_understood(answer.understood) if answer.understood else None,
-        degraded=results.Degraded(
-            reason=answer.degraded.reason, code=answer.degraded.code, mode=answer.degraded.mode
-        )
-        if answer.degraded
-        else None,
-        budget=_budget(answer.budget) if answer.budget else None,
-        warnings=answer.warnings or None,
-        timings={step: round(value, 3) for step, value in answer.timings.items()},
-        explain=answer.explain or None,
-    )
-
-
-def similar_result(answer: SimilarAnswer) -> results.SimilarResult:
-    """Return the result of search-similar."""
-    return results.SimilarResult(
-        results=[hit(item, named=False) for item in answer.hits],
-        count=len(answer.hits),
-        source_chunk=hit(answer.source, named=False),
-    )
-
-
-def hit(item: Hit, *, named: bool) -> results.Hit:
-    """Return one hit; ``named`` adds its collection."""
-    row = item.row
-    return results.Hit(
-        chunk_id=row["chunkId"],
-        collection=item.collection if named else None,
-        source=row["source"],
-        title=row["title"],
-        content=row["content"],
-        score=item.score,
-        metadata=dict(row.get("metadata") or {}),
-        chunk_index=row["chunkIndex"],
-        total_chunks=row["totalChunks"],
-        kind=row.get("kind"),
-        breadcrumb=row.get("breadcrumb") or None,
-        page=row.get("page"),
-        start_line=row.get("startLine"),
-        end_line=row.get("endLine"),
-        created_at=instant(row["createdAt"]) if row.get("createdAt") is not None else None,
-        scores=dict(item.scores),
-        matched_via=list(item.matched_via),
-        highlights=[
-            results.Highlight(start=mark.start, end=mark.end, text=mark.text)
-            for mark in item.highlights
-        ]
-        if item.highlights is not None
-        else None,
-        context=results.HitContext(
-            content=item.context.content,
-            start_line=item.context.start_line,
-            end_line=item.context.end_line,
-            chunks=list(item.context.chunks),
-        )
-        if item.context is not None
-        else None,
-        merged=list(item.merged) or None,
-        truncated=True if item.truncated else None,
-        explain=dict(item.trace) if item.trace is not None else None,
-    )
-
-
 def summary(collection: Collection) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
@@ -236,27 +160,6 @@ def _job(job: Job) -> results.JobStatus:
             "error": job.error,
             "result": job.result or None,
         }
-    )
-
-
-def _understood(told: Understood) -> results.Understood:
-    first, last = (told.period.first, told.period.last) if told.period else (None, None)
-    return results.Understood(
-        excluded=list(told.excluded) or None,
-        start=None if first is None else iso_day(first),
-        end=None if last is None else iso_day(last),
-    )
-
-
-def _budget(budget: Budget) -> results.Budget:
-    return results.Budget(
-        max_tokens=budget.most,
-        tokens=budget.tokens,
-        cut=[
-            results.Cut(chunk_id=item.chunk_id, tokens=item.tokens, what=item.what)
-            for item in budget.cut
-        ],
-        truncated=any(item.what == "end" for item in budget.cut),
     )
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.jobs.events import COMPLETED as COMPLETED
-from ability_search.jobs.events import FAILED as FAILED
-from ability_search.jobs.events import PROGRESS as PROGRESS
+from ability_search.search.options import QueryInput
+from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
 
 
@@ -85,8 +84,8 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="Use it first to answer a question from indexed documents; collection * searches all"
         " collections. Set maxResultTokens to what you can read, expand for text around the hits,"
         " mode keyword for names and error messages. Hits name their source: cite it.",
-        params=inputs.QueryInput,
-        result=results.QueryResult,
+        params=QueryInput,
+        result=QueryResult,
         read_only=True,
     ),
     ToolRow(
@@ -96,7 +95,7 @@ TOOLS: tuple[ToolRow, ...] = (
         usage="Use it with the chunkId of a hit to find more like it; for a question or words of"
         " your own use search-query.",
         params=inputs.SimilarInput,
-        result=results.SimilarResult,
+        result=SimilarResult,
         read_only=True,
     ),
     ToolRow(

@@ -167,17 +167,20 @@ _AUXILIARY = re.compile(
     r"|or|if|whether|and|with|without|using|an?|the|of)\s+$",
     re.IGNORECASE,
 )
+"""Words before ``NOT`` that make it an operator or a negated verb."""
 _COMPLEMENT = re.compile(
     r"(?:downtime|interruptions?|restarts?|reboots?|(?:data\s+)?loss|delays?|errors?|warnings?"
     r"|success|luck|permissions?|privileges|sudo|root|admin\b.*|internet|doubt|reason|limits?"
     r"|effect|help|conflicts?|\w+ing\s+\S.*)$",
     re.IGNORECASE,
 )
+"""Phrases after ``without`` that describe, such as ``without downtime``."""
 _COLLECTED = re.compile(
     r"\b(?:everything|anything|alternatives|articles|books|docs|documents|documentation|examples"
     r"|frameworks|guides|ideas|libraries|notes|options|papers|recipes|solutions|tools|tutorials)\b",
     re.IGNORECASE,
 )
+"""Words for collected items, after which ``without`` excludes."""
 _NOT_A_TOPIC = re.compile(
     r"""
     (?:it|that|this|these|those|them|him|her|me|us|you|what|which|who|when|where|why|how|if|whether
@@ -190,6 +193,7 @@ _NOT_A_TOPIC = re.compile(
     """,
     _FLAGS,
 )
+"""Beginnings of phrases that are not topics."""
 _NOT_A_NAME = re.compile(
     r"[\w-]+(?:ing|ed|able|ible|ful|ive|ous|al|ly)\b"
     r"|(?:ready|empty|null|none|true|false|valid|public|private|safe|secure|good|bad|new|old|up|down"
@@ -197,6 +201,7 @@ _NOT_A_NAME = re.compile(
     r"|given|taken|chosen|written|relevant)\b",
     re.IGNORECASE,
 )
+"""Beginnings of phrases that describe: ``that aren't responding``."""
 _END = re.compile(
     r"""
     [;:!?()\[\]{}\n] | \.(?=\s|$) | \s[-–—]+\s | ,
@@ -208,6 +213,7 @@ _END = re.compile(
     """,
     _FLAGS,
 )
+"""The end of a clause."""
 _LIST = re.compile(r"(?:[^,]{1,40}+,\s*+)++(?:[^,]{1,40}?\s)?(?:and|or|nor)\s+", re.IGNORECASE)
 _AND = re.compile(
     r"(?:(?<!\s)\s++)?+,\s*+(?:(?:and|or|nor)\s++)?|(?<!\s)\s++(?:and|or|nor|&)\s++", re.IGNORECASE
@@ -219,6 +225,7 @@ _OPENING = re.compile(
 _COMMAND_LINE = re.compile(
     r"(?<!\S)--\w|(?<!\S)-\w{1,2}(?=\s|$)(?-i:(?<![A-Z]{2}))|[|<>$\\=*]|[.~]/"
 )
+"""Signs of a command line: options, pipes, paths."""
 _COMMAND = re.compile(
     r"""
     adb|ansible|apt|aws|awk|az|bash|brew|bundle|cargo|cat|cc|chmod|chown|clang|cmake|convert|cp|curl
@@ -231,6 +238,7 @@ _COMMAND = re.compile(
     """,
     _FLAGS,
 )
+"""Names of commands; ``-term`` after them is an option."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _EMPTY = re.compile(
     r"""
@@ -241,6 +249,7 @@ _EMPTY = re.compile(
     """,
     _FLAGS,
 )
+"""Words without content."""
 _SPACES = re.compile(r"\s{2,}")
 _LOOSE = re.compile(r"(?<!\s)\s++(?=[,.;:?!](?:\s|$))")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from ability_search.artifacts.manifest import (
     origin_of,
 )
 from ability_search.documents import Document
-from ability_search.indexing.preparing import Recipe, chunk_rows, prepare, source_record
-from ability_search.indexing.writing import new_collection
+from ability_search.index.preparation import Recipe, chunk_records, prepare, source_record
+from ability_search.index.writer import new_collection
+from ability_search.store.records import ChunkRecord, SourceRecord
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 
@@ -48,18 +50,16 @@ TEXTS = {
 def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> ChunksManifest:
     """Write an artifact; the last source repeats what the one before it says."""
     directory.mkdir(parents=True)
-    records, rows = [], []
+    records, chunks = [], []
     for source in texts:
         record, own = stored(source, texts[source], **recipe)
         records.append(record)
-        rows += own
+        chunks += own
     if texts is TEXTS:
-        rows[-1] |= {"duplicateOf": "docs:b:0", "spareEmbedding": rows[-1]["embedding"]}
-        rows[-1] |= {"spareTerms": rows[-1]["terms"], "spareWeights": rows[-1]["weights"]}
-        rows[-1] |= {"embedding": None, "terms": None, "weights": None}
+        chunks[-1] = replace(chunks[-1], duplicate_of="docs:b:0")
     with ArtifactWriter(directory) as writer:
         writer.add_sources(records)
-        writer.add_chunks(rows)
+        writer.add_chunks(chunks)
         counts, digests, revision = writer.finish()
     manifest = ChunksManifest(
         index_version=VERSION,
@@ -79,8 +79,8 @@ def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> Chunk
     return manifest
 
 
-def stored(source: str, text: str, **recipe: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A document as a database holds it."""
+def stored(source: str, text: str, **recipe: Any) -> tuple[SourceRecord, list[ChunkRecord]]:
+    """A document as a store holds it."""
     fields: dict[str, Any] = {"chunk_strategy": "paragraph", "chunk_size": 16, "chunk_overlap": 0}
     prepared = prepare(
         Document(
@@ -95,9 +95,7 @@ def stored(source: str, text: str, **recipe: Any) -> tuple[dict[str, Any], list[
     vectors = chance.normal(size=(len(prepared.passages), DIMENSIONS))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     prepared.vectors = list(vectors.astype(np.float32))
-    rows = chunk_rows(prepared, COLLECTION, now=7)
-    at = {"@rid": "#1:2", "@type": "t", "@cat": "d"}
-    return at | source_record(prepared, now=7), [at | row for row in rows]
+    return source_record(prepared, now=7), chunk_records(prepared, COLLECTION, now=7)
 
 
 def changed(directory: Path, file: str, change: Callable[[bytes], bytes]) -> None:

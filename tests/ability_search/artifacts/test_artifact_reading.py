@@ -22,6 +22,7 @@ from tests.ability_search.artifacts.made import (
     made,
 )
 
+from ability_search.artifacts.artifact_lines import chunk_line, source_line
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.manifest import (
     CHUNKS,
@@ -31,7 +32,7 @@ from ability_search.artifacts.manifest import (
     ChunksManifest,
     Damaged,
 )
-from ability_search.indexing.preparing import restored_document
+from ability_search.index.preparation import restored_document
 
 
 @pytest.fixture
@@ -60,15 +61,14 @@ def vectors_changed(change: Callable[[np.ndarray], object]) -> Callable[[bytes],
 def test_what_was_written_is_read(directory: Path) -> None:
     artifact = checked(directory)
     items = list(artifact.items())
-    assert [item.record["source"] for item in items] == sorted(TEXTS)
+    assert [item.record.source for item in items] == sorted(TEXTS)
     for item in items:
-        assert restored_document(item.record, item.rows).content == TEXTS[item.record["source"]]
-        assert item.vectors.shape == (len(item.rows), DIMENSIONS)
-        assert not any(name.startswith("@") for row in [item.record, *item.rows] for name in row)
+        assert restored_document(item.record, item.chunks).content == TEXTS[item.record.source]
+        assert item.vectors.shape == (len(item.chunks), DIMENSIONS)
     assert artifact.counts.model_dump() == {
         "chunks": 4,
         "sources": 3,
-        "tokens": sum(item.record["tokens"] for item in items),
+        "tokens": sum(item.record.tokens for item in items),
         "aspects": 0,
         "duplicates": 1,
         "links": 2,
@@ -110,7 +110,7 @@ def test_any_texts_come_back_as_they_were(texts: dict[str, str]) -> None:
     with TemporaryDirectory() as base:
         made(Path(base) / "artifact", texts)
         found = {
-            item.record["source"]: restored_document(item.record, item.rows).content
+            item.record.source: restored_document(item.record, item.chunks).content
             for item in checked(Path(base) / "artifact").items()
         }
     assert found == texts
@@ -334,5 +334,9 @@ def test_what_a_newer_program_adds_is_passed_over_in_manifests_and_kept_in_rows(
 ) -> None:
     edited(directory, novelty={"x": 1})
     changed(directory, CHUNKS, line_changed(0, novelty=[1, {"y": None}]))
-    rows = next(checked(directory).items()).rows
-    assert rows[0]["novelty"] == [1, {"y": None}]
+    changed(directory, SOURCES, line_changed(0, novelty="of a source"))
+    item = next(checked(directory).items())
+    assert item.chunks[0].further == {"novelty": [1, {"y": None}]}
+    assert item.record.further == {"novelty": "of a source"}
+    assert json.loads(chunk_line(item.chunks[0]))["novelty"] == [1, {"y": None}]
+    assert json.loads(source_line(item.record))["novelty"] == "of a source"

@@ -66,12 +66,12 @@ def test_each_skill_is_a_document_with_its_vector(tmp_path: Path) -> None:
     written(tmp_path, SKILLS, VECTORS)
     artifact = read(tmp_path)
     first, second = artifact.items()
-    assert first.record["source"] == "skills/db-advisor/SKILL.md"
-    assert first.rows[0]["content"] == "db-advisor"
-    assert first.rows[0]["metadata"]["keywords"] == ["slow", "index"]
+    assert first.record.source == "skills/db-advisor/SKILL.md"
+    assert first.chunks[0].content == "db-advisor"
+    assert first.chunks[0].metadata["keywords"] == ["slow", "index"]
     assert first.vectors.tolist() == [[0, np.float32(0.6), np.float32(0.8)]]
-    assert second.rows[0]["title"] == "sql-explain"
-    assert second.rows[0]["content"] == "Generate EXPLAIN plans for queries"
+    assert second.chunks[0].title == "sql-explain"
+    assert second.chunks[0].content == "Generate EXPLAIN plans for queries"
     assert second.vectors.tolist() == [[1, 0, 0]]
     assert (artifact.counts.sources, artifact.counts.chunks) == (2, 2)
     assert artifact.manifest.revision == "3f2c1e"
@@ -113,7 +113,7 @@ def test_long_descriptions_stay_one_chunk(tmp_path: Path) -> None:
     description = "\n\n".join(f"Paragraph {n} of it." for n in range(500))
     written(tmp_path, [SKILLS[0] | {"description": description}], VECTORS[:1])
     (item,) = read(tmp_path).items()
-    assert [row["content"] for row in item.rows] == [description]
+    assert [chunk.content for chunk in item.chunks] == [description]
 
 
 def test_none_at_all(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.tools.results import (
+from ability_search.search.response import (
     Degraded,
     Highlight,
     Hit,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ability_search import __version__
-from ability_search.config.agent_card import Manifest, read_manifest
+from ability_search.config.agent_card import AgentCard, read_agent_card
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
@@ -208,7 +208,7 @@ def test_another_agents_file_gives_its_brokers_only(tmp_path: Path) -> None:
     }
     settings = load(tmp_path, agent)
     assert settings.agent.name == "ability-search"
-    assert settings.agent.required_secrets == Manifest().required_secrets
+    assert settings.agent.required_secrets == AgentCard().required_secrets
     assert url(settings) == "wss://r/kadi"
 
 
@@ -233,15 +233,16 @@ def test_required_secrets_of_vault_models_only_in_both_spellings(tmp_path: Path)
 
 
 def test_own_manifest_agrees_with_the_package_and_the_built_in_one() -> None:
-    manifest = read_manifest(ROOT / "agent.json")
+    card = read_agent_card(ROOT / "agent.json")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert manifest.name == project["name"]
-    assert manifest.version == __version__ == project["version"]
-    assert manifest.description == project["description"]
-    built_in = Manifest()
-    assert manifest.description == built_in.description
-    assert manifest.brokers == built_in.brokers
-    assert manifest.required_secrets == built_in.required_secrets
+    assert card.name == project["name"]
+    assert card.version == __version__ == project["version"]
+    assert card.description == project["description"]
+    built_in = AgentCard()
+    assert card.description == built_in.description
+    (own,), (default,) = card.brokers, built_in.brokers
+    assert (own.name, own.url) == (default.name, default.url)
+    assert card.required_secrets == built_in.required_secrets
 
 
 def test_own_manifest_lists_the_tools_and_its_images_have_the_version() -> None:
@@ -259,6 +260,6 @@ def test_own_files_load_without_a_warning() -> None:
     settings = load_settings({"HOME": "/home/ada"}, ROOT / "src")
     assert settings.warnings == ()
     assert settings.agent.path == ROOT / "agent.json"
-    assert url(settings) == Manifest().brokers["local"]
+    assert url(settings) == AgentCard().brokers[0].url
     assert settings.broker.networks == ("search", "global")
     assert settings.embedding.model == "nomic-embed-text"

@@ -9,7 +9,7 @@ from typing import Any
 from tests.ability_search.flows.conftest import DIMENSIONS, Network, word_vector
 from tests.ability_search.flows.stored import PATIENCE, services_of
 
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.store.arcadedb.client import BrokerStore

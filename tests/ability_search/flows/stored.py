@@ -200,4 +200,4 @@ async def settled(services: Services, name: str) -> None:
     """Do now what maintenance does behind the callers' backs."""
     services.maintenance.schedule(name)
     async with asyncio.timeout(PATIENCE):
-        await services.maintenance.settled()
+        await services.maintenance.idle()

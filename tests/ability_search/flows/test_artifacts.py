@@ -29,7 +29,7 @@ from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
-from ability_search.indexing import Progress
+from ability_search.index.index_calls import Progress
 from ability_search.store import arcadedb
 from ability_search.store.arcadedb import source_type
 from ability_search.text.token_counter import EstimatedTokens
@@ -92,13 +92,15 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
 
 def exporting(network: Network, base: Path) -> Exporting:
     services = services_of(network, base)
-    return Exporting(services.store, services.registry, count=EstimatedTokens(), counter="estimate")
+    return Exporting(
+        services.arcade, services.registry, count=EstimatedTokens(), counter="estimate"
+    )
 
 
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
     return Importing(
-        services.store,
+        services.arcade,
         services.registry,
         services.maintenance,
         services.generations,

@@ -9,8 +9,9 @@ import pytest
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
 
-from ability_search.indexing.preparing import restored_document
+from ability_search.index.preparation import restored_document
 from ability_search.store import arcadedb
+from ability_search.store.arcadedb.rows import passage, source_record
 
 pytestmark = pytest.mark.engine
 
@@ -140,7 +141,7 @@ async def test_texts_of_every_kind_are_stored_to_the_last_character(
     collection = await assert_consistent(network, "docs")
     (source,) = await rows(network, f"SELECT FROM `{arcadedb.source_type(collection.type)}`")
     passages = await rows(network, *_pair(arcadedb.source_passages(collection.type, "a")))
-    assert restored_document(source, passages).content == content
+    assert restored_document(source_record(source), list(map(passage, passages))).content == content
 
 
 def _pair(statement: arcadedb.Statement) -> Any:

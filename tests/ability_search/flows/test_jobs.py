@@ -28,7 +28,7 @@ from tests.ability_search.flows.test_reindexing import (
 )
 
 from ability_search.errors import Busy, Cancelled
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from kadi_client import Connection, Event
 from kadi_client.errors import KadiError, ToolError
 

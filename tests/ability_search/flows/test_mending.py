@@ -16,7 +16,7 @@ from tests.ability_search.flows.stored import (
 )
 from tests.ability_search.flows.test_jobs import ALONE, Gate
 
-from ability_search.indexing.mending import Mending
+from ability_search.index.self_repair import SelfRepair
 
 pytestmark = pytest.mark.engine
 
@@ -63,7 +63,7 @@ async def test_lost_words_are_brought_back_and_nothing_is_embedded(
         assert await found(network, TEXTS["c"]) == []
         before = (await record(network, "docs")).type
         embedded = len(network.model.texts)
-        await services_of(network, tmp_path).mending.look()
+        await services_of(network, tmp_path).self_repair.check()
         async with asyncio.timeout(PATIENCE):
             while (await record(network, "docs")).type == before:
                 pass
@@ -81,8 +81,8 @@ async def test_a_collection_that_is_whole_or_empty_is_left_alone(
     await network.call("search-index", collection="empty", documents=[document("a", "ant")])
     await network.call("search-delete", collection="empty", source="a")
     before = await record(network, "docs")
-    mending: Mending = services_of(network, tmp_path).mending
-    await mending.look()
+    repair: SelfRepair = services_of(network, tmp_path).self_repair
+    await repair.check()
     assert await rows(network, "SELECT FROM Job") == []
     assert await record(network, "docs") == before
 
@@ -93,11 +93,11 @@ async def test_a_generation_is_built_anew_once(start: Start, tmp_path: Path) -> 
         await forget_words(network, "c")
         services = services_of(network, tmp_path)
         gate = Gate(network, "create-embedding", "eel")
-        await services.mending.look()
+        await services.self_repair.check()
         await gate.wait()
         (job,) = await rows(network, "SELECT jobId FROM Job")
         await services.reindexing.cancel("docs")
-        await services.mending.look()
+        await services.self_repair.check()
         assert await rows(network, "SELECT jobId, state FROM Job") == [job | {"state": "cancelled"}]
         gate.opened.set()
         await services.reindexing.close()

@@ -280,4 +280,4 @@ async def test_if_the_look_fails_the_chunks_are_still_found(library: Network) ->
         "search-query", collection="docs", query="shelf", extended=["summary", "documents"]
     )
     assert "guide" in {hit["source"] for hit in answer["results"]}
-    assert "extended: aspects are ignored" in answer["warnings"][0]
+    assert "extended: kinds are ignored" in answer["warnings"][0]

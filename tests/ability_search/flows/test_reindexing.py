@@ -19,7 +19,7 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
-from ability_search.indexing import IndexOptions
+from ability_search.index.index_calls import IndexOptions
 from ability_search.store.arcadedb import source_type
 from ability_search.tools.handlers import Services
 from kadi_client.tools import Handler

@@ -18,7 +18,8 @@ from tests.ability_search.flows.stored import (
     services_of,
 )
 
-from ability_search.store.arcadedb import known_vectors, source_type
+from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.write import known_vectors
 from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine

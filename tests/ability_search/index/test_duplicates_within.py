@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ability_search.indexing.duplicates import Deduplication, Duplicates, find_duplicates
-from ability_search.indexing.preparing import Recipe
-from ability_search.indexing.writing import new_collection
+from ability_search.collection import Collection
+from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.preparation import Recipe
+from ability_search.index.writer import new_collection
+from ability_search.store.arcadedb.rows import chunk_row
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import ChunkRecord
 
 RECIPE = Recipe("paragraph", 32, 8, "english")
 EMPTY = new_collection(
@@ -41,56 +45,73 @@ def neighbour(source: str, cosine: float) -> dict[str, Any]:
     return {"chunkId": f"docs:{source}:0", "source": source, "createdAt": 7, "cosine": cosine}
 
 
-def row(source: str, *degrees: float) -> list[dict[str, Any]]:
-    """Rows of a source whose vectors point into these directions."""
+def row(source: str, *degrees: float) -> list[ChunkRecord]:
+    """Chunks of a source whose vectors point into these directions."""
     angles = np.radians(degrees)
     return [
-        {
-            "chunkId": f"docs:{source}:{index}",
-            "source": source,
-            "embedding": [float(np.cos(angle)), float(np.sin(angle))],
-            "terms": [1],
-            "weights": [1.0],
-        }
+        ChunkRecord(
+            chunk_id=f"docs:{source}:{index}",
+            collection="docs",
+            source=source,
+            title="",
+            content="",
+            kind="document",
+            metadata={},
+            chunk_index=index,
+            total_chunks=len(degrees),
+            created_at=1,
+            tokens=1,
+            embedding=[float(np.cos(angle)), float(np.sin(angle))],
+            terms=[1],
+            weights=[1.0],
+        )
         for index, angle in enumerate(angles)
     ]
+
+
+async def duplicates_of(
+    store: Neighbours, collection: Collection, chunks: list[ChunkRecord], rule: Deduplication = RULE
+) -> Duplicates:
+    return await find_duplicates(ArcadeStore(store), collection, chunks, rule)
 
 
 async def test_of_several_rows_the_first_stands_in_and_duplicates_never_do() -> None:
     # .951 is the cosine of 18 degrees; 30 is near 15, but 15 repeats 0 and stands for nothing.
     rows = [*row("a", 0, 15), *row("b", 30, 0.1, 90)]
-    found = await find_duplicates(Neighbours(), EMPTY, rows, RULE)
+    found = await duplicates_of(Neighbours(), EMPTY, rows)
     assert found.stand_ins == {"docs:a:1": "docs:a:0", "docs:b:1": "docs:a:0"}
     assert found.stored == {}
 
 
 async def test_the_nearest_of_the_stored_neighbours_stands_in() -> None:
     store = Neighbours(neighbour("x", 0.96), neighbour("y", 0.99), neighbour("z", 0.5))
-    found = await find_duplicates(store, FILLED, row("a", 0), RULE)
+    found = await duplicates_of(store, FILLED, row("a", 0))
     assert found == Duplicates({"docs:a:0": "docs:y:0"}, {"docs:y:0": 7})
 
 
 async def test_what_is_replaced_or_too_far_does_not_stand_in() -> None:
     store = Neighbours(neighbour("a", 1.0), neighbour("b", 1.0), neighbour("c", 0.94))
-    found = await find_duplicates(store, FILLED, [*row("a", 0), *row("b", 90)], RULE)
+    found = await duplicates_of(store, FILLED, [*row("a", 0), *row("b", 90)])
     assert found == Duplicates()
 
 
 async def test_equal_vectors_are_duplicates_at_a_threshold_of_one() -> None:
     rule = replace(RULE, threshold=1.0)
     store = Neighbours(neighbour("x", 0.9999998))
-    assert (await find_duplicates(store, FILLED, row("a", 3), rule)).stored == {"docs:x:0": 7}
-    found = await find_duplicates(Neighbours(), EMPTY, row("a", 33.3, 33.3, 33.4), rule)
+    assert (await duplicates_of(store, FILLED, row("a", 3), rule)).stored == {"docs:x:0": 7}
+    found = await find_duplicates(
+        ArcadeStore(Neighbours()), EMPTY, row("a", 33.3, 33.3, 33.4), rule
+    )
     assert found.stand_ins == {"docs:a:1": "docs:a:0"}
 
 
 async def test_probes_are_asked_in_slices_and_never_of_an_empty_collection() -> None:
     store = Neighbours()
     rows = row("a", *range(70))
-    await find_duplicates(store, FILLED, rows, RULE)
+    await duplicates_of(store, FILLED, rows)
     assert store.probes == [32, 32, 6]
-    await find_duplicates(store, EMPTY, rows, RULE)
-    await find_duplicates(store, FILLED, [], RULE)
+    await duplicates_of(store, EMPTY, rows)
+    await duplicates_of(store, FILLED, [])
     assert store.probes == [32, 32, 6]
 
 
@@ -101,19 +122,18 @@ async def test_the_graph_is_asked_where_queries_ask_it() -> None:
         (replace(FILLED, graph=False, chunks=5000), False),
     ):
         store = Neighbours()
-        await find_duplicates(store, collection, row("a", 0), RULE)
+        await duplicates_of(store, collection, row("a", 0))
         assert ["vectorNeighbors" in script for script in store.scripts] == [graph]
 
 
-async def test_setting_aside_spares_what_the_indexes_would_hold() -> None:
+def test_a_duplicate_is_stored_outside_the_indexes() -> None:
     first, second = row("a", 0, 0)
-    found = await find_duplicates(Neighbours(), EMPTY, [first, second], RULE)
-    assert found.set_aside(first) is first
-    aside = found.set_aside(second)
+    assert "spareTerms" not in chunk_row(first)
+    aside = chunk_row(replace(second, duplicate_of="docs:a:0"))
     assert aside["duplicateOf"] == "docs:a:0"
     assert (aside["embedding"], aside["terms"], aside["weights"]) == (None, None, None)
     assert (aside["spareEmbedding"], aside["spareTerms"], aside["spareWeights"]) == (
-        second["embedding"],
+        second.embedding,
         [1],
         [1.0],
     )

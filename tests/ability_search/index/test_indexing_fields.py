@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.indexing.fields import TERMS_OF_A_DOCUMENT, TERMS_OF_A_FIELD, metadata_terms
+from ability_search.index.preparation import TERMS_OF_A_DOCUMENT, TERMS_OF_A_FIELD, metadata_terms
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.term_ids import metadata_field
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
-from ability_search.generations import Generations
-from ability_search.indexing import maintenance as upkeep
-from ability_search.indexing.maintenance import Maintenance
-from ability_search.indexing.preparing import Recipe
-from ability_search.indexing.writing import new_collection
+from ability_search.index.generations import Generations
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import Recipe
+from ability_search.index.writer import new_collection
 from ability_search.ports import Store
+from ability_search.store.arcadedb import index
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
@@ -58,7 +58,7 @@ class Held:
 def maintenance_of(store: Store) -> Maintenance:
     registry = Registry(ArcadeStore(store))
     return Maintenance(
-        store,
+        ArcadeStore(store),
         registry,
         StatisticsCache(ArcadeStore(store)),
         Generations(ArcadeStore(store), registry, grace=0),
@@ -76,7 +76,7 @@ async def test_what_is_asked_for_while_it_runs_is_done_once_more_afterwards() ->
         for _ in range(5):
             maintenance.schedule("docs")
         store.allowed.set()
-        await maintenance.settled()
+        await maintenance.idle()
     assert store.reads == 2
 
 
@@ -88,7 +88,7 @@ async def test_a_failure_is_put_off_and_the_next_time_works() -> None:
     async with asyncio.timeout(PATIENCE):
         for _ in range(2):
             maintenance.schedule("docs")
-            await maintenance.settled()
+            await maintenance.idle()
             store.failure = None
     assert store.reads == 2
 
@@ -100,7 +100,7 @@ async def test_closing_stops_what_is_running() -> None:
     async with asyncio.timeout(PATIENCE):
         await store.reached.wait()
         await maintenance.close()
-        await maintenance.settled()
+        await maintenance.idle()
 
 
 class Building:
@@ -134,10 +134,10 @@ class Building:
 async def test_a_graph_that_takes_longer_than_a_statement_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, built: bool
 ) -> None:
-    monkeypatch.setattr(upkeep, "_BUILD_PAUSE", 0.0)
+    monkeypatch.setattr(index, "_BUILD_PAUSE", 0.0)
     store = Building(failure, failure)
     maintenance = maintenance_of(store)
     async with asyncio.timeout(PATIENCE):
         maintenance.schedule("docs")
-        await maintenance.settled()
+        await maintenance.idle()
     assert store.built == built

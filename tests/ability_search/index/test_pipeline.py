@@ -17,8 +17,9 @@ from ability_search.errors import (
     SearchError,
     TextsRefused,
 )
-from ability_search.indexing.pipeline import Pipeline, Task
-from ability_search.indexing.preparing import Prepared
+from ability_search.index.index_calls import IndexCall, IndexReport, Progress, Written
+from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
+from ability_search.index.preparation import Prepared
 
 PATIENCE = 10.0
 
@@ -38,6 +39,10 @@ def prepared_of(document: Document, words: list[str]) -> Prepared:
         vectors=[None] * len(words),
         missing=len(words),
     )
+
+
+async def unheard(_progress: Progress) -> None:
+    """Discard the progress."""
 
 
 @dataclass
@@ -66,7 +71,7 @@ class Stages:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         prepared = prepared_of(task.document, words)
         if "described" in words:
-            prepared.aspects = [prepared_of(task.document, [f"{word}!" for word in words])]
+            prepared.kinds = [prepared_of(task.document, [f"{word}!" for word in words])]
             prepared.missing *= 2
         return prepared
 
@@ -83,7 +88,7 @@ class Stages:
         self.embedded.append(texts)
         return np.array([vector_of(text) for text in texts])
 
-    async def write(self, group: list[Prepared]) -> None:
+    async def write(self, group: list[Prepared]) -> Written:
         for item in group:
             for part in item.parts:
                 for text, vector in zip(part.texts, part.vectors, strict=True):
@@ -93,9 +98,7 @@ class Stages:
                         assert vector.tolist() == vector_of(text).tolist()
         self.in_flight -= len(group)
         self.groups.append([item.document.source for item in group])
-
-    def fail(self, document: Document, error: SearchError) -> None:
-        self.failed[document.source] = error
+        return Written(len(group), sum(item.chunks for item in group), 0, 0)
 
     async def run(
         self,
@@ -104,23 +107,25 @@ class Stages:
         group_chunks: int = 10,
         group_bytes: int = 10**9,
     ) -> None:
+        call = IndexCall(IndexReport("docs", len(texts), "m"), unheard)
         pipeline = Pipeline(
-            prepare=self.prepare,
-            reuse=self.reuse,
-            embed=self.embed,
-            write=self.write,
-            fail=self.fail,
-            size=lambda prepared: 100 * len(prepared.passages),
-            abreast=2,
-            batch_texts=batch_texts,
-            embedders=2,
-            group_chunks=group_chunks,
-            group_bytes=group_bytes,
+            call,
+            Steps(self.prepare, self.reuse, self.embed, self.write),
+            Limits(
+                preparing=2,
+                batch_texts=batch_texts,
+                embedders=2,
+                group_chunks=group_chunks,
+                group_bytes=group_bytes,
+            ),
         )
         tasks = [Task(Document(f"d{n}", "", text), str(n)) for n, text in enumerate(texts)]
-        async with asyncio.timeout(PATIENCE):
-            await pipeline.run(tasks)
-        self.reused = pipeline.reused
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await pipeline.run(tasks)
+        finally:
+            self.reused = call.result.reused
+            self.failed = {each.source: each.error for each in call.result.failed}
 
     @property
     def stored(self) -> list[str]:
@@ -199,7 +204,7 @@ async def test_an_embedder_that_gives_out_ends_the_run_after_storing_what_was_co
 async def test_a_database_that_gives_out_ends_the_run_at_once() -> None:
     stages = Stages()
 
-    async def broken(group: list[Prepared]) -> None:
+    async def broken(group: list[Prepared]) -> Written:
         raise DatabaseUnavailable("gone")
 
     stages.write = broken  # type: ignore[method-assign]

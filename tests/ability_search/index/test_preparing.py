@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 from ability_search.collection import Collection
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
-from ability_search.indexing.preparing import (
+from ability_search.index.preparation import (
     Prepared,
     Recipe,
-    chunk_rows,
+    chunk_records,
     content_hash,
-    embedded_text,
     prepare,
     restored_document,
     source_record,
 )
-from ability_search.indexing.writing import new_collection
+from ability_search.index.writer import new_collection
+from ability_search.store.arcadedb import rows
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import STRATEGIES
+from ability_search.text.passages import embedded_text
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 RECIPE = Recipe("auto", 32, 8, "english")
@@ -89,17 +90,20 @@ def test_a_document_is_restored_from_its_rows_to_the_last_character(
         links=({"target": "x", "kind": "y", "weight": 0.5},),
     )
     prepared = prepared_of(document, recipe, COUNTERS[counter]())
-    rows = chunk_rows(prepared, collection_of(recipe), now=1)
-    restored = restored_document(source_record(prepared, now=1), rows)
+    chunks = chunk_records(prepared, collection_of(recipe), now=1)
+    stored = [rows.chunk_record(rows.chunk_row(chunk)) for chunk in chunks]
+    assert stored == chunks
+    record = rows.source_record(rows.source_row(source_record(prepared, now=1)))
+    restored = restored_document(record, [rows.passage(rows.chunk_row(each)) for each in chunks])
     assert restored == replace(document, origin="h")
 
 
 def test_a_blank_document_has_no_rows() -> None:
     prepared = prepared_of(Document("s", "t", " \n"), RECIPE, EstimatedTokens())
     record = source_record(prepared, now=1)
-    assert chunk_rows(prepared, collection_of(RECIPE), now=1) == []
-    assert (record["chunks"], record["tokens"], record["tokensMin"]) == (0, 0, None)
-    assert record["tail"] == " \n"
+    assert chunk_records(prepared, collection_of(RECIPE), now=1) == []
+    assert (record.chunks, record.tokens, record.tokens_min) == (0, 0, None)
+    assert record.tail == " \n"
 
 
 BASE = Document("s", "title", "content", {"b": 1, "a": [2]})

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tenacity
+from tenacity import wait_none
 
 from ability_search.collection import Collection
+from ability_search.config.schema import Ranking
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -19,10 +20,9 @@ from ability_search.errors import (
     SearchError,
     StatementRefused,
 )
-from ability_search.indexing import storing
-from ability_search.indexing.preparing import Prepared, Recipe, chunk_rows, prepare
-from ability_search.indexing.storing import row_bytes
-from ability_search.indexing.writing import Writer, expected_length, new_collection, prepared_bytes
+from ability_search.index.preparation import Prepared, Recipe, chunk_records, prepare
+from ability_search.index.writer import Writer, expected_length, new_collection, prepared_bytes
+from ability_search.store.arcadedb import index, rows
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
@@ -81,21 +81,22 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storing, "wait_random_exponential", lambda **_: tenacity.wait_none())
+    monkeypatch.setattr(index, "_PAUSE", wait_none())
 
 
-def writer_of(store: Scripted, collection: Collection | None = DOCS, **changes: Any) -> Writer:
+def writer_of(
+    store: Scripted, collection: Collection | None = DOCS, *, message_bytes: int = 10**6
+) -> Writer:
     given: dict[str, Any] = {
         "name": "docs",
         "collection": collection,
         "model": "m",
         "recipe": RECIPE,
-        "k1": 1.2,
-        "b": 0.75,
-        "message_bytes": 10**6,
+        "settings": Ranking(),
         "now": lambda: 1,
     }
-    return Writer(store, Registry(ArcadeStore(store)), **(given | changes))
+    arcade = ArcadeStore(store, message_bytes=message_bytes, now=lambda: 1)
+    return Writer(arcade, Registry(arcade), **given)
 
 
 @pytest.mark.parametrize(
@@ -181,10 +182,11 @@ async def test_what_does_not_fit_into_the_message_is_staged_in_parts_that_do() -
 )
 def test_estimated_bytes_are_no_less_than_the_real_ones(text: str, metadata: Any) -> None:
     item = prepared_of(text, dimensions=64, metadata=metadata)
-    rows = chunk_rows(item, replace(DOCS, dimensions=64), now=10**12)
-    for row in rows:
-        assert row_bytes(row) >= len(encode(row))
-    assert prepared_bytes(item) >= len(encode(rows))
+    chunks = chunk_records(item, replace(DOCS, dimensions=64), now=10**12)
+    stored = list(map(rows.chunk_row, chunks))
+    for row in stored:
+        assert index.row_bytes(row) >= len(encode(row))
+    assert prepared_bytes(item) >= len(encode(stored))
 
 
 def test_the_expected_length_leans_on_a_typical_one_while_little_is_known() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from pydantic import SecretStr
 from tests.ability_search.model_servers import (
     KEY,
     Api,
@@ -220,3 +221,35 @@ async def test_no_log_contains_the_key(
     ours = [each for each in caplog.records if each.name.startswith("ability_search")]
     assert KEY not in "".join(map(logging.Formatter().format, ours))
     assert KEY not in repr(raised.value)
+
+
+async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_other() -> None:
+    asked: list[tuple[str | None, bool]] = []
+    offering = {"first"}
+
+    async def invoke(
+        tool: str,
+        tool_input: Mapping[str, Any],
+        *,
+        timeout: float = 0,
+        target_agent: str | None = None,
+    ) -> Any:
+        asked.append((target_agent, tool_input.get("api_key") == "key"))
+        return {"embeddings": []}
+
+    async def providers(_tool: str) -> frozenset[str]:
+        return frozenset(offering)
+
+    key = SecretStr("key")
+    transport = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    await transport({}, timeout=1)
+    offering.add("squatter")
+    await transport({}, timeout=1)
+    assert asked == [("first", True), ("first", True)]
+
+    late = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    with pytest.raises(EmbeddingUnavailable, match="several agents offer create-embedding"):
+        await late({}, timeout=1)
+    without = over_broker(EMBEDDINGS, invoke, api_key=None, providers=providers)
+    await without({}, timeout=1)
+    assert asked[2:] == [(None, False)]

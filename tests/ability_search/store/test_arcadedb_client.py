@@ -13,6 +13,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.store import arcadedb
 from ability_search.store.arcadedb.client import BrokerStore, refusal
 from ability_search.store.arcadedb.core import rows_together
+from ability_search.store.records import Search, SparseVector, TermSearch, VectorSearch
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker
@@ -193,11 +194,11 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
         "missing_type"
     )
     for vector in ([1.0] * 8, [1.0] * 3):
-        arms: list[arcadedb.VectorArm | arcadedb.TermsArm] = [
-            arcadedb.VectorArm("semantic", vector, 3, beam=3, exact=False),
-            arcadedb.TermsArm("keyword", [1], [1.0], 3),
+        searches: list[Search] = [
+            VectorSearch("semantic", vector, 3, beam=3, exact=False),
+            TermSearch("keyword", SparseVector([1], [1.0]), 3),
         ]
-        search = arcadedb.candidates("a", kind, arms)
+        search = arcadedb.candidates("a", kind, searches)
         if len(vector) == 8:
             answer = await database.read(*search)
             assert [row["name"] for row in answer["collection"]] == ["a"]

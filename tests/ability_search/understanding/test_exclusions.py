@@ -1,7 +1,10 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.understanding import exclusions
 from ability_search.understanding.exclusions import find_exclusions, has_content
 
 EXCLUDING = [
@@ -214,3 +217,25 @@ def test_long_repetitive_queries_are_read() -> None:
     for repeated in ("a, ", "besides ", "-x ", '"', "  ", "not a, b and "):
         query = "notes besides " + repeated * (2000 // len(repeated))
         assert find_exclusions(query).remaining
+
+
+@pytest.mark.parametrize(
+    ("guard", "prevented", "excluding"),
+    [
+        ("_AUXILIARY", "gates using NOT logic", "gates NOT logic"),
+        ("_COMPLEMENT", "deployment notes without downtime", "deployment notes without Redis"),
+        ("_NOT_A_TOPIC", "elements except the first", "elements except the header"),
+        ("_NOT_A_NAME", "services that aren't responding", "services that aren't databases"),
+        ("_MIXED", "compiler options -Wall", "compiler options -SSO"),
+        ("_COMMAND", "java tool -jar", "coffee tool -jar"),
+        ("_COMMAND_LINE", "caching --all -draft", "caching all -draft"),
+        ("_EMPTY", "show me all besides Redis", "show me caching besides Redis"),
+    ],
+)
+def test_each_guard_prevents_an_exclusion(
+    guard: str, prevented: str, excluding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_exclusions(prevented).excluded == ()
+    assert find_exclusions(excluding).excluded
+    monkeypatch.setattr(exclusions, guard, re.compile("(?!)"))
+    assert find_exclusions(prevented).excluded

@@ -49,10 +49,6 @@ from ability_search.store.arcadedb.schema import (
     schema,
 )
 from ability_search.store.arcadedb.search import (
-    Arm,
-    Shown,
-    TermsArm,
-    VectorArm,
     build_graph,
     candidates,
     chunk_embedding,
@@ -68,7 +64,6 @@ from ability_search.store.arcadedb.usage import (
     uses,
     uses_of,
 )
-from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
 from ability_search.store.arcadedb.verification import (
     check_vectors,
     compare_sources,
@@ -93,13 +88,9 @@ from ability_search.store.arcadedb.write import (
 )
 
 __all__ = [
-    "Arm",
     "Predicate",
     "Rows",
-    "Shown",
     "Statement",
-    "TermsArm",
-    "VectorArm",
     "agents",
     "aspect_sources",
     "aspect_type",
@@ -130,7 +121,6 @@ __all__ = [
     "fold_term_statistics",
     "hit_rows",
     "insert_collection",
-    "known_vectors",
     "job",
     "jobs",
     "link_type",
@@ -163,7 +153,6 @@ __all__ = [
     "stored_types",
     "switch_generation",
     "term_statistics",
-    "vector_places",
     "walk",
     "uses",
     "uses_of",

@@ -145,7 +145,7 @@ class BrokerStore:
         agent: str | None,
     ) -> Any:
         started = time.perf_counter()
-        tool_input = {
+        request = {
             "database": self._database,
             key: script,
             # The engine caches parsed queries, but parses a script each time.
@@ -153,7 +153,7 @@ class BrokerStore:
             "params": params,
         }
         with span(f"database {key}", attributes=_NOTES):
-            answer = await self._call(tool, tool_input, timeout, agent)
+            answer = await self._call(tool, request, timeout, agent)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
         if not isinstance(result, list):
@@ -203,7 +203,7 @@ def _passing(exc: BaseException) -> bool:
     """Return True if a read may succeed when it is retried."""
     if isinstance(exc, StatementRefused):
         return exc.reason in ("conflict", "busy")
-    # Where nobody serves the tool, the connection has waited already.
+    # If the tool has no provider, the connection has waited already.
     return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
 
 

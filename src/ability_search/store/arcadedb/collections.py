@@ -134,7 +134,7 @@ class CollectionSql(Database):
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
         """Return the changes of term statistics after a revision, in order."""
-        found = await self.generation_read(generation, term_statistics(generation, after=after))
+        found = await self.rows(term_statistics(generation, after=after))
         return list(map(statistics_entry, found))
 
     async def fold_term_statistics(
@@ -169,28 +169,28 @@ def to_record(collection: Collection) -> dict[str, Any]:
 
 
 def collection(name: str) -> Statement:
-    """The record of one collection: no row or one."""
+    """Select the record of one collection: no row or one."""
     return Statement("SELECT FROM Collection WHERE name = :name", {"name": name})
 
 
 def collections() -> Statement:
-    """The records of all collections, by name."""
+    """Select the records of all collections, by name."""
     return Statement("SELECT FROM Collection ORDER BY name", {})
 
 
 def insert_collection(record: Mapping[str, Any]) -> Statement:
-    """Record a new collection; fails if the name is taken."""
+    """Insert the record of a new collection; fails if the name is taken."""
     return Statement(
         "BEGIN; INSERT INTO Collection CONTENT :record; COMMIT;", {"record": dict(record)}
     )
 
 
 def delete_collection(name: str, chunk_type: str) -> Statement:
-    """Forget a collection, its jobs, and who was shown what of it, if it is on this generation.
+    """Delete a collection with its jobs and usage, if it is on this generation.
 
-    Its generation, and one that a job is building, are noted to be dropped.
+    Its generation, and one that a job is building, become due for dropping.
 
-    Returns one map: ``deleted`` collections (0 or 1), ``types`` that are to be dropped.
+    Returns one map: ``deleted`` collections (0 or 1), and the ``types`` to drop.
     """
     return Statement(
         f"""
@@ -226,20 +226,20 @@ def switch_generation(
     grace: int,
     result: Mapping[str, Any],
 ) -> Statement:
-    """Put a collection on a generation that was built under a record of its own.
+    """Switch a collection to a generation that was built under another record.
 
-    The old one is noted to be dropped, and a job that has built the new one is done.
+    The old generation becomes due for dropping, and the job that built the new one is done.
 
     Args:
         name: The collection.
-        old_type: Its live generation; nothing happens if it no longer is.
-        old_revision: The revision that was built from; nothing happens if it moved on.
-        built: The record under which the new generation was built; it disappears. Nothing
-            happens if it has already, as somebody else goes on with it.
-        built_revision: The revision of the new generation; nothing happens if it moved on.
-        record: The collection's record from now on.
-        grace: Milliseconds for which the old generation stays.
-        result: What the job came to.
+        old_type: Its live generation; nothing happens if it is on another one.
+        old_revision: The revision that was built from; nothing happens if it has changed.
+        built: The record of the new generation, which is deleted. Nothing happens if there is
+            none, because another worker has taken over the job.
+        built_revision: The revision of the new generation; nothing happens if it has changed.
+        record: The collection's new record.
+        grace: Milliseconds for which the old generation is kept.
+        result: The result of the job.
 
     Returns one map: ``switched`` collections (0 or 1).
     """
@@ -274,11 +274,11 @@ def switch_generation(
 
 
 def publish_generation(built: str, *, record: Mapping[str, Any]) -> Statement:
-    """Make what was built under a record of its own a collection; fails if its name is taken.
+    """Turn a generation with its own record into a collection; fails if the name is taken.
 
     Args:
         built: The record under which the generation was built.
-        record: What it becomes.
+        record: The new record.
 
     Returns one map: ``published`` collections (0 or 1).
     """
@@ -294,7 +294,7 @@ def publish_generation(built: str, *, record: Mapping[str, Any]) -> Statement:
 
 
 def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any]) -> Statement:
-    """Merge fields into a collection's record if it still is on this generation."""
+    """Change fields of a collection's record if it is still on this generation."""
     return Statement(
         "BEGIN; UPDATE Collection MERGE :fields WHERE name = :name AND type = :type; COMMIT;",
         {"fields": dict(fields), "name": name, "type": chunk_type},
@@ -302,19 +302,19 @@ def set_collection_fields(name: str, chunk_type: str, fields: Mapping[str, Any])
 
 
 def due_generations() -> Statement:
-    """Generations that no collection is on and that nobody needs any more; rows ``type``."""
+    """Select the replaced generations whose grace is over: rows ``type``."""
     return Statement("SELECT type FROM Retired WHERE dueAt <= `date.currentTimestamp`()", {})
 
 
 def stored_types() -> Statement:
-    """The names of all types, for finding generations that no collection refers to."""
+    """Select the names of all types."""
     return Statement("SELECT name FROM schema:types", {})
 
 
 def term_statistics(chunk_type: str, *, after: int) -> Statement:
-    """Select the term statistics recorded since revision ``after``, in order.
+    """Select the log of term statistics after revision ``after``, in order.
 
-    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks a record that stands for
+    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that stands for
     everything up to its ``seq``.
     """
     return Statement(
@@ -325,9 +325,9 @@ def term_statistics(chunk_type: str, *, after: int) -> Statement:
 
 
 def fold_term_statistics(chunk_type: str, *, up_to: int, count: int, merged: str) -> Statement:
-    """Replace the ``count`` records up to revision ``up_to`` by one that stands for them.
+    """Replace the ``count`` entries up to revision ``up_to`` by one that stands for them.
 
-    Returns one map: ``deleted``; if it is not ``count``, somebody else was faster and nothing was
+    Returns one map: ``deleted``; if it is not ``count``, another worker was faster and nothing was
     changed.
     """
     return Statement(

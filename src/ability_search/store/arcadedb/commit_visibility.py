@@ -1,10 +1,10 @@
-"""Commits whose chunks the indexes are still being told of.
+"""Commits that the indexes do not know of yet.
 
-The engine makes a transaction's records visible first, and enters them into vector and sparse
-indexes after that, one posting after the other; the commit returns when all are in. In between,
-some milliseconds for a small group, a search finds neither what was replaced nor what took its
-place. So such a transaction leaves a note that is taken away after it, and a search that sees one
-is made again.
+The engine makes the records of a transaction visible first and adds them to the vector and sparse
+indexes afterwards, one posting after the other; the commit returns when all are added. In between,
+some milliseconds for a small group, a search finds neither what was replaced nor its replacement.
+So such a transaction leaves a note that is deleted after it, and a search that sees a note is
+repeated.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ NOTES = (
 
 
 def commit_params(*written: object) -> dict[str, Any]:
-    """Return the parameters of :data:`COMMIT` besides ``:type``, by what is written."""
+    """Return the parameters of :data:`COMMIT` besides ``:type``, by what identifies the commit."""
     return {"commit": blake2b(repr(written).encode(), digest_size=16).hexdigest()}

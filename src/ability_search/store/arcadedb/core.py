@@ -1,4 +1,4 @@
-"""What a statement is, and the names of the types it speaks of."""
+"""Statements, and the names of types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
-"""Makes ``$clock[0].ms`` the time."""
+"""Sets ``$clock[0].ms`` to the time."""
 
 
 class Statement(NamedTuple):
@@ -47,28 +47,28 @@ class Predicate:
 
 
 def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
-    """One query that answers with a map: the rows of others by their names.
+    """Return a query whose answer is a map: the rows of several queries by their names.
 
-    The engine keeps what it has parsed and planned of a query, but reads a script anew each time.
+    The engine caches the plans of queries, but parses scripts each time.
 
     Args:
-        queries: Made in this order; later ones may use earlier ones as variables.
-        answer: Those to answer with.
+        queries: Queries in order; later ones may use earlier ones as variables.
+        answer: Names of the queries in the answer.
     """
     variables = ", ".join(f"${name} = ({query})" for name, query in queries.items())
     return f"SELECT {', '.join(f'${name} AS {name}' for name in answer)} LET {variables}"
 
 
 def source_type(chunk_type: str) -> str:
-    """The type that holds the Source records of a generation."""
+    """Return the type of the source records of a generation."""
     return "Source" + chunk_type.removeprefix("Chunk")
 
 
 def link_type(chunk_type: str) -> str:
-    """The type that holds the links between sources of a generation, where it has any."""
+    """Return the type of the links of a generation, which exists if it has any."""
     return "Link" + chunk_type.removeprefix("Chunk")
 
 
 def aspect_type(chunk_type: str) -> str:
-    """The type that holds the chunks of a generation's aspects, where it has any."""
+    """Return the type of the chunks of a generation's kinds, which exists if it has any."""
     return "Aspect" + chunk_type.removeprefix("Chunk")

@@ -19,6 +19,7 @@ from ability_search.filters.tree import (
     Field,
     Filter,
     HasElement,
+    HasFacet,
     Not,
     OneOf,
     Or,
@@ -80,6 +81,8 @@ class _Writer:
             case HasElement(where, value):
                 wanted = self._bind(facet(where.path, value))
                 return self._typed(where, _IS_NO_SCALAR, f"facets CONTAINS {wanted}")
+            case HasFacet(facets):
+                return f"facets CONTAINSANY {self._bind(list(facets))}"
             case Compare(where, order, value):
                 types = _IS_STRING if isinstance(value, str) else _IS_NUMBER
                 comparison = f"{self._column(where)} {order} {self._bind(value)}"

@@ -22,7 +22,6 @@ from ability_search.store.arcadedb.core import Scripts, Statement, aspect_type
 from ability_search.store.arcadedb.database import MISSING, Database, insist
 from ability_search.store.arcadedb.schema import create_aspects, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
-from ability_search.store.arcadedb.vector_reuse import known_vectors, vector_places
 from ability_search.store.records import (
     ChunkRecord,
     Neighbour,
@@ -124,7 +123,7 @@ class IndexSql(Database):
         staged = {False: 0, True: 0}
         room = self._message_bytes
         for own in per_source:
-            size = sum(map(_row_bytes, own))
+            size = sum(map(row_bytes, own))
             of_kind = bool(own and own[0]["aspectOf"])
             if size <= room:
                 inline[of_kind] += own
@@ -141,7 +140,7 @@ class IndexSql(Database):
     async def _stage(self, own: Sequence[Row]) -> str:
         """Stage the chunks of a source in messages of bounded size; return their token."""
         token = secrets.token_hex(8)
-        sized = batches(own, _row_bytes, most=len(own), most_bytes=self._message_bytes)
+        sized = batches(own, row_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
             await self._insist(write.stage_rows(token, part))
         return token
@@ -297,7 +296,7 @@ class IndexSql(Database):
     ) -> VectorPlaces:
         """Return the generations that may hold vectors of ``model`` with these dimensions."""
         try:
-            found = await self._scripts.read(*vector_places(model, record, limit=limit))
+            found = await self._scripts.read(*write.vector_places(model, record, limit=limit))
         except StatementRefused as exc:
             if exc.reason not in MISSING:
                 raise
@@ -320,7 +319,7 @@ class IndexSql(Database):
         if not places:
             return []
         types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
-        answer = await self.generation_read(places[0][0], known_vectors(types, keys))
+        answer = await self.generation_read(places[0][0], write.known_vectors(types, keys))
         return [
             {row["vectorKey"]: row["vector"] or () for row in answer[f"v{place}"]}
             for place in range(len(places))
@@ -385,7 +384,7 @@ def _chunk_rows(per_source: Sequence[Sequence[ChunkRecord]]) -> list[list[dict[s
     return [list(map(rows.chunk_row, own)) for own in per_source]
 
 
-def _row_bytes(row: Row) -> int:
+def row_bytes(row: Row) -> int:
     """Estimate the bytes of a row in a statement, seldom too low."""
     text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
     text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])

@@ -1,4 +1,4 @@
-"""Long operations: who works on them, until when, and what they leave behind.
+"""Long operations: their owners, leases and outcomes.
 
 All times are those of the database's clock, in epoch milliseconds: workers compare their leases
 with it, never with each other's clocks.
@@ -32,7 +32,7 @@ _DISCARD = """
         }
         DELETE FROM Collection WHERE name = $job[0].record;
 """
-"""Give up what the job ``$job`` was building."""
+"""Discards what the job ``$job`` was building."""
 
 
 class JobSql(Database):
@@ -117,7 +117,7 @@ def _record(job: Job) -> dict[str, Any]:
 
 
 def jobs(collection: str) -> Statement:
-    """The last job of each kind of a collection; ``expired`` says whether nobody works on it."""
+    """Select the last job of each kind of a collection; ``expired`` jobs have no worker."""
     return Statement(
         f"SELECT *, {_EXPIRED} AS expired FROM Job WHERE collection = :collection ORDER BY kind",
         {"collection": collection},
@@ -125,7 +125,7 @@ def jobs(collection: str) -> Statement:
 
 
 def job(collection: str, kind: str) -> Statement:
-    """As :func:`jobs`, of one kind: no row or one."""
+    """Select the last job of a kind, as :func:`jobs`: no row or one."""
     return Statement(
         f"SELECT *, {_EXPIRED} AS expired FROM Job WHERE collection = :collection AND kind = :kind",
         {"collection": collection, "kind": kind},
@@ -136,7 +136,7 @@ _EXPIRED = "(leaseUntil < `date.currentTimestamp`())"
 
 
 def orphaned_jobs(kind: str) -> Statement:
-    """Jobs of a kind that are to go on and that nobody works on."""
+    """Select the running jobs of a kind that have no worker."""
     return Statement(
         f"SELECT *, true AS expired FROM Job WHERE kind = :kind AND state = 'running'"
         f" AND {_EXPIRED}",
@@ -145,20 +145,20 @@ def orphaned_jobs(kind: str) -> Statement:
 
 
 def records_being_built() -> Statement:
-    """The records of generations that a job is building; rows ``record``."""
+    """Select the records of generations that running jobs build: rows ``record``."""
     return Statement("SELECT record FROM Job WHERE state = 'running' AND record IS NOT NULL", {})
 
 
 def begin_job(job: Mapping[str, Any], *, lease: int, built: Mapping[str, Any] | None) -> Statement:
-    """Record a job that begins, in place of the last one of its kind.
+    """Record a job in place of the last one of its kind.
 
-    With ``built`` there can be one worker only: nothing happens if one is on the last job, and
-    what that has left behind is given up.
+    With ``built`` there can be one worker only: nothing happens if another worker owns the last
+    job, and what an abandoned one was building is discarded.
 
     Args:
-        job: ``collection``, ``kind``, ``jobId``, ``owner`` and what else is to be known of it.
-        lease: Milliseconds for which it is the owner's.
-        built: The record of the generation that it builds, if it builds one.
+        job: ``collection``, ``kind``, ``jobId``, ``owner`` and further columns.
+        lease: Milliseconds.
+        built: The record of the generation that the job builds, if it builds one.
 
     Returns one map: ``begun`` (0 or 1).
     """
@@ -205,18 +205,18 @@ def claim_job(
     lease: int,
     noted: Mapping[str, Any],
 ) -> Statement:
-    """Take over a job that nobody works on.
+    """Take over a job without a worker.
 
-    The generation that it builds gets another record, so that whoever worked on it before and
-    still does, unknowingly, writes to one that does not exist.
+    The record of its generation is renamed, so that a previous owner that is still running writes
+    to a record that does not exist.
 
     Args:
         job: Its key: ``collection``, ``kind`` and ``jobId``.
-        owner: Who takes it over.
-        seen: The record of the generation so far; nothing happens if it is another.
-        record: What it is called from now on.
-        lease: Milliseconds for which it is the owner's.
-        noted: ``lost`` and ``lostAt``, of those who worked on it before.
+        owner: The new owner.
+        seen: The name of the record so far; nothing happens if it has another one.
+        record: The new name.
+        lease: Milliseconds.
+        noted: ``lost`` and ``lostAt``, see :class:`.records.Job`.
 
     Returns one map: ``claimed`` (0 or 1).
     """
@@ -239,12 +239,12 @@ def claim_job(
 def renew_job(
     job: Mapping[str, Any], *, owner: str, lease: int, progress: Mapping[str, Any]
 ) -> Statement:
-    """Stay with a job for another ``lease`` milliseconds, and tell how far it is.
+    """Renew the lease of a job for ``lease`` milliseconds and record its progress.
 
     Args:
         job: Its key: ``collection``, ``kind`` and ``jobId``.
-        owner: Who works on it; nothing happens if it is somebody else's by now.
-        lease: In milliseconds; a negative one gives it back, it has no owner then.
+        owner: Its owner; nothing happens if another worker owns it.
+        lease: In milliseconds; a negative one releases the job, which then has no owner.
         progress: ``done``, ``total`` and ``stage``.
 
     Returns one map: ``renewed`` (0 or 1).
@@ -267,13 +267,13 @@ def renew_job(
 def end_job(
     job: Mapping[str, Any], *, owner: str | None, state: str, fields: Mapping[str, Any]
 ) -> Statement:
-    """Record how a job ended, and give up what it was building.
+    """Record the end of a job, and discard what it was building.
 
     Args:
         job: Its key: ``collection``, ``kind`` and ``jobId``.
-        owner: Who works on it; nothing happens if it is somebody else's. ``None`` ends anybody's.
+        owner: Its owner; nothing happens if another worker owns it. ``None`` ends any job.
         state: ``done``, ``failed`` or ``cancelled``.
-        fields: What else is to be known of its end.
+        fields: Further columns to set.
 
     Returns one map: ``ended`` (0 or 1).
     """

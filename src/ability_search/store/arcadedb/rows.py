@@ -6,7 +6,7 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ability_search.store.records import (
@@ -52,6 +52,7 @@ _CHUNK_COLUMNS = {
     "duplicate_of": "duplicateOf",
 }
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
+_CHUNK_FIELDS = {column: name for name, column in _CHUNK_COLUMNS.items()}
 _SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {
@@ -83,6 +84,11 @@ def column_of(field: str) -> str:
     return _CHUNK_COLUMNS[field]
 
 
+def field_of(column: str) -> str:
+    """Return the field of a column; a column that was computed keeps its name."""
+    return _CHUNK_FIELDS.get(column, column)
+
+
 def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     """Return the row of a chunk to store."""
     row = {column: getattr(record, name) for name, column in _CHUNK_COLUMNS.items()}
@@ -93,7 +99,7 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     else:
         row |= {spare: row[name] for name, spare in _SPARE.items()}
         row |= dict.fromkeys(_SPARE)
-    return row
+    return row | dict(record.further)
 
 
 def chunk_record(row: Row) -> ChunkRecord:
@@ -102,7 +108,9 @@ def chunk_record(row: Row) -> ChunkRecord:
     for name, spare in _SPARE.items():
         if stored.get(name) is None:
             stored[name] = stored.get(spare)
-    return ChunkRecord(**{"metadata": {}, **_fields(stored, _CHUNK_COLUMNS)})
+    known = {*_CHUNK_COLUMNS.values(), *_SPARE.values()}
+    fields = {"metadata": {}, **_fields(stored, _CHUNK_COLUMNS)}
+    return ChunkRecord(**fields, further=_further(row, known))
 
 
 def source_row(record: SourceRecord) -> dict[str, Any]:
@@ -112,6 +120,7 @@ def source_row(record: SourceRecord) -> dict[str, Any]:
         "metadata": dict(record.metadata),
         "links": [dict(link) for link in record.links],
         "generated": record.generated or None,
+        **record.further,
     }
 
 
@@ -123,7 +132,8 @@ def source_record(row: Row) -> SourceRecord:
         "kind": "document",
         "metadata": {},
     }
-    return SourceRecord(**{**defaults, **_fields(row, _SOURCE_COLUMNS)})
+    fields = {**defaults, **_fields(row, _SOURCE_COLUMNS)}
+    return SourceRecord(**fields, further=_further(row, set(_SOURCE_COLUMNS.values())))
 
 
 def link_row(link: Link) -> dict[str, Any]:
@@ -153,6 +163,7 @@ def passage(row: Row) -> Passage:
         section=row.get("section"),
         start_line=row.get("startLine"),
         end_line=row.get("endLine"),
+        rid=row.get("rid"),
     )
 
 
@@ -171,3 +182,10 @@ def statistics_entry(row: Row) -> TermStatisticsEntry:
 def _fields(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the values that a row has, by field."""
     return {name: row[column] for name, column in columns.items() if row.get(column) is not None}
+
+
+def _further(row: Row, known: Collection[str]) -> dict[str, Any]:
+    """Return the columns that this version does not know, without those of the engine."""
+    return {
+        name: value for name, value in row.items() if name not in known and not name.startswith("@")
+    }

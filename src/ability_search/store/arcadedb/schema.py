@@ -6,11 +6,11 @@ from ability_search.store.arcadedb.core import Statement, aspect_type, link_type
 
 
 def schema() -> Statement:
-    """Create the base types and their indexes; harmless where they exist.
+    """Create the base types and their indexes; harmless if they exist.
 
-    A vector search with a filter is made exact: every embedding that fits is compared, however
-    many there are, which costs no more than to find them. The graph alone misses some, unless the
-    fewest fit (by default the engine compares up to a fifth of all).
+    A vector search with a filter is made exact: all embeddings that pass the filter are compared,
+    which costs no more than finding them. The graph alone misses some, unless very few pass (by
+    default the engine compares up to a fifth of all).
     """
     return Statement(
         """
@@ -86,7 +86,7 @@ def base_type() -> Statement:
 
 
 def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
-    """Create the types of one generation; harmless where they exist."""
+    """Create the types of a generation; harmless if they exist."""
     sources = source_type(chunk_type)
     return Statement(
         f"""
@@ -103,7 +103,7 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
 
 
 def create_links(chunk_type: str) -> Statement:
-    """Create the type of a generation's links; harmless where it exists."""
+    """Create the type of a generation's links; harmless if it exists."""
     links = link_type(chunk_type)
     return Statement(
         f"""
@@ -116,7 +116,7 @@ def create_links(chunk_type: str) -> Statement:
 
 
 def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
-    """Create the type of a generation's aspects; harmless where it exists."""
+    """Create the type of the chunks of a generation's kinds; harmless if it exists."""
     aspects = aspect_type(chunk_type)
     return Statement(
         f"""
@@ -130,7 +130,7 @@ def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
 
 
 def drop_generation(chunk_type: str) -> Statement:
-    """Drop the types of a generation with all they hold, and what is noted of it."""
+    """Drop the types of a generation with their contents, and its term statistics."""
     return Statement(
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
@@ -147,9 +147,9 @@ def drop_generation(chunk_type: str) -> Statement:
 
 
 def _indexed(chunk_type: str, dimensions: int) -> str:
-    """The indexes of a type of chunks that searches and their filters ask, and that of vectors.
+    """Return the commands that create the indexes of a type of chunks.
 
-    A database from before has no property for the keys of vectors yet.
+    A database of an earlier version has no property for the keys of vectors yet.
     """
     return f"""
         CREATE PROPERTY Chunk.vectorKey IF NOT EXISTS STRING;

@@ -3,79 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
-from ability_search.store.arcadedb.core import Predicate, Statement, rows_together
+from ability_search.store.arcadedb.core import Predicate, Statement, aspect_type, rows_together
+from ability_search.store.arcadedb.filter_sql import to_sql
+from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
 
 HIT_COLUMNS = (
     "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"
     " breadcrumb, page, startLine, endLine, createdAt, tokens"
 )
 
+_NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE name = :name"
 
 # The comparison refuses to be without one, and asking for the embedding itself reads it twice.
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
-@dataclass(frozen=True, slots=True)
-class VectorArm:
-    """Chunks nearest to a vector; their score is the cosine."""
-
-    name: str
-    """A name in code, never a user's."""
-    vector: Sequence[float]
-    limit: int
-    beam: int
-    """Width of the beam of the graph search."""
-    exact: bool
-    """Scan the embeddings instead of asking the graph."""
-    predicate: Predicate | None = None
-    """Which chunks count at all; applied inside the arm."""
-    chunk_type: str | None = None
-    """Another type than the generation's chunks."""
+_NAMES = {"created_at": "createdAt", "of": "aspectOf"}
+"""Fields of :class:`ability_search.store.records.ChunkRecord` -> columns, where they differ."""
+FIELDS = {column: name for name, column in _NAMES.items()}
+"""Columns -> fields, where they differ."""
+_PREFIXES = "fghijkl"
+"""Prefixes of the parameters of the filters in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class TermsArm:
-    """Chunks that weigh most by their terms; their score is the dot product."""
+class ColumnSql:
+    """Columns of chunks as SQL expressions, with the parameters that they bind."""
 
-    name: str
-    """A name in code, never a user's."""
-    ids: Sequence[int]
-    """Ascending."""
-    weights: Sequence[float]
-    limit: int
-    predicate: Predicate | None = None
-    chunk_type: str | None = None
-    """Another type than the generation's chunks."""
-    dots: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)
-    """As those of :class:`Shown`, of the rows of this arm alone."""
-
-
-Arm = VectorArm | TermsArm
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What is wanted of chunks besides their ids."""
-
-    columns: Sequence[str] = ()
-    """Names in code."""
-    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Vectors by the column that holds a chunk's cosine to them, ``None`` without an embedding."""
-    dots: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)
-    """Ids and weights of terms by the column that holds a chunk's dot product with them."""
+    columns: Columns = field(default_factory=Columns)
     shared: Mapping[str, str] = field(default_factory=dict)
     """Names of parameters, bound elsewhere, that hold the vectors of these columns."""
 
     def value(self, column: str) -> str:
-        """Return the expression of this column."""
-        if column in self.cosines:
+        """Return the expression of a column."""
+        if column in self.columns.cosines:
             return f"vectorCosineSimilarity(embedding, :{self.shared.get(column, f'{column}_v')})"
-        if column in self.dots:
+        if column in self.columns.products:
             return (
                 "vectorSparseDot(`vector.sparseCreate`(terms, weights),"
                 f" `vector.sparseCreate`(:{column}_di, :{column}_dw))"
@@ -83,99 +52,115 @@ class Shown:
         return column
 
     def text(self, *, but: Sequence[float] | None = None) -> str:
-        """The columns as they go on after others, without the cosine to the very vector ``but``."""
-        computed = [*self.dots, *(name for name, by in self.cosines.items() if by is not but)]
+        """Return the columns as they follow others, without the cosine to the vector ``but``."""
+        cosines = (name for name, by in self.columns.cosines.items() if by is not but)
         return "".join(
             [
-                *(f", {column}" for column in self.columns),
-                *(f", {self.value(column)} AS {column}" for column in computed),
+                *(f", {_NAMES.get(name, name)}" for name in self.columns.fields),
+                *(f", {self.value(name)} AS {name}" for name in (*self.columns.products, *cosines)),
             ]
         )
 
     @property
     def params(self) -> dict[str, Any]:
         """Return the parameters that the columns bind."""
+        cosines = self.columns.cosines
         bound: dict[str, Any] = {
-            f"{name}_v": list(by) for name, by in self.cosines.items() if name not in self.shared
+            f"{name}_v": list(by) for name, by in cosines.items() if name not in self.shared
         }
-        for name, (ids, weights) in self.dots.items():
-            bound |= {f"{name}_di": list(ids), f"{name}_dw": list(weights)}
+        for name, terms in self.columns.products.items():
+            bound |= {f"{name}_di": list(terms.ids), f"{name}_dw": list(terms.weights)}
         return bound
-
-
-NOTHING = Shown()
 
 
 def candidates(
     name: str,
     chunk_type: str,
-    arms: Sequence[Arm],
-    shown: Shown = NOTHING,
+    searches: Sequence[Search],
+    columns: Columns = _NO_COLUMNS,
     *,
     first: int = 0,
 ) -> Statement:
-    """All arms in one round trip: identifiers, scores and little else.
+    """Run all searches in one round trip: identifiers, scores and requested columns.
 
     Args:
         name: The collection.
         chunk_type: The generation to search.
-        arms: Each with a name of its own.
-        shown: What else is wanted of every row; those of an arm by a vector are without the
-            cosine to it, which is their score.
-        first: Of so many rows of each arm ``rid, terms, weights, embedding`` come too.
+        searches: Each with a name of its own.
+        columns: Columns of every row; those of a search by a vector are without the cosine to it,
+            which is their score.
+        first: Number of rows of each search for which ``rid, terms, weights, embedding`` are
+            returned, too.
 
     Returns one map: ``collection`` (its record as it was before), ``unindexed`` (a row if a commit
-    was being indexed then), ``later`` (its revision after the arms) and, by the name of each arm,
-    its rows ``rid, chunkId, score`` and what else was asked for, best first; by ``first_`` and that
-    name what comes too.
+    was being indexed then), ``later`` (its revision after the searches) and, by the name of each
+    search, its rows ``rid, chunkId, score`` and the columns, best first; by ``first_`` and that
+    name the further columns.
     """
     queries = {"collection": _COLLECTION, "unindexed": NOTES}
     answer = ["collection", "unindexed"]
     narrower: dict[str, str] = {}
-    shown = _sharing(shown, arms)
+    shown = _sharing(columns, searches)
     params: dict[str, Any] = {"name": name, "type": chunk_type, **shown.params}
-    allowed = _allowed(arms, chunk_type)
+    predicates = _predicates(searches)
+    allowed = _allowed(searches, chunk_type, predicates)
     for (searched, text), rids in allowed.items():
         queries[rids] = f"SELECT @rid FROM `{searched}` WHERE {text}"
-    for arm in arms:
-        searched = arm.chunk_type or chunk_type
-        params |= arm.predicate.params if arm.predicate else {}
-        rids = allowed.get((searched, arm.predicate.text), "") if arm.predicate else ""
-        if isinstance(arm, VectorArm):
-            params[f"{arm.name}_v"] = list(arm.vector)
-            queries[arm.name] = _vector_arm(searched, arm, shown.text(but=arm.vector), rids)
+    for search in searches:
+        searched = _type_of(search, chunk_type)
+        predicate = None if search.filter is None else predicates[search.filter]
+        params |= predicate.params if predicate else {}
+        rids = allowed.get((searched, predicate.text), "") if predicate else ""
+        if isinstance(search, VectorSearch):
+            params[f"{search.name}_v"] = list(search.vector)
+            further = shown.text(but=search.vector)
+            queries[search.name] = _vector_search(searched, search, predicate, further, rids)
         else:
-            params |= {f"{arm.name}_i": list(arm.ids), f"{arm.name}_w": list(arm.weights)}
-            own = Shown(dots=arm.dots)
+            params[f"{search.name}_i"] = list(search.terms.ids)
+            params[f"{search.name}_w"] = list(search.terms.weights)
+            own = ColumnSql(Columns(products=search.products))
             params |= own.params
             further = shown.text() + own.text()
-            queries[arm.name] = _terms_arm(searched, arm, further, *_within(rids))
+            queries[search.name] = _term_search(searched, search, further, *_within(rids))
             if rids:
-                narrower[arm.name] = _narrower(searched, arm, further, rids)
-        answer.append(arm.name)
+                narrower[search.name] = _narrower(searched, search, further, rids)
+        answer.append(search.name)
         if first:
-            queries[f"first_{arm.name}"] = (
+            queries[f"first_{search.name}"] = (
                 "SELECT @rid AS rid, terms, weights, embedding FROM"
-                f" (SELECT expand(rid) FROM (SELECT expand(${arm.name})) LIMIT {first:d})"
+                f" (SELECT expand(rid) FROM (SELECT expand(${search.name})) LIMIT {first:d})"
             )
-            answer.append(f"first_{arm.name}")
+            answer.append(f"first_{search.name}")
     queries["later"] = "SELECT revision FROM Collection WHERE name = :name"
     return Statement(_text(queries, narrower, [*answer, "later"]), params)
 
 
-def _sharing(shown: Shown, arms: Sequence[Arm]) -> Shown:
-    """Vectors that arms bind are not sent twice."""
+def _type_of(search: Search, chunk_type: str) -> str:
+    return aspect_type(chunk_type) if search.kinds else chunk_type
+
+
+def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:
+    """Return the columns; vectors that searches bind are not sent twice."""
     shared = {
-        column: f"{arm.name}_v"
-        for column, vector in shown.cosines.items()
-        for arm in arms
-        if isinstance(arm, VectorArm) and arm.vector is vector
+        column: f"{search.name}_v"
+        for column, vector in columns.cosines.items()
+        for search in searches
+        if isinstance(search, VectorSearch) and search.vector is vector
     }
-    return replace(shown, shared=shared)
+    return ColumnSql(columns, shared)
+
+
+def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate]:
+    """Return the conditions of the filters, each with its own parameters."""
+    filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
+    return {
+        filter: Predicate(*to_sql(filter, prefix=prefix))
+        for prefix, filter in zip(_PREFIXES, filters, strict=False)
+    }
 
 
 def _text(queries: Mapping[str, str], narrower: Mapping[str, str], answer: Sequence[str]) -> str:
-    """One query, or a script where a list may have to be searched for again."""
+    """Return one query, or a script if a list may have to be searched for again."""
     if not narrower:
         return rows_together(queries, answer)
     steps = [f"LET {name} = {query}; {narrower.get(name, '')}" for name, query in queries.items()]
@@ -183,55 +168,61 @@ def _text(queries: Mapping[str, str], narrower: Mapping[str, str], answer: Seque
     return f"{' '.join(steps)} RETURN {{{returned}}};"
 
 
-def _allowed(arms: Sequence[Arm], chunk_type: str) -> dict[tuple[str, str], str]:
-    """A variable for the rows that an index is searched within, by type and predicate's text.
+def _allowed(
+    searches: Sequence[Search], chunk_type: str, predicates: Mapping[Filter, Predicate]
+) -> dict[tuple[str, str], str]:
+    """Return a variable for the rows that an index is searched within, by type and condition.
 
-    A predicate is evaluated once, however many arms it is for.
+    A condition is evaluated once, for any number of searches.
     """
-    searched = [arm for arm in arms if isinstance(arm, TermsArm) or not arm.exact]
+    indexed = [each for each in searches if isinstance(each, TermSearch) or not each.exact]
     wanted = dict.fromkeys(
-        (arm.chunk_type or chunk_type, arm.predicate.text) for arm in searched if arm.predicate
+        (_type_of(each, chunk_type), predicates[each.filter].text)
+        for each in indexed
+        if each.filter is not None
     )
     return {each: f"allowed{place}" for place, each in enumerate(wanted)}
 
 
-def _vector_arm(chunk_type: str, arm: VectorArm, further: str, allowed: str) -> str:
+def _vector_search(
+    chunk_type: str, search: VectorSearch, predicate: Predicate | None, further: str, allowed: str
+) -> str:
     columns = "@rid AS rid, chunkId"
-    if not arm.exact:
-        options = ", ".join([f"efSearch: {max(arm.beam, arm.limit):d}", *_within(allowed)])
+    if not search.exact:
+        options = ", ".join([f"efSearch: {max(search.beam, search.limit):d}", *_within(allowed)])
         return (
             f"SELECT {columns}, 1 - distance AS score{further} FROM (SELECT"
-            f" expand(vectorNeighbors('{chunk_type}[embedding]', :{arm.name}_v, {arm.limit:d},"
-            f" {{{options}}})))"
+            f" expand(vectorNeighbors('{chunk_type}[embedding]', :{search.name}_v,"
+            f" {search.limit:d}, {{{options}}})))"
         )
-    score = f"vectorCosineSimilarity(embedding, :{arm.name}_v) AS score"
-    where = _HAS_EMBEDDING + (f" AND ({arm.predicate.text})" if arm.predicate else "")
+    score = f"vectorCosineSimilarity(embedding, :{search.name}_v) AS score"
+    where = _HAS_EMBEDDING + (f" AND ({predicate.text})" if predicate else "")
     scan = (
         f"SELECT {columns}, {score} FROM `{chunk_type}` WHERE {where}"
-        f" ORDER BY score DESC LIMIT {arm.limit:d}"
+        f" ORDER BY score DESC LIMIT {search.limit:d}"
     )
     if further:
-        # What is wanted of the chunks found is not computed for every one that is scanned.
+        # Further columns are computed for the chunks found only, not for all that are scanned.
         scan = f"SELECT {columns}, {score}{further} FROM (SELECT expand(rid) FROM ({scan}))"
     return scan
 
 
-def _terms_arm(chunk_type: str, arm: TermsArm, further: str, *options: str) -> str:
+def _term_search(chunk_type: str, search: TermSearch, further: str, *options: str) -> str:
     given = f", {{{', '.join(options)}}}" if options else ""
     return (
         f"SELECT @rid AS rid, chunkId, score{further} FROM (SELECT expand("
-        f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{arm.name}_i,"
-        f" :{arm.name}_w, {arm.limit:d}{given})))"
+        f"`vector.sparseNeighbors`('{chunk_type}[terms,weights]', :{search.name}_i,"
+        f" :{search.name}_w, {search.limit:d}{given})))"
     )
 
 
-def _narrower(chunk_type: str, arm: TermsArm, further: str, allowed: str) -> str:
-    # The engine takes some times the limit from the whole index and leaves out what does not
-    # fit, which are all of them where few fit. In groups, here of one chunk each, it searches
-    # among those that fit; that costs more, and is not needed where the list is full.
+def _narrower(chunk_type: str, search: TermSearch, further: str, allowed: str) -> str:
+    # The engine takes some multiple of the limit from the whole index and drops what does not
+    # match, which is everything if few chunks match. In groups, here of one chunk each, it
+    # searches among the matches; that costs more, and is not needed if the list is full.
     groups = "groupBy: 'chunkId'", "groupSize: 1"
-    again = _terms_arm(chunk_type, arm, further, *groups, *_within(allowed))
-    return f"IF (${arm.name}.size() < {arm.limit:d}) {{ LET {arm.name} = {again}; }}"
+    again = _term_search(chunk_type, search, further, *groups, *_within(allowed))
+    return f"IF (${search.name}.size() < {search.limit:d}) {{ LET {search.name} = {again}; }}"
 
 
 def _within(allowed: str) -> list[str]:

@@ -7,13 +7,17 @@ from ability_search.store.arcadedb.copies import CopySql
 from ability_search.store.arcadedb.index import IndexSql
 from ability_search.store.arcadedb.jobs import JobSql
 from ability_search.store.arcadedb.overview import OverviewSql
+from ability_search.store.arcadedb.retrieval import SearchSql
+from ability_search.store.arcadedb.usage import UsageSql
 
 
 class ArcadeStore(
     CollectionSql,
     IndexSql,
-    JobSql,
     CopySql,
     OverviewSql,
+    SearchSql,
+    JobSql,
+    UsageSql,
 ):
     """A :class:`~ability_search.store.port.Store` in an ArcadeDB database."""

@@ -1,11 +1,70 @@
-"""What agents were shown."""
+"""How often agents were shown chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from ability_search.errors import StatementRefused
+from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.records import Use
+
+_ATTEMPTS = 4
+
+
+class UsageSql(Database):
+    """Counts of use, see :class:`ability_search.store.port.UsageStore`."""
+
+    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """Return how often chunks were shown to an agent."""
+        return {row["chunkId"]: row["uses"] for row in await self.rows(uses(agent, chunk_ids))}
+
+    async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
+        """Count chunks as shown once more; retry on conflicts with another worker."""
+        await retry(
+            partial(self.write, count_uses(agent, shown, now=now)),
+            when=_in_conflict,
+            attempts=_ATTEMPTS,
+            pause=growing(0.05, longest=1),
+        )
+
+    async def agents(self, collection: str) -> list[str]:
+        """Return the agents that were shown chunks of a collection."""
+        return [row["agent"] for row in await self.rows(agents(collection))]
+
+    async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
+        """Return what an agent was shown of a collection."""
+        rows = await self.rows(uses_of(agent, collection, after=after, limit=limit))
+        return [
+            Use(row["agent"], row["collection"], row["chunkId"], row["uses"], row["lastAt"])
+            for row in rows
+        ]
+
+    async def put_uses(self, uses: Sequence[Use]) -> None:
+        """Set counts."""
+        rows = [
+            {
+                "agent": each.agent,
+                "collection": each.collection,
+                "chunkId": each.chunk_id,
+                "uses": each.uses,
+                "lastAt": each.last_at,
+            }
+            for each in uses
+        ]
+        await self.write(put_uses(rows))
+
+    async def delete_uses(self, collection: str) -> None:
+        """Delete all counts of a collection."""
+        await self.write(delete_uses(collection))
+
+
+def _in_conflict(exc: BaseException) -> bool:
+    # Both mean that the transaction was rolled back and nothing was counted.
+    return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")
 
 
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:

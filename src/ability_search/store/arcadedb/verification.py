@@ -1,4 +1,4 @@
-"""A generation made from another: what it lacks, and whether all of it is there."""
+"""Verification of a generation against the one it was made from."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ability_search.store.arcadedb.core import Statement, source_type
 
 
 def compare_sources(live: str, built: str, *, after: str, limit: int) -> Statement:
-    """Sources of one generation greater than ``after``, in order, beside those of another.
+    """Select sources of a generation, in order, and the same ones of another.
 
-    Aspects that were made of documents are left out, as they are made anew.
+    Generated kinds are left out, as they are derived again.
 
-    Returns one map: ``live``, at most ``limit`` rows ``source, contentHash`` of the chunk type
-    ``live``; ``built``, of those sources that ``built`` has, rows ``source, origin``.
+    Returns one map: ``live``, at most ``limit`` rows ``source, contentHash`` greater than
+    ``after``; ``built``, rows ``source, origin`` of those sources that ``built`` has.
     """
     return Statement(
         f"""
@@ -28,7 +28,7 @@ def compare_sources(live: str, built: str, *, after: str, limit: int) -> Stateme
 
 
 def sources_named(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Whole Source records of these sources, in no order."""
+    """Select the whole records of these sources, in any order."""
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE source IN :sources",
         {"sources": list(sources)},
@@ -36,10 +36,10 @@ def sources_named(chunk_type: str, sources: Sequence[str]) -> Statement:
 
 
 def count_sources(chunk_type: str) -> Statement:
-    """Count the Source records of a generation.
+    """Count the source records of a generation.
 
-    Returns one map: ``sources``, without aspects that were made of documents, and ``chunks``,
-    which all of them say they have.
+    Returns one map: ``sources``, without generated kinds, and the ``chunks`` that all records
+    have together.
     """
     return Statement(
         f"""
@@ -52,11 +52,11 @@ def count_sources(chunk_type: str) -> Statement:
 
 
 def check_vectors(chunk_type: str, *, dimensions: int, after: str, limit: int) -> Statement:
-    """Look at the vectors of the chunks greater than ``after``, in order, at most ``limit``.
+    """Check the vectors of at most ``limit`` chunks greater than ``after``, in order.
 
-    Returns one map: ``last`` (the chunkId it came to, null if there was none), ``checked`` and
-    ``unfit`` chunks: those whose vector has another length than ``dimensions``, is not finite or
-    has no unit length.
+    Returns one map: ``last`` (the last chunkId, null if there was none), ``checked`` and
+    ``unfit`` chunks: those whose vector has other dimensions, is not finite or has no unit
+    length.
     """
     vector = "ifnull(ifnull(embedding, spareEmbedding), [0.0])"
     return Statement(
@@ -74,13 +74,13 @@ def check_vectors(chunk_type: str, *, dimensions: int, after: str, limit: int) -
 
 
 def some_chunks(chunk_type: str, *, newest: int, others: int, after: str) -> Statement:
-    """Chunks that are in the indexes, by their terms.
+    """Select indexed chunks with their terms.
 
     Args:
         chunk_type: Their generation.
-        newest: Of those stored last.
-        others: Of those whose ``vectorKey`` is at least ``after``.
-        after: 32 hexadecimal digits, by which chance decides.
+        newest: Number of those stored last.
+        others: Number of those whose ``vectorKey`` is at least ``after``.
+        after: 32 hexadecimal digits; random ones give a random choice.
 
     Returns one map: ``newest`` and ``others``, rows ``chunkId, terms, weights``.
     """
@@ -96,7 +96,7 @@ def some_chunks(chunk_type: str, *, newest: int, others: int, after: str) -> Sta
 
 
 def sample_chunks(chunk_type: str, *, limit: int) -> Statement:
-    """Some chunks that are in the indexes: rows ``chunkId, embedding, terms, weights``."""
+    """Select some indexed chunks: rows ``chunkId, embedding, terms, weights``."""
     return Statement(
         f"SELECT chunkId, embedding, terms, weights FROM `{chunk_type}`"
         f" WHERE duplicateOf IS NULL LIMIT {limit:d}",

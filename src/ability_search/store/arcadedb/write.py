@@ -1,4 +1,4 @@
-"""Sources and their chunks: what is stored, and how it is replaced."""
+"""Documents and their chunks: replacement, lists, weights and stored vectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
-from ability_search.store.arcadedb.core import Statement, aspect_type, link_type, source_type
+from ability_search.store.arcadedb.core import (
+    Statement,
+    aspect_type,
+    link_type,
+    rows_together,
+    source_type,
+)
 
 CHUNK_COLUMNS = (
     "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
@@ -16,12 +22,12 @@ CHUNK_COLUMNS = (
     " embedding, vectorKey, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding,"
     " spareTerms, spareWeights"
 )
-"""Everything a chunk consists of."""
+"""All columns of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Chunks to store, whole or staged earlier by :func:`stage_rows`."""
+    """Chunks to store, given in the statement or staged by :func:`stage_rows`."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     staged: Sequence[str] = ()
@@ -41,11 +47,11 @@ _TOTALS = (
     "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
     " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
 )
-"""What collections keep count of; aspects that were made of documents are no sources."""
+"""Totals that the collection's record has; generated kinds are no sources."""
 
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the records of these sources, with the collection's record as it is now.
+    """Select the content hashes of these sources, with the collection's record.
 
     Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
     """
@@ -61,10 +67,7 @@ def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Stateme
 
 
 def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Source names greater than ``after``, in order, at most ``limit``.
-
-    Aspects that were made of documents are left out.
-    """
+    """Select source names greater than ``after``, in order, without generated kinds."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor"
         f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
@@ -73,7 +76,7 @@ def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """As :func:`list_sources`, only those that were read from files."""
+    """Select source names as :func:`list_sources`, only those read from files."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND file = true"
         f" ORDER BY source LIMIT {limit:d}",
@@ -82,10 +85,7 @@ def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Whole Source records greater than ``after``, in order, at most ``limit``.
-
-    Aspects that were made of documents are left out, as they are made anew.
-    """
+    """Select whole source records greater than ``after``, in order, without generated kinds."""
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
         f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
@@ -94,7 +94,7 @@ def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_passages(chunk_type: str, source: str) -> Statement:
-    """Select the pieces that the text of a source is put together from, in chunk order."""
+    """Select the parts of the text of a source, in chunk order."""
     return Statement(
         f"SELECT content, lead, overlap, chunkIndex FROM `{chunk_type}`"
         " WHERE source = :source ORDER BY chunkIndex",
@@ -103,7 +103,7 @@ def source_passages(chunk_type: str, source: str) -> Statement:
 
 
 def aspect_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """The sources that are an aspect of one of these."""
+    """Select the sources of kinds that were made of these sources."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
         {"sources": list(sources)},
@@ -124,28 +124,28 @@ def replace_sources(
     stand_ins: Mapping[str, int] | None = None,
     now: int,
 ) -> Statement:
-    """Replace everything stored of ``sources`` by ``rows`` and ``records``, in one transaction.
+    """Replace everything stored of ``sources`` by chunks and records, in one transaction.
 
-    Without rows and records it is a deletion. Running it twice leaves the same state. Duplicates
-    in other sources come back into the indexes when the chunk that stands for them is replaced.
+    Without chunks and records it is a deletion. Running it twice leaves the same state. Duplicates
+    in other sources return to the indexes when the chunk that stands for them is replaced.
 
     Args:
         name: The collection.
-        chunk_type: The generation the rows belong to.
+        chunk_type: The generation of the chunks.
         sources: All sources concerned.
-        chunks: To store.
-        aspects: Chunks of aspects to store; the type for them exists then.
-        records: One Source record for each source that has chunks.
-        links: Of these sources to others; the type for them exists then.
+        chunks: Chunks to store.
+        aspects: Chunks of kinds to store; their type exists then.
+        records: One source record for each source that has chunks.
+        links: Links of these sources to others; their type exists then.
         added: Term statistics of the new chunks, encoded.
-        duplicates: How many of the new chunks are duplicates.
+        duplicates: Number of duplicates among the new chunks.
         stand_ins: Chunks of other sources that stand for new duplicates, with their ``createdAt``;
-            if they are not all there and unchanged, nothing is changed.
+            nothing is changed unless all of them are stored unchanged.
         now: Epoch milliseconds.
 
     Returns one map: ``revision`` (null if the collection is gone or on another generation, or if
-    what was staged or stands in is not there; nothing was changed then), ``deleted`` and
-    ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record as it is now).
+    staged chunks or stand-ins are missing; nothing was changed then), ``deleted`` and ``inserted``
+    chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
     """
     source_t, link_t = source_type(chunk_type), link_type(chunk_type)
     aspect_t = aspect_type(chunk_type)
@@ -250,7 +250,7 @@ def replace_sources(
 
 
 def _insert(chunk_type: str, rows: Rows, name: str) -> str:
-    """Store rows given as the parameter ``name``, and take over those that are staged."""
+    """Insert the chunks of the parameter ``name``, and move those that are staged."""
     inline = f"INSERT INTO `{chunk_type}` CONTENT :{name};" if rows.rows else ""
     if not rows.staged:
         return inline
@@ -262,7 +262,7 @@ def _insert(chunk_type: str, rows: Rows, name: str) -> str:
 
 
 def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
-    """Park chunks outside every index until :func:`replace_sources` takes them over.
+    """Store chunks outside the indexes until :func:`replace_sources` moves them.
 
     For sources whose chunks do not fit into one message.
     """
@@ -273,7 +273,7 @@ def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
 
 
 def discard_staged(*, before: int) -> Statement:
-    """Remove what writers that died have left staged before ``before`` (epoch milliseconds)."""
+    """Delete chunks that were staged before ``before`` (epoch milliseconds)."""
     return Statement(
         "BEGIN; DELETE FROM Staging WHERE createdAt < :cutoff; COMMIT;", {"cutoff": before}
     )
@@ -283,7 +283,7 @@ def discard_staged(*, before: int) -> Statement:
 
 
 def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> Statement:
-    """Chunks whose BM25 weights assume another average length, at most ``limit``, by chunkId."""
+    """Select chunks whose BM25 weights assume another average length, by chunkId."""
     return Statement(
         "SELECT chunkId, duplicateOf, ifnull(terms, spareTerms) AS terms,"
         " ifnull(weights, spareWeights) AS weights, lengths, averageLength"
@@ -296,9 +296,9 @@ def outdated_weights(chunk_type: str, *, average_length: float, limit: int) -> S
 def set_weights(
     chunk_type: str, *, average_length: float, changes: Sequence[Mapping[str, Any]]
 ) -> Statement:
-    """Write weights anew; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
+    """Write new weights; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
 
-    A chunk that has become a duplicate since, or is none any more, stays as it is.
+    A chunk that became a duplicate, or no longer is one, is left out.
     """
     return Statement(
         f"""
@@ -321,3 +321,51 @@ def set_weights(
             "spares": [change for change in changes if change["duplicateOf"] is not None],
         },
     )
+
+
+# Stored vectors
+
+_PLACES = "type, aspects, dimensions"
+
+
+def vector_places(model: str, record: str, *, limit: int) -> Statement:
+    """Select collections whose chunks have keys of their vectors.
+
+    Args:
+        model: The model of the vectors.
+        record: Name of the record that wants vectors; it may be under construction.
+        limit: Maximum number of other collections, the last changed first.
+
+    Returns one map: ``own``, ``live`` (if another generation is being built) and ``others``,
+    rows ``type, aspects, dimensions``.
+    """
+    wanted = f"SELECT {_PLACES} FROM Collection WHERE model = :model AND keyed = true"
+    queries = {
+        "own": f"{wanted} AND name = :record",
+        "live": f"{wanted} AND name = :live AND name <> :record",
+        "others": f"{wanted} AND name NOT IN [:record, :live] AND chunks > 0"
+        f" ORDER BY updatedAt DESC LIMIT {limit:d}",
+    }
+    return Statement(
+        rows_together(queries, queries),
+        {"model": model, "record": record, "live": record.partition("@")[0]},
+    )
+
+
+def known_vectors(chunk_types: Sequence[str], keys: Sequence[str]) -> Statement:
+    """Select one vector for each of these keys, from each type.
+
+    Returns one map: ``v0``, ``v1``, ..., for each type rows ``vectorKey, vector``.
+    """
+    queries = {}
+    for place, chunk_type in enumerate(chunk_types):
+        queries[f"k{place}"] = (
+            f"SELECT vectorKey, min(chunkId) AS chunkId FROM `{chunk_type}`"
+            " WHERE vectorKey IN :keys GROUP BY vectorKey"
+        )
+        queries[f"v{place}"] = (
+            "SELECT vectorKey, ifnull(embedding, spareEmbedding) AS vector"
+            f" FROM `{chunk_type}` WHERE chunkId IN $k{place}.chunkId"
+        )
+    found = [f"v{place}" for place in range(len(chunk_types))]
+    return Statement(rows_together(queries, found), {"keys": list(keys)})

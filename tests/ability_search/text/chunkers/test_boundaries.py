@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ability_search.text.chunkers.boundaries import is_grapheme_edge, sentences
 from ability_search.text.chunkers.boundaries import paragraphs as blank_line_spans
-from ability_search.text.chunkers.boundaries import sentences
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,23 @@ def test_one_line_end_of_two_characters_is_no_blank_line() -> None:
         "one cat\r\ntwo cats",
         "three cats",
     ]
+
+
+@pytest.mark.parametrize(
+    "grapheme",
+    [
+        "\r\n",
+        "e\u0301",
+        "\u1100\u1161\u11a8",
+        "\uac00\u11a8",
+        "\ud83d\ude00",
+        "\U0001f1e9\U0001f1ea",
+        "\U0001f469\u200d\U0001f4bb",
+        "\U0001f44d\U0001f3fd",
+    ],
+)
+def test_a_grapheme_has_no_edge_within(grapheme: str) -> None:
+    text = f"a{grapheme}{grapheme}b"
+    edges = [place for place in range(len(text) + 1) if is_grapheme_edge(text, place, 0)]
+    size = len(grapheme)
+    assert edges == [0, 1, 1 + size, 1 + 2 * size, 2 + 2 * size]

@@ -9,6 +9,7 @@ import pytest
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
 from ability_search.documents import Passage
+from ability_search.text.chunkers.json_members import looks_like_json
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.token_counter import EstimatedTokens
 
@@ -56,3 +57,27 @@ def test_deep_nesting_and_broken_json_are_cut_as_text() -> None:
     assert len(cut('{"a": [1, 2}' * 100, 50)) > 5
     assert len(cut('"never closed ' * 101, 50)) > 5
     assert len(cut('{"a" 1 2 3 , , ] ' * 3, 50)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1}', True),
+        (" [1, 2]\n", True),
+        ('{"a": 1}\n\n{"a": 2}\n', True),
+        ("[NaN]", True),
+        ('{"a": 1}\n{"a" 2}', False),
+        ("{x}", False),
+        ("[1, 2", False),
+        ("1", False),
+        ("", False),
+    ],
+)
+def test_json_and_json_lines_are_recognized(text: str, expected: bool) -> None:
+    assert looks_like_json(text) is expected
+
+
+def test_a_key_that_is_not_a_name_is_quoted_in_the_breadcrumb() -> None:
+    text = json.dumps({"a key": {"b": list(range(300))}})
+    passages = cut(json.loads(text), 50)
+    assert passages[1].breadcrumb == '["a key"].b'

@@ -1,0 +1,136 @@
+"""Near-duplicate chunks.
+
+A duplicate is stored, so that its document can be restored, but left out of the indexes: an indexed
+chunk, its stand-in, represents it. When the stand-in is deleted, the store indexes the duplicate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ability_search.collection import Collection
+from ability_search.documents import Vector
+from ability_search.store.port import IndexStore
+from ability_search.store.records import ChunkRecord, Neighbour
+
+_PROBES = 32
+"""Chunks whose neighbours are requested at once."""
+_NEIGHBOURS = 10
+"""Neighbours per chunk; enough that chunks to be replaced seldom hide one that is kept."""
+_ROUNDING = 1e-6
+"""Tolerance for the cosine of equal vectors that are rounded to seven decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplication:
+    """Parameters of duplicate detection.
+
+    Attributes:
+        threshold: Minimum cosine of a duplicate and its stand-in, in (0, 1].
+        beam: Beam width of the graph search.
+        scan_below: Number of chunks below which embeddings are scanned, even if there is a graph.
+    """
+
+    threshold: float
+    beam: int
+    scan_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """The duplicates among some chunks.
+
+    Attributes:
+        stand_ins: chunkId of the stand-in by the chunkId of the duplicate.
+        stored: ``created_at`` of the stand-ins that are already stored, by chunkId.
+    """
+
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
+
+
+async def find_duplicates(
+    store: IndexStore, collection: Collection, chunks: Sequence[ChunkRecord], rule: Deduplication
+) -> Duplicates:
+    """Find the chunks that duplicate a stored chunk of the collection or an earlier one.
+
+    Stored chunks of the chunks' own sources are ignored, since the chunks replace them. A stand-in
+    is never a duplicate itself. Of several stored neighbours the nearest is the stand-in, of
+    several chunks the first.
+
+    Args:
+        store: The store.
+        collection: The collection that the chunks belong to.
+        chunks: New chunks with embeddings.
+        rule: The parameters.
+
+    Raises:
+        DatabaseUnavailable: if the store does not answer.
+        GenerationGone: if the generation was dropped.
+    """
+    if not chunks:
+        return Duplicates()
+    stored = await _stored_neighbours(store, collection, chunks, rule) if collection.chunks else {}
+    vectors = _unit(np.array([chunk.embedding for chunk in chunks], dtype=np.float32))
+    candidates = [n for n, chunk in enumerate(chunks) if chunk.chunk_id not in stored]
+    repeated = await asyncio.to_thread(_repeated, vectors, candidates, rule.threshold - _ROUNDING)
+    stand_ins = {chunk_id: found.chunk_id for chunk_id, found in stored.items()} | {
+        chunks[place].chunk_id: chunks[first].chunk_id for place, first in repeated.items()
+    }
+    return Duplicates(stand_ins, {found.chunk_id: found.created_at for found in stored.values()})
+
+
+async def _stored_neighbours(
+    store: IndexStore, collection: Collection, chunks: Sequence[ChunkRecord], rule: Deduplication
+) -> dict[str, Neighbour]:
+    """Return the stored stand-in of each chunk that has one, by chunkId."""
+    replaced = {chunk.source for chunk in chunks}
+    least = rule.threshold - _ROUNDING
+    found: dict[str, Neighbour] = {}
+    for start in range(0, len(chunks), _PROBES):
+        part = chunks[start : start + _PROBES]
+        neighbours = await store.nearest(
+            collection.type,
+            [chunk.embedding or () for chunk in part],
+            limit=_NEIGHBOURS,
+            beam=rule.beam,
+            exact=collection.scanned(below=rule.scan_below),
+        )
+        for chunk, nearest in zip(part, neighbours, strict=True):
+            near = [
+                each for each in nearest if each.cosine >= least and each.source not in replaced
+            ]
+            if near:
+                found[chunk.chunk_id] = min(near, key=lambda each: (-each.cosine, each.chunk_id))
+    return found
+
+
+def _repeated(vectors: Vector, candidates: Sequence[int], least: float) -> dict[int, int]:
+    """Return the candidates that repeat an earlier one, mapped to the first that they repeat.
+
+    Args:
+        vectors: Unit vectors, shape (n, d).
+        candidates: Row numbers in ``vectors``, ascending; a repetition is never a stand-in.
+        least: Minimum cosine of a repetition.
+    """
+    standing = np.empty(len(candidates), dtype=np.intp)
+    count = 0
+    found: dict[int, int] = {}
+    kept = np.empty((len(candidates), vectors.shape[1]), dtype=np.float32)
+    for place in candidates:
+        near = np.flatnonzero(kept[:count] @ vectors[place] >= least)
+        if len(near):
+            found[place] = int(standing[near[0]])
+        else:
+            standing[count], kept[count] = place, vectors[place]
+            count += 1
+    return found
+
+
+def _unit(vectors: Vector) -> Vector:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)

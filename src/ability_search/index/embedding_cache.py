@@ -1,0 +1,150 @@
+"""The embedding cache: reuse of vectors that are already stored.
+
+The chunks are the cache: each has a key of the text its vector was made from, see
+:func:`.vector_key`, so there is no second copy and nothing to evict. A failing lookup never fails
+a document; all texts are then embedded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import numpy as np
+
+from ability_search.documents import Vector
+from ability_search.errors import GenerationGone, SearchError
+from ability_search.index.preparation import vector_key
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
+from ability_search.store.port import IndexStore
+
+log = logging.getLogger(__name__)
+
+_COLLECTIONS = 16
+"""Maximum number of other collections to search."""
+_MISSES = 4
+"""Consecutive lookups without a hit after which another collection is no longer searched."""
+_PATIENCE = 10.0
+"""Timeout of a lookup in seconds, so that it does not delay embedding for longer."""
+_UNIT = 1e-3
+"""Tolerance for the length of a unit vector."""
+_SAME = 0.98
+"""Minimum cosine of the stored and the new vector of a text. Vectors of quantized models depend
+slightly on the rest of the batch; vectors of another model are unrelated."""
+
+Embed = Callable[[list[str]], Awaitable[Vector]]
+Place = tuple[str, bool]
+"""A generation, and whether its kinds are meant."""
+
+
+class EmbeddingCache:
+    """The stored vectors of one model, for one call.
+
+    Vectors of other generations are reused only after a check of the model: the first text found
+    there is embedded again and must give the stored vector. Otherwise another model now has this
+    name, and vectors of both must not be mixed.
+
+    Args:
+        store: The store.
+        model: The model.
+        record: Record of the generation to store the vectors in, which may be a new one.
+        dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
+        embed: Embeds texts with the model.
+        enabled: Whether stored vectors are reused at all.
+        meter: Counts the texts with reused vectors.
+    """
+
+    def __init__(
+        self,
+        store: IndexStore,
+        model: str,
+        *,
+        record: str,
+        dimensions: int | None,
+        embed: Embed,
+        enabled: bool = True,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._record = record
+        self._dimensions = dimensions
+        self._embed = embed
+        self._meter = meter
+        self._works = enabled
+        self._trusted = False
+        self._own: Sequence[Place] | None = None
+        self._others: Counter[Place] = Counter()
+        """Places in other generations, with the number of consecutive lookups without a hit."""
+
+    async def find(self, texts: Sequence[str]) -> Mapping[str, Vector]:
+        """Return the stored vectors by text, each of unit length; never raises."""
+        if not self._works:
+            return {}
+        left = {vector_key(self._model, text): text for text in texts}
+        try:
+            if self._own is None:
+                self._own = await self._places()
+            own = await self._among(self._own or (), left)
+            others = await self._among(list(self._others), left)
+            if others and not self._trusted:
+                others = await self._confirmed(others)
+        except (SearchError, TimeoutError) as exc:
+            self._own = None
+            self._works = isinstance(exc, GenerationGone)
+            if not self._works:
+                problem = str(exc) or "no answer in time"
+                log.warning("stored vectors are not reused: %s", problem)
+            return {}
+        self._meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
+        return {**own, **others}
+
+    async def _places(self) -> Sequence[Place] | None:
+        """Find the places that may have vectors; return those of the generation itself."""
+        async with asyncio.timeout(_PATIENCE):
+            places = await self._store.vector_places(
+                self._model, self._record, dimensions=self._dimensions, limit=_COLLECTIONS
+            )
+        self._others = Counter(dict.fromkeys([*places.live, *places.others], 0))
+        return None if places.new else places.own
+
+    async def _among(self, places: Sequence[Place], left: dict[str, str]) -> dict[str, Vector]:
+        """Return vectors found in places, by text, and remove their keys from ``left``."""
+        found: dict[str, Vector] = {}
+        if not places or not left:
+            return found
+        async with asyncio.timeout(_PATIENCE):
+            answers = await self._store.stored_vectors(places, list(left))
+        for place, stored in zip(places, answers, strict=True):
+            self._count_miss(place, success=bool(stored))
+            for key, values in stored.items():
+                vector = np.asarray(values, dtype=np.float32)
+                if key in left and self._fits(vector):
+                    found[left.pop(key)] = vector
+        return found
+
+    def _count_miss(self, place: Place, *, success: bool) -> None:
+        if place not in self._others:
+            return
+        self._others[place] = 0 if success else self._others[place] + 1
+        if self._others[place] == _MISSES:
+            del self._others[place]
+
+    def _fits(self, vector: Vector) -> bool:
+        has_length = abs(float(np.linalg.norm(vector)) - 1) <= _UNIT
+        return has_length and self._dimensions in (None, len(vector))
+
+    async def _confirmed(self, found: dict[str, Vector]) -> dict[str, Vector]:
+        """Return the vectors found if the model still produces the same ones, else nothing."""
+        text, known = next(iter(found.items()))
+        (vector,) = await self._embed([text])
+        self._dimensions = len(vector)
+        if len(known) == len(vector) and float(known @ vector) >= _SAME:
+            self._trusted = True
+            return {each: other for each, other in found.items() if len(other) == len(vector)}
+        self._others.clear()
+        log.warning("%s now returns other vectors: stored ones are not reused", self._model)
+        return {}

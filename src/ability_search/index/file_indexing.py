@@ -1,0 +1,203 @@
+"""Indexing files and directories of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ability_search.config.schema import Settings
+from ability_search.documents import Document
+from ability_search.files.file_documents import open_extractor, prints, read_files
+from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
+from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.indexing import Indexing
+from ability_search.store.port import IndexStore
+from ability_search.store.registry import Registry
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """Which files to index, and how to read them."""
+
+    path: str
+    format: str | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    gitignore: bool = False
+    sweep: bool = False
+    """Remove sources under the path whose files are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """The result of indexing files."""
+
+    index: IndexReport
+    files: int
+    skipped: list[Skipped]
+    removed: int
+
+
+class FileIndexing:
+    """The index-file service.
+
+    Args:
+        store: The store.
+        registry: The registry of collections.
+        indexing: The index service.
+        settings: Limits and allowed roots.
+        base: Directory that relative paths start from.
+    """
+
+    def __init__(
+        self,
+        store: IndexStore,
+        registry: Registry,
+        indexing: Indexing,
+        *,
+        settings: Settings,
+        base: Path,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._indexing = indexing
+        self._settings = settings
+        self._base = base
+
+    async def index(
+        self, name: str, request: FileRequest, options: IndexOptions, report: Report
+    ) -> FileReport:
+        """Index a file, or the files below a directory.
+
+        Sources are paths relative to the allowed root, or with several roots to the directory
+        that holds them all, so that equal names do not collide.
+
+        Raises:
+            ForbiddenPath: if the path lies outside the allowed roots.
+            InvalidInput: if there is nothing there, or a pattern is wrong.
+        """
+        selection = await asyncio.to_thread(self._select, request)
+        total = _Total(name, options.model or "", len(selection.files), report)
+        skipped: list[Skipped] = []
+        limits = self._settings.limits
+        with open_extractor(self._settings) as extractor:
+            async for changed in self._changed(name, selection, request, options, total, skipped):
+                read = read_files(
+                    changed,
+                    extractor,
+                    limits,
+                    most=limits.batch_documents,
+                    most_bytes=limits.batch_bytes,
+                    format=request.format,
+                )
+                while (reading := await asyncio.to_thread(next, read, None)) is not None:
+                    skipped += reading.skipped
+                    await self._store_documents(name, reading.documents, options, total)
+        removed = await self._sweep(name, selection) if request.sweep else 0
+        taken = len(selection.files) - len(skipped)
+        return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
+
+    async def _changed(
+        self,
+        name: str,
+        selection: Selection,
+        request: FileRequest,
+        options: IndexOptions,
+        total: _Total,
+        skipped: list[Skipped],
+    ) -> AsyncIterator[Selection]:
+        """Yield the files whose bytes differ from what is stored, in parts."""
+        limits = self._settings.limits
+        found: list[Path] = []
+        for part in slices(selection, most=limits.batch_documents):
+            printed = await asyncio.to_thread(
+                prints, part, max_bytes=limits.file_bytes, format=request.format
+            )
+            skipped += printed.skipped
+            documents = [file.document() for file in printed.files]
+            wanted = set(await self._store_documents(name, documents, options, total))
+            found += [file.path for file in printed.files if file.source in wanted]
+            if len(found) >= limits.batch_documents:
+                yield replace(selection, files=tuple(found))
+                found = []
+        if found:
+            yield replace(selection, files=tuple(found))
+
+    async def _store_documents(
+        self, name: str, documents: Sequence[Document], options: IndexOptions, total: _Total
+    ) -> Sequence[str]:
+        """Store documents; return the sources of those whose text is needed."""
+        if not documents:
+            return ()
+        report = await self._indexing.index(name, documents, options, total.report)
+        total.add(report)
+        return report.wanted
+
+    def _select(self, request: FileRequest) -> Selection:
+        roots = self._settings.files.allowed_roots
+        path, root = allowed(request.path, roots, base=self._base)
+        return select(
+            path,
+            root,
+            names_from=Path(os.path.commonpath([each.resolve() for each in roots])),
+            include=request.include,
+            exclude=request.exclude,
+            gitignore=request.gitignore,
+        )
+
+    async def _sweep(self, name: str, selection: Selection) -> int:
+        """Remove the sources below the selection whose files are gone; return their number."""
+        collection = await self._registry.reload(name)
+        removed = 0
+        floor = selection.prefix
+        while collection is not None:
+            sources = await self._store.sources(
+                collection.type, after=floor, limit=_PAGE, files=True
+            )
+            below = [source for source in sources if source.startswith(selection.prefix)]
+            gone = await asyncio.to_thread(_gone, selection.root, below)
+            if gone and await self._indexing.remove(collection, gone) is None:
+                collection = await self._registry.reload(name)
+                continue
+            removed += len(gone)
+            if len(below) < _PAGE:
+                break
+            floor = below[-1]
+        return removed
+
+
+class _Total:
+    """Sums up the reports of the parts of a directory tree."""
+
+    def __init__(self, name: str, model: str, documents: int, report: Report) -> None:
+        self.result = IndexReport(name, documents, model)
+        self._report = report
+
+    def add(self, part: IndexReport) -> None:
+        """Add the report of one part."""
+        total = self.result
+        total.model, total.dimensions = part.model, part.dimensions
+        total.chunks += part.chunks
+        total.added += part.added
+        total.updated += part.updated
+        total.unchanged += part.unchanged
+        total.reused += part.reused
+        total.failed += part.failed
+        total.warnings += part.warnings
+        total.seconds += part.seconds
+
+    async def report(self, progress: Progress) -> None:
+        """Report the progress of a part as that of the whole."""
+        total = self.result
+        await self._report(
+            Progress(total.collection, total.done + progress.done, total.documents, progress.stage)
+        )
+
+
+def _gone(root: Path, sources: Sequence[str]) -> list[str]:
+    return [source for source in sources if vanished(root / source)]

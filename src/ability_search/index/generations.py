@@ -1,0 +1,134 @@
+"""Switching collections to new generations, and dropping unused ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ability_search.collection import Collection, type_created_at
+from ability_search.errors import SearchError
+from ability_search.store.port import Store
+from ability_search.store.registry import Registry
+
+log = logging.getLogger(__name__)
+
+
+class Generations:
+    """Switches collections to other generations and drops the old ones.
+
+    The drop of a generation is recorded in the transaction that replaces it, so that any worker
+    can perform it when it is due.
+
+    Args:
+        store: The store.
+        registry: Registry of the collections.
+        grace: Seconds that a replaced generation is kept for running queries.
+    """
+
+    def __init__(self, store: Store, registry: Registry, *, grace: float) -> None:
+        self._store = store
+        self._registry = registry
+        self._grace = grace
+        self._dropping: set[asyncio.Task[None]] = set()
+
+    async def switch(
+        self, old: Collection, built: Collection, result: Mapping[str, Any] | None = None
+    ) -> Collection | None:
+        """Switch a collection to the generation built under the record of ``built``.
+
+        Args:
+            old: The collection as it is.
+            built: Its replacement. The job that built it is marked as done.
+            result: The result of that job.
+
+        Returns:
+            The collection after the switch; ``None`` if either record changed meanwhile.
+        """
+        self._registry.forget(old.name)
+        self._registry.forget(built.name)
+        new = replace(
+            built,
+            name=old.name,
+            generation=old.generation + 1,
+            revision=max(old.revision, built.revision) + 1,
+            created_at=old.created_at,
+        )
+        if not await self._store.switch_generation(
+            old, built, new, grace=round(self._grace * 1000), result=result or {}
+        ):
+            return None
+        self._drop_later()
+        return new
+
+    async def publish(self, built: Collection, created_at: int) -> Collection | None:
+        """Turn a generation built under its own record into a new collection.
+
+        Args:
+            built: The record it was built under, ``name@token``.
+            created_at: Creation time of the collection, in epoch milliseconds.
+
+        Returns:
+            The collection; ``None`` if one of that name exists by now.
+        """
+        new = replace(
+            built, name=built.public_name, revision=built.revision + 1, created_at=created_at
+        )
+        self._registry.forget(built.name)
+        return new if await self._store.publish_generation(built, new) else None
+
+    async def drop_due(self) -> None:
+        """Drop the generations that are due."""
+        for generation in await self._store.due_generations():
+            await self.drop(generation)
+
+    async def sweep(self, *, before: int) -> None:
+        """Remove unfinished generations that have no job and did not change since ``before``.
+
+        ``before`` is in epoch milliseconds.
+        """
+        records = await self._registry.records()
+        # Read last: a job that is taken over meanwhile renames its record to one not listed here.
+        wanted = await self._store.records_under_construction()
+        for record in records:
+            if record.name in wanted or record.name == record.public_name:
+                continue
+            if record.updated_at < before:
+                await self._registry.drop(record)
+        used = {record.type for record in records}
+        for generation in await self._store.generations():
+            created = type_created_at(generation)
+            if generation not in used and created is not None and created < before:
+                await self.drop(generation)
+
+    async def close(self) -> None:
+        """Cancel pending drops; other workers perform them."""
+        for task in self._dropping:
+            task.cancel()
+        await asyncio.gather(*self._dropping, return_exceptions=True)
+
+    async def drop(self, generation: str) -> None:
+        """Drop a generation."""
+        log.info("dropping unused generation %s", generation)
+        await self._store.drop_generation(generation)
+
+    def drop_soon(self) -> None:
+        """Drop the generations that are due, in a background task."""
+        self._drop_after(0.0)
+
+    def _drop_later(self) -> None:
+        self._drop_after(self._grace)
+
+    def _drop_after(self, seconds: float) -> None:
+        task = asyncio.create_task(self._wait_and_drop(seconds), name="drop generations")
+        self._dropping.add(task)
+        task.add_done_callback(self._dropping.discard)
+
+    async def _wait_and_drop(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        try:
+            await self.drop_due()
+        except SearchError as exc:
+            log.warning("could not drop old generations yet: %s", exc)

@@ -1,0 +1,178 @@
+"""Index calls: their options, their progress and their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Settings
+from ability_search.documents import ASPECTS, Document
+from ability_search.errors import InvalidInput, SearchError
+from ability_search.index.preparation import Recipe
+from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """The options of an index call; ``None`` leaves the choice to the collection."""
+
+    chunk_strategy: str | None = None
+    max_tokens: int | None = None
+    overlap: int | None = None
+    model: str | None = None
+    language: str | None = None
+    kinds: tuple[str, ...] | None = None
+    """Kinds to derive from each document, see :data:`~ability_search.documents.ASPECTS`."""
+    kinds_by: str | None = None
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
+    force: bool = False
+    """Index unchanged documents, too."""
+    anew: bool = False
+    """Do not reuse stored vectors."""
+    dedup_threshold: float | None = None
+    """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
+
+
+def recipe_for(options: IndexOptions, collection: Collection | None, settings: Settings) -> Recipe:
+    """Return the recipe of a call: its options, else those of the collection, else the settings.
+
+    The chunk size is limited to the maximum number of tokens of the model.
+
+    Raises:
+        InvalidInput: if the overlap is not less than the chunk size, or the language is unknown
+            or not that of the collection.
+    """
+    chunking = settings.chunking
+    size = options.max_tokens or (collection.chunk_size if collection else chunking.size)
+    longest = settings.embedding.max_tokens
+    size = min(size, longest) if longest else size
+    overlap = options.overlap
+    if overlap is None:
+        usual = collection.chunk_overlap if collection else chunking.overlap
+        overlap = min(usual, size // 4)
+    elif overlap >= size:
+        raise InvalidInput("overlap", f"must be less than maxTokens ({size}), not {overlap}")
+    language = options.language or (collection.language if collection else DEFAULT_LANGUAGE)
+    if collection is not None and language != collection.language:
+        raise InvalidInput(
+            "language",
+            f"collection {collection.public_name!r} is analyzed as {collection.language!r}",
+            hint="Omit language, or change it for the whole collection with search-reindex.",
+        )
+    return Recipe(
+        chunk_strategy=options.chunk_strategy
+        or (collection.chunk_strategy if collection else chunking.strategy),
+        chunk_size=size,
+        chunk_overlap=overlap,
+        language=analyzer_for(language).language,
+        kinds=_kinds(options, collection, settings),
+        kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.aspects.by),
+    )
+
+
+def _kinds(
+    options: IndexOptions, collection: Collection | None, settings: Settings
+) -> tuple[str, ...]:
+    wanted = options.kinds
+    if wanted is None:
+        wanted = collection.kinds if collection else settings.aspects.kinds
+    return tuple(kind for kind in ASPECTS if kind in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of one transaction."""
+
+    sources: int
+    """Number of sources, without derived kinds; ``replaced`` counts likewise."""
+    chunks: int
+    replaced: int
+    deduplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that was not indexed, and the reason."""
+
+    source: str
+    error: SearchError
+
+
+@dataclass(slots=True)
+class IndexReport:
+    """The result of an index call."""
+
+    collection: str
+    documents: int
+    model: str
+    dimensions: int = 0
+    chunks: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deduplicated: int = 0
+    """Number of chunks that are near-duplicates of another chunk."""
+    reused: int = 0
+    """Number of chunks whose vectors were reused."""
+    wanted: list[str] = field(default_factory=list)
+    """Sources that are new or changed, but came without text (:attr:`Document.unread`)."""
+    failed: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """Number of documents that are finished."""
+        return self.added + self.updated + self.unchanged + len(self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a call, in documents."""
+
+    collection: str
+    done: int
+    total: int
+    stage: str
+
+
+Report = Callable[[Progress], Awaitable[None]]
+
+
+class IndexCall:
+    """A running call: fills its report and publishes its progress."""
+
+    def __init__(self, result: IndexReport, report: Report) -> None:
+        self.result = result
+        self._report = report
+
+    def distinct(self, documents: Sequence[Document]) -> Iterator[Document]:
+        """Yield the documents; of several with the same source, all but the last fail."""
+        last = {document.source: place for place, document in enumerate(documents)}
+        for place, document in enumerate(documents):
+            if last[document.source] == place:
+                yield document
+            else:
+                self.failed(
+                    document,
+                    InvalidInput("source", "appears again later in the call", hint="Name it once."),
+                )
+
+    def failed(self, document: Document, error: SearchError) -> None:
+        """Record a document that is not indexed; the first reason is kept."""
+        if all(failure.source != document.source for failure in self.result.failed):
+            self.result.failed.append(Failure(document.source, error))
+
+    async def stored(self, written: Written) -> None:
+        """Record the result of a transaction and publish the progress."""
+        self.result.updated += written.replaced
+        self.result.added += written.sources - written.replaced
+        self.result.chunks += written.chunks
+        self.result.deduplicated += written.deduplicated
+        await self.publish("indexing")
+
+    async def publish(self, stage: str) -> None:
+        """Publish the progress of the call."""
+        result = self.result
+        await self._report(Progress(result.collection, result.done, result.documents, stage))

@@ -1,0 +1,395 @@
+"""Services on documents: index, delete, list."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ability_search.collection import Collection, checked_name
+from ability_search.config.schema import Settings
+from ability_search.documents import Document, Vector
+from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
+from ability_search.index.derived_kinds import KindDerivation
+from ability_search.index.embedding_cache import EmbeddingCache
+from ability_search.index.index_calls import (
+    IndexCall,
+    IndexOptions,
+    IndexReport,
+    Report,
+    Written,
+    recipe_for,
+)
+from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
+from ability_search.index.preparation import (
+    Bounds,
+    Prepared,
+    Recipe,
+    content_hash,
+    generated_sources,
+    prepare,
+)
+from ability_search.index.writer import Writer
+from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
+from ability_search.ports import Chat, Embedder
+from ability_search.store.port import IndexStore
+from ability_search.store.records import Replaced, Replacement
+from ability_search.store.registry import Registry
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import TokenCounter
+
+log = logging.getLogger(__name__)
+
+_HASH_SLICE = 500
+"""Sources whose hashes are read in one round trip."""
+_SHORT = 4_000
+"""Characters up to which a text is chunked without a thread, in some milliseconds; a switch to a
+thread takes a tenth of one."""
+_SHORT_BATCH = 1 << 18
+"""Characters of documents that are hashed without a thread."""
+_DELETE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """A page of sources in order; ``cursor`` marks the next page, ``None`` on the last one."""
+
+    collection: Collection
+    sources: tuple[str, ...]
+    cursor: str | None
+
+
+class Indexing:
+    """The index and delete services, and the list of what is stored.
+
+    Args:
+        store: The store.
+        embedder: The embedder.
+        chat: The language model for deriving kinds.
+        registry: The registry of collections.
+        settings: Defaults and limits.
+        count: Counts tokens, with the tokenizer of the embedding model if it is known.
+        counter: Name of the token counter; when it changes, texts are chunked again.
+        now: Returns the time in epoch milliseconds.
+        meter: Counts chunks and texts with reused vectors.
+    """
+
+    def __init__(
+        self,
+        store: IndexStore,
+        embedder: Embedder,
+        chat: Chat,
+        registry: Registry,
+        *,
+        settings: Settings,
+        count: TokenCounter,
+        counter: str,
+        now: Callable[[], int],
+        meter: Meter = UNMETERED,
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._chat = chat
+        self._registry = registry
+        self._settings = settings
+        self._count = count
+        self._counter = counter
+        self._now = now
+        self._meter = meter
+
+    async def index(
+        self,
+        name: str,
+        documents: Sequence[Document],
+        options: IndexOptions,
+        report: Report,
+    ) -> IndexReport:
+        """Index ``documents`` in the collection ``name``, which is created if it is missing.
+
+        Unchanged documents are skipped; a changed document replaces only its own chunks. The
+        report lists documents that cannot be indexed, and new or changed documents that are
+        :attr:`Document.unread`.
+
+        Raises:
+            InvalidInput: if an option is invalid.
+            ModelMismatch: if the collection was embedded with another model.
+            EmbeddingUnavailable: if the embedder failed. What was reported as done is stored.
+            DatabaseUnavailable: if the database failed. What was reported as done is stored.
+        """
+        checked_name(name)
+        # With force, stored hashes are not read, so a stale cached record would go unnoticed.
+        known = self._registry.reload if options.force else self._registry.find
+        collection = await known(name)
+        return await self.index_into(name, collection, documents, options, report)
+
+    async def index_into(
+        self,
+        record: str,
+        collection: Collection | None,
+        documents: Sequence[Document],
+        options: IndexOptions,
+        report: Report,
+    ) -> IndexReport:
+        """Index as :meth:`index` does, into the generation of a record, which may be new."""
+        started = time.perf_counter()
+        recipe = self.recipe(options, collection)
+        model = self._model(options, collection)
+        result = IndexReport(record.partition("@")[0], len(documents), model)
+        call = IndexCall(result, report)
+        tasks = await self._hashed(call.distinct(documents), recipe, model)
+        if collection is not None and not options.force:
+            current, tasks = await self._changed(collection, tasks, result)
+            if current is None and record != result.collection:
+                raise DatabaseUnavailable(
+                    "the generation being built no longer exists", hint="Try again."
+                )
+            if current is None or current.type != collection.type:
+                # Another generation may be chunked and embedded differently: start over with it.
+                return await self.index_into(record, current, documents, options, report)
+            collection = current
+        result.wanted = [task.document.source for task in tasks if task.document.unread]
+        tasks = [task for task in tasks if not task.document.unread]
+        await call.publish("indexing")
+        writer = Writer(
+            self._store,
+            self._registry,
+            name=record,
+            collection=collection,
+            model=model,
+            recipe=recipe,
+            settings=self._settings.ranking,
+            now=self._now,
+            dedup_threshold=options.dedup_threshold,
+        )
+        if tasks:
+            await self._run(tasks, writer, call, recipe, model, anew=options.anew)
+        if writer.collection is not None:
+            result.dimensions = writer.collection.dimensions
+        result.seconds = time.perf_counter() - started
+        log.info(
+            "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
+            record,
+            result.added,
+            result.updated,
+            result.unchanged,
+            len(result.failed),
+            result.chunks,
+            result.seconds,
+        )
+        return result
+
+    async def delete(self, name: str, source: str | None = None) -> int:
+        """Delete one source, or the whole collection; return the number of deleted chunks.
+
+        The kinds derived from a source are deleted with it.
+
+        Raises:
+            NotFound: if there is no such collection. A missing source is not an error.
+        """
+        for _ in range(_DELETE_ATTEMPTS):
+            collection = await self._registry.get(name)
+            if source is None:
+                current = await self._registry.reload(name) or collection
+                if await self._registry.drop(current):
+                    self._meter.add(CHUNKS_DELETED, current.chunks)
+                    return current.chunks
+            else:
+                deleted = await self.remove(collection, [source])
+                if deleted is not None:
+                    return deleted
+            await self._registry.reload(name)
+        return 0
+
+    async def remove(
+        self, collection: Collection, sources: Sequence[str], *, kinds: bool = True
+    ) -> int | None:
+        """Delete sources with the kinds derived from them, then the kinds stored by callers.
+
+        The latter takes a second transaction, which ``kinds`` turns off. If a crash prevents it,
+        searches still never return these chunks, since their document is gone.
+
+        Returns:
+            The number of deleted chunks; ``None`` if the generation is gone.
+        """
+        removed = await self._remove(collection, sources)
+        if removed is None:
+            return None
+        deleted = removed.deleted
+        if kinds and removed.collection.aspects:
+            of_callers = await self._store.kinds_of(collection.type, sources)
+            further = await self._remove(collection, of_callers) if of_callers else None
+            deleted += further.deleted if further else 0
+        self._meter.add(CHUNKS_DELETED, deleted)
+        return deleted
+
+    async def _remove(self, collection: Collection, sources: Sequence[str]) -> Replaced | None:
+        made = generated_sources(sources) if collection.aspects else []
+        replaced = await self._store.replace(collection, Replacement([*sources, *made]))
+        if replaced is not None:
+            self._registry.learn(collection.name, replaced.collection)
+        return replaced
+
+    async def _hashed(
+        self, documents: Iterable[Document], recipe: Recipe, model: str
+    ) -> list[Task]:
+        wanted = list(documents)
+
+        def hashed() -> list[Task]:
+            return [
+                Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
+                for doc in wanted
+            ]
+
+        short = sum(map(_length, wanted)) <= _SHORT_BATCH
+        return hashed() if short else await asyncio.to_thread(hashed)
+
+    async def _changed(
+        self, collection: Collection, tasks: list[Task], result: IndexReport
+    ) -> tuple[Collection | None, list[Task]]:
+        """Return the tasks whose stored hash differs; count the others as unchanged.
+
+        The collection is returned as it is now; ``None`` if it is gone.
+        """
+        changed = []
+        current: Collection | None = collection
+        for start in range(0, len(tasks), _HASH_SLICE):
+            part = tasks[start : start + _HASH_SLICE]
+            stored: Mapping[str, str] = {}
+            if current is not None:
+                sources = [task.document.source for task in part]
+                found = await self._registry.consult(
+                    current, partial(self._store.content_hashes, sources=sources)
+                )
+                current, stored = found or (None, {})
+            for task in part:
+                if stored.get(task.document.source) == task.content_hash:
+                    result.unchanged += 1
+                else:
+                    changed.append(task)
+        return current, changed
+
+    async def _run(
+        self,
+        tasks: Sequence[Task],
+        writer: Writer,
+        call: IndexCall,
+        recipe: Recipe,
+        model: str,
+        *,
+        anew: bool,
+    ) -> None:
+        """Prepare, embed and store documents."""
+        embedding, database = self._settings.embedding, self._settings.database
+        kinds = KindDerivation(
+            self._chat,
+            recipe,
+            settings=self._settings.aspects,
+            analyzer=analyzer_for(recipe.language),
+            count=self._count,
+        )
+        embed = partial(self._embed, model)
+        cache = EmbeddingCache(
+            self._store,
+            model,
+            record=writer.name,
+            dimensions=writer.collection.dimensions if writer.collection else None,
+            embed=embed,
+            enabled=embedding.reuse and not anew,
+            meter=self._meter,
+        )
+        steps = Steps(
+            prepare=partial(self._prepare, recipe, kinds),
+            find_vectors=cache.find,
+            embed=embed,
+            write=partial(self._write, writer),
+        )
+        limits = Limits(
+            preparing=kinds.concurrency,
+            batch_texts=embedding.batch_texts,
+            embedders=embedding.concurrency,
+            group_chunks=database.write_group_chunks,
+            group_bytes=database.write_group_bytes,
+        )
+        await Pipeline(call, steps, limits).run(tasks)
+        call.result.warnings += kinds.warnings
+
+    async def _prepare(self, recipe: Recipe, kinds: KindDerivation, task: Task) -> Prepared:
+        """Chunk and analyze a document, and derive its kinds."""
+        limits = self._settings.limits
+        run = partial(
+            prepare,
+            task.document,
+            recipe,
+            content_hash=task.content_hash,
+            analyzer=analyzer_for(recipe.language),
+            count=self._count,
+            bounds=Bounds(limits.document_chunks, limits.stored_bytes),
+        )
+        short = _length(task.document) <= _SHORT
+        prepared = run() if short else await asyncio.to_thread(run)
+        if not prepared.passages:
+            raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
+        return await kinds.derive(prepared)
+
+    async def _embed(self, model: str, texts: list[str]) -> Vector:
+        embedding = self._settings.embedding
+        timeout = embedding.timeout * embedding.attempts
+        return await self._embedder.embed(model, texts, timeout=timeout)
+
+    async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
+        written = await writer.write(group)
+        self._meter.add(CHUNKS_INDEXED, written.chunks)
+        return written
+
+    async def list_sources(self, name: str, *, limit: int, cursor: str | None) -> SourcePage:
+        """Return one page of a collection's sources, and the collection as it is now.
+
+        Raises:
+            NotFound: if there is no such collection.
+            InvalidInput: if the cursor was not returned with an earlier page.
+        """
+        after = "" if cursor is None else _read_cursor(cursor)
+        found = await self._registry.get(name)
+        collection = await self._registry.reload(found.name)
+        if collection is None:
+            raise NotFound("collection", name)
+        names = tuple(await self._store.sources(collection.type, after=after, limit=limit + 1))
+        more = len(names) > limit
+        return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
+
+    def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
+        """Return how a call chunks documents and derives kinds, see :func:`.recipe_for`."""
+        return recipe_for(options, collection, self._settings)
+
+    def _model(self, options: IndexOptions, collection: Collection | None) -> str:
+        if collection is None:
+            return options.model or self._settings.embedding.model
+        if options.model and options.model != collection.model:
+            raise ModelMismatch(
+                collection.public_name, recorded=collection.model, requested=options.model
+            )
+        return collection.model
+
+
+def _length(document: Document) -> int:
+    """Return the characters of the text and, roughly, of the metadata."""
+    return len(document.content) + sum(len(str(value)) for value in document.metadata.values())
+
+
+def _cursor(source: str) -> str:
+    return base64.urlsafe_b64encode(source.encode()).decode("ascii")
+
+
+def _read_cursor(cursor: str) -> str:
+    try:
+        return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as exc:
+        raise InvalidInput(
+            "cursor", "not a cursor of this tool", hint="Pass nextCursor of the previous page."
+        ) from exc

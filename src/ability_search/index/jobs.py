@@ -1,0 +1,307 @@
+"""Jobs: long operations recorded in the store, each leased by one worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ability_search.collection import Collection
+from ability_search.errors import Busy, Cancelled, SearchError
+from ability_search.store.port import JobStore
+from ability_search.store.records import Job
+from ability_search.wire import COMPLETED, FAILED, PROGRESS
+
+log = logging.getLogger(__name__)
+
+
+Publish = Callable[[str, dict[str, Any]], Awaitable[None]]
+"""A function that publishes an event on a channel; never raises."""
+
+_BEATS = 3
+"""Number of renewals within the duration of a lease."""
+_RELEASED = -1
+"""Lease in milliseconds of a released job: already expired."""
+_RECORDED_WITHIN = 1.0
+"""Maximum seconds that work waits for its record to be written."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """The progress of a job, recorded with the next renewal."""
+
+    done: int = 0
+    total: int = 0
+    stage: str = ""
+
+
+class Jobs:
+    """The jobs of all collections, accessed by one worker.
+
+    Every change requires that this worker still owns the job, so that exactly one worker works on
+    it.
+
+    Args:
+        store: The store of the jobs.
+        lease: Seconds after which another worker may claim a job that is not renewed.
+    """
+
+    def __init__(self, store: JobStore, *, lease: float) -> None:
+        self._store = store
+        self._worker = secrets.token_hex(8)
+        self._lease = round(lease * 1000)
+        self._recording: set[asyncio.Task[None]] = set()
+        self.beat = lease / _BEATS
+        """Seconds between renewals."""
+
+    async def of(self, collection: str) -> list[Job]:
+        """Return the last job of each kind for a collection."""
+        return await self._store.jobs(collection)
+
+    async def find(self, collection: str, kind: str) -> Job | None:
+        """Return the last job of a kind; ``None`` if there is none."""
+        return await self._store.job(collection, kind)
+
+    async def orphaned(self, kind: str) -> list[Job]:
+        """Return the running jobs of a kind without a worker."""
+        return await self._store.orphaned_jobs(kind)
+
+    async def begin(self, job: Job, built: Collection | None = None) -> Job | None:
+        """Record a new job of this worker in place of the last job of its kind.
+
+        Args:
+            job: The new job.
+            built: The record of the generation that the job builds, if it builds one. Then only
+                one worker may have a job of this kind.
+
+        Returns:
+            The job; ``None`` if another worker owns the last one.
+        """
+        job = replace(job, owner=self._worker)
+        return job if await self._store.begin_job(job, lease=self._lease, built=built) else None
+
+    async def claim(self, job: Job) -> Job | None:
+        """Take over a job without a worker; return ``None`` if another worker was faster."""
+        if job.record is None:
+            return None
+        record = new_record(job.collection)
+        claimed = replace(
+            job,
+            owner=self._worker,
+            record=record,
+            expired=False,
+            lost=job.losses,
+            lost_at=job.done,
+        )
+        done = await self._store.claim_job(
+            job,
+            owner=self._worker,
+            record=record,
+            lease=self._lease,
+            lost=claimed.lost,
+            lost_at=claimed.lost_at,
+        )
+        return claimed if done else None
+
+    async def renew(self, job: Job, progress: Progress) -> bool:
+        """Renew the lease of a job; return False if this worker no longer owns it."""
+        return await self._renew(job, progress, self._lease)
+
+    async def release(self, job: Job, progress: Progress) -> None:
+        """Release a job, so that another worker can claim it."""
+        await self._renew(job, progress, _RELEASED)
+
+    async def _renew(self, job: Job, progress: Progress, lease: int) -> bool:
+        return await self._store.renew_job(
+            job,
+            owner=self._worker,
+            lease=lease,
+            done=progress.done,
+            total=progress.total,
+            stage=progress.stage,
+        )
+
+    async def end(self, job: Job, state: str, **fields: Any) -> bool:
+        """Record the end of a job; return False if this worker does not own it or it has ended."""
+        return await self._store.end_job(job, owner=self._worker, state=state, fields=fields)
+
+    async def fail(self, job: Job, error: SearchError) -> bool:
+        """Record the failure of a job with its error; returns as :meth:`end` does."""
+        return await self.end(job, "failed", error=failure_record(error))
+
+    async def cancel(self, job: Job) -> bool:
+        """Cancel a job, whichever worker owns it; return False if it has already ended."""
+        return await self._store.end_job(job, owner=None, state="cancelled", fields={})
+
+    async def keep(self, job: Job, progress: Progress) -> None:
+        """Renew the lease of a job periodically, until this worker no longer owns it."""
+        while True:
+            await asyncio.sleep(self.beat)
+            try:
+                if not await self.renew(job, progress):
+                    return
+            except SearchError as exc:
+                log.warning("could not renew job %s, will retry: %s", job.id, exc)
+
+    @asynccontextmanager
+    async def recorded(self, job: Job) -> AsyncIterator[Progress]:
+        """Record the block as a job: its start, its progress and its outcome.
+
+        The block runs even if recording fails.
+        """
+        progress = Progress()
+        await self._record(self.begin(job))
+        beating = asyncio.create_task(self.keep(job, progress), name=f"job {job.id}")
+        state = "done"
+        fields: dict[str, Any] = {}
+        try:
+            yield progress
+        except asyncio.CancelledError:
+            state = "cancelled"
+            raise
+        except Exception as exc:
+            state, fields = "failed", {"error": failure_record(exc)}
+            raise
+        finally:
+            beating.cancel()
+            fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
+            await self._record(self.end(job, state, **fields))
+
+    async def close(self) -> None:
+        """Stop recording."""
+        for task in self._recording:
+            task.cancel()
+        await asyncio.gather(*self._recording, return_exceptions=True)
+
+    async def _record(self, change: Coroutine[Any, Any, object]) -> None:
+        """Change a record; wait for it at most ``_RECORDED_WITHIN`` seconds."""
+        task = asyncio.create_task(_attempt(change))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
+        await asyncio.wait({task}, timeout=_RECORDED_WITHIN)
+
+
+class Run:
+    """A job that this worker executes.
+
+    The work is cancelled when this worker no longer owns the job, for whatever reason.
+
+    Args:
+        jobs: The job records.
+        job: The job, owned by this worker.
+        work: Executes the job and records its end; must not raise.
+        publish: Publishes the events of the job unless there is a ``listener``.
+    """
+
+    def __init__(
+        self, jobs: Jobs, job: Job, work: Callable[[Run], Awaitable[None]], publish: Publish
+    ) -> None:
+        self.job = job
+        self.progress = Progress(job.done, job.total, job.stage)
+        self.failure: SearchError | None = None
+        """The error if the job failed in this worker."""
+        self.listener: Publish | None = None
+        """Receives the events instead of ``publish``."""
+        self._jobs = jobs
+        self._publish = publish
+        self._released = False
+        self._work = asyncio.create_task(self._guarded(work), name=f"job {job.id}")
+        self.ended = asyncio.create_task(self._run(), name=f"keep job {job.id}")
+
+    async def report(self, done: int, total: int, stage: str) -> None:
+        """Record and publish the progress."""
+        self.progress.done, self.progress.total, self.progress.stage = done, total, stage
+        await self._publish_event(PROGRESS, done=done, total=total, stage=stage)
+
+    async def finished(self) -> Job:
+        """Wait until the job is done; cancelling the wait does not affect the job.
+
+        Raises:
+            Cancelled: if the job was cancelled, or its collection deleted.
+            Busy: if this worker no longer owns the job and another one will continue it.
+            SearchError: if the job failed.
+        """
+        return await asyncio.shield(self.ended)
+
+    async def cancel(self) -> None:
+        """Stop the work and cancel the job."""
+        self.failure = self.failure or self._cancelled()
+        self._work.cancel()
+        await self._jobs.cancel(self.job)
+
+    async def release(self) -> None:
+        """Stop the work and release the job, so that another worker can continue it at once."""
+        self._released = True
+        self._work.cancel()
+        await asyncio.gather(self.ended, return_exceptions=True)
+
+    async def _guarded(self, work: Callable[[Run], Awaitable[None]]) -> None:
+        try:
+            await work(self)
+        except Exception:
+            log.exception("job %s stopped", self.job.id)
+
+    async def _run(self) -> Job:
+        beat = asyncio.create_task(self._jobs.keep(self.job, self.progress))
+        try:
+            await asyncio.wait({self._work, beat}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._work.cancel()
+            beat.cancel()
+            await asyncio.gather(self._work, beat, return_exceptions=True)
+        if self._released:
+            await self._jobs.release(self.job, self.progress)
+            raise Busy(
+                f"the worker is stopping; another one continues job {self.job.id}", hint=_FOLLOW
+            )
+        try:
+            job = await self._outcome()
+        except SearchError as exc:
+            if not isinstance(exc, Busy):
+                await self._publish_event(FAILED, code=exc.code, error=str(exc))
+            raise
+        await self._publish_event(COMPLETED)
+        return job
+
+    async def _outcome(self) -> Job:
+        if self.failure is not None:
+            raise self.failure
+        job = await self._jobs.find(self.job.collection, self.job.kind)
+        if job is None or job.id != self.job.id or job.state == "cancelled":
+            raise self._cancelled()
+        if job.state != "done":
+            raise Busy(f"another worker continues job {job.id}", hint=_FOLLOW)
+        return job
+
+    def _cancelled(self) -> Cancelled:
+        return Cancelled(f"job {self.job.id} was cancelled", hint="Nothing was changed.")
+
+    async def _publish_event(self, channel: str, **data: object) -> None:
+        about = {"jobId": self.job.id, "collection": self.job.collection}
+        await (self.listener or self._publish)(channel, {**about, **data})
+
+
+_FOLLOW = "search-collection-info shows its progress."
+
+
+def new_record(collection: str) -> str:
+    """Return a unique name for the record of a generation being built."""
+    return f"{collection}@{secrets.token_hex(4)}"
+
+
+def failure_record(exc: Exception) -> dict[str, str]:
+    """Return the record of a failure; an unexpected exception gives no details."""
+    if isinstance(exc, SearchError):
+        return {"code": exc.code, "message": str(exc), "hint": exc.hint}
+    return {"code": SearchError.code, "message": "internal error", "hint": "See the worker's log."}
+
+
+async def _attempt(change: Coroutine[Any, Any, object]) -> None:
+    try:
+        await change
+    except SearchError as exc:
+        log.warning("could not record the state of a job: %s", exc)

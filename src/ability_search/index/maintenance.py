@@ -1,0 +1,181 @@
+"""Background maintenance of collections after writes.
+
+Every step may be skipped, interrupted at any moment or repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from ability_search.collection import Collection
+from ability_search.errors import SearchError
+from ability_search.index.generations import Generations
+from ability_search.store.port import IndexStore
+from ability_search.store.records import WeightedChunk
+from ability_search.store.registry import Registry
+from ability_search.store.statistics_cache import StatisticsCache
+from ability_search.text.bm25 import reweighted
+
+log = logging.getLogger(__name__)
+
+_DRIFT = 1.5
+"""Factor by which the average length may be off before the weights are recomputed."""
+_FEW = 50
+"""Number of chunks below which the average length is not reliable."""
+_PAGE = 500
+_STALE_AFTER = 6 * 3600 * 1000
+"""Milliseconds after which unfinished work counts as abandoned."""
+_SWEEP_EVERY = 600 * 1000
+
+
+class Maintenance:
+    """Maintains collections in the background, with one task per collection.
+
+    Args:
+        store: The store.
+        registry: The registry of collections.
+        statistics_cache: The term statistics.
+        generations: Drops abandoned generations.
+        scan_below: Number of chunks below which a scan is as good as a graph.
+        now: Returns the time in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: IndexStore,
+        registry: Registry,
+        statistics_cache: StatisticsCache,
+        generations: Generations,
+        *,
+        scan_below: int,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._statistics_cache = statistics_cache
+        self._generations = generations
+        self._scan_below = scan_below
+        self._now = now
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._due: set[str] = set()
+        self._inspected: dict[str, tuple[str, int, float]] = {}
+        """States of collections without outdated weights, since the check reads every chunk."""
+        self._next_sweep = 0
+
+    def schedule(self, record: str) -> None:
+        """Maintain a collection in the background; if that is running, do it once more after."""
+        self._due.add(record)
+        if record not in self._running:
+            task = asyncio.create_task(self._maintain(record), name=f"maintain {record}")
+            self._running[record] = task
+
+    async def close(self) -> None:
+        """Cancel the running tasks."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def idle(self) -> None:
+        """Wait until no task is running."""
+        while self._running:
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _maintain(self, record: str) -> None:
+        try:
+            while record in self._due:
+                self._due.discard(record)
+                try:
+                    await self.maintain(record)
+                except SearchError as exc:
+                    log.warning("maintenance of %s postponed: %s", record, exc)
+        finally:
+            del self._running[record]
+
+    async def maintain(self, record: str) -> None:
+        """Maintain a collection now.
+
+        Raises:
+            DatabaseUnavailable: if the maintenance must be postponed.
+        """
+        collection = await self._registry.reload(record)
+        if collection is None:
+            self._inspected.pop(record, None)
+            return
+        await self._statistics_cache.fold(collection)
+        collection = await self._renew_weights(collection)
+        await self._build_graph(collection)
+        if self._now() >= self._next_sweep:
+            self._next_sweep = self._now() + _SWEEP_EVERY
+            await self._sweep(before=self._now() - _STALE_AFTER)
+
+    async def _sweep(self, *, before: int) -> None:
+        """Remove what crashed writers left: staged chunks and incomplete generations."""
+        await self._store.discard_staged(before=before)
+        await self._generations.sweep(before=before)
+
+    async def _build_graph(self, collection: Collection) -> None:
+        """Build the vector graph now, so that no query has to wait for it."""
+        if not collection.graph and collection.chunks >= self._scan_below:
+            await self._build(collection, kinds=False)
+            collection = await self._registry.update(collection, graph=True)
+            log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
+        if not collection.aspect_graph and collection.aspects >= self._scan_below:
+            await self._build(collection, kinds=True)
+            await self._registry.update(collection, aspect_graph=True)
+
+    async def _build(self, collection: Collection, *, kinds: bool) -> None:
+        await self._store.build_graph(
+            collection.type, kinds=kinds, dimensions=collection.dimensions
+        )
+
+    async def _renew_weights(self, collection: Collection) -> Collection:
+        """Recompute the term weights if the average length differs too much from the assumed one.
+
+        An interrupted recomputation is completed.
+        """
+        actual = (await self._statistics_cache.of(collection)).average_length
+        assumed = collection.average_length
+        if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
+            collection = await self._registry.update(collection, average_length=round(actual, 2))
+        state = (collection.type, collection.revision, collection.average_length)
+        if self._inspected.get(collection.name) == state:
+            return collection
+        renewed = await self._renew(collection, kinds=False)
+        if collection.aspects:
+            renewed += await self._renew(collection, kinds=True)
+        if renewed:
+            log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)
+        self._inspected[collection.name] = state
+        return collection
+
+    async def _renew(self, collection: Collection, *, kinds: bool) -> int:
+        """Recompute outdated term weights; return the number of chunks."""
+        generation, average = collection.type, collection.average_length
+        renewed = 0
+        while chunks := await self._store.outdated_weights(
+            generation, kinds=kinds, average_length=average, limit=_PAGE
+        ):
+            changes = [_reweighted(chunk, collection) for chunk in chunks]
+            await self._store.set_weights(
+                generation, kinds=kinds, average_length=average, changes=changes
+            )
+            renewed += len(chunks)
+        return renewed
+
+
+def _reweighted(chunk: WeightedChunk, collection: Collection) -> WeightedChunk:
+    """Return a chunk with weights for the average length of its collection."""
+    weights = reweighted(
+        chunk.terms,
+        chunk.weights,
+        lengths=chunk.lengths,
+        old_average=chunk.average_length,
+        new_average=collection.average_length,
+        k1=collection.bm25_k1,
+        b=collection.bm25_b,
+    )
+    return replace(chunk, weights=weights)

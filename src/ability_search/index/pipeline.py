@@ -1,0 +1,217 @@
+"""The way of documents through the index, in one call.
+
+accept -> skip what is stored -> chunk, analyze, derive kinds -> reuse stored vectors -> embed the
+rest -> find duplicates and write (:class:`.Writer`). The steps run concurrently, joined by queues,
+so that the embedder is busy while documents are prepared and stored. Maintenance follows in the
+background when the call has ended, see :mod:`.maintenance`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from ability_search.documents import Document, Vector
+from ability_search.errors import EmbeddingUnavailable, SearchError, TextsRefused, first_failure
+from ability_search.index.batches import Batches, Lookups, Slot, by_part
+from ability_search.index.index_calls import IndexCall, Written
+from ability_search.index.preparation import Prepared
+from ability_search.index.writer import prepared_bytes
+
+_LINGER = 1.0
+"""Seconds that a finished document waits for others to share a transaction."""
+
+
+class Task(NamedTuple):
+    """A document to store, with its content hash."""
+
+    document: Document
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what is in progress.
+
+    Attributes:
+        preparing: Documents prepared at the same time.
+        batch_texts: Maximum number of texts in a call of the embedder.
+        embedders: Calls of the embedder at the same time.
+        group_chunks: Number of chunks from which a transaction is full.
+        group_bytes: Number of bytes from which a transaction is full.
+    """
+
+    preparing: int
+    batch_texts: int
+    embedders: int
+    group_chunks: int
+    group_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is done with documents.
+
+    Attributes:
+        prepare: Chunks and analyzes a document and derives its kinds. A :class:`SearchError` fails
+            the document.
+        find_vectors: Returns the stored vectors of texts, by text; never raises.
+        embed: Returns the vectors of texts.
+        write: Stores documents with their vectors in one transaction.
+    """
+
+    prepare: Callable[[Task], Awaitable[Prepared]]
+    find_vectors: Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
+    embed: Callable[[list[str]], Awaitable[Vector]]
+    write: Callable[[list[Prepared]], Awaitable[Written]]
+
+
+class Pipeline:
+    """The way of the documents of one call; the failure of one does not affect the others.
+
+    Args:
+        call: Receives the results, the failures and the progress.
+        steps: What is done with documents.
+        limits: Bounds of what is in progress.
+    """
+
+    def __init__(self, call: IndexCall, steps: Steps, limits: Limits) -> None:
+        self._call = call
+        self._steps = steps
+        self._limits = limits
+        self._lookups: asyncio.Queue[list[Slot] | None] = asyncio.Queue(limits.embedders)
+        self._batches: asyncio.Queue[list[Slot] | None] = asyncio.Queue(limits.embedders)
+        self._finished: asyncio.Queue[Prepared | None] = asyncio.Queue(limits.group_chunks)
+        self._broken: EmbeddingUnavailable | None = None
+        self._ending = False
+        """True if only the last batches are left for the embedder."""
+
+    async def run(self, tasks: Sequence[Task]) -> None:
+        """Store the documents.
+
+        Raises:
+            EmbeddingUnavailable: if the embedder failed; documents embedded until then are stored.
+            DatabaseUnavailable: if storing failed.
+        """
+        gradual = len(tasks) > self._limits.batch_texts
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._prepare(tasks, Lookups(gradual=gradual)))
+                group.create_task(
+                    self._reuse(Batches(most=self._limits.batch_texts, gradual=gradual))
+                )
+                group.create_task(self._embed())
+                group.create_task(self._write())
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+        if self._broken:
+            raise self._broken
+
+    # Documents -> passages
+
+    async def _prepare(self, tasks: Sequence[Task], lookups: Lookups) -> None:
+        """Chunk and analyze the documents, and derive their kinds."""
+        waiting = iter(tasks)
+        while not self._broken and (some := list(islice(waiting, self._limits.preparing))):
+            for prepared in await asyncio.gather(*map(self._prepared, some)):
+                for lookup in lookups.add(prepared) if prepared else ():
+                    await self._lookups.put(lookup)
+        for lookup in lookups.rest():
+            await self._lookups.put(lookup)
+        await self._lookups.put(None)
+
+    async def _prepared(self, task: Task) -> Prepared | None:
+        try:
+            return await self._steps.prepare(task)
+        except SearchError as exc:
+            self._call.failed(task.document, exc)
+            return None
+
+    # Passages -> vectors
+
+    async def _reuse(self, batches: Batches) -> None:
+        """Fill in stored vectors, and pass the other passages on in batches."""
+        while (lookup := await self._lookups.get()) is not None:
+            stored = await self._steps.find_vectors([slot.text for slot in lookup])
+            for slot in lookup:
+                vector = stored.get(slot.text)
+                if vector is not None:
+                    self._call.result.reused += 1
+                    await self._arrived(slot, vector)
+                    continue
+                for batch in batches.add(slot):
+                    await self._batches.put(batch)
+        self._ending = True
+        for batch in batches.rest():
+            await self._batches.put(batch)
+        for _ in range(self._limits.embedders):
+            await self._batches.put(None)
+
+    async def _embed(self) -> None:
+        """Embed the batches, several at the same time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._limits.embedders):
+                group.create_task(self._embed_batches())
+        await self._finished.put(None)
+
+    async def _embed_batches(self) -> None:
+        while (batch := await self._batches.get()) is not None:
+            if self._broken:
+                continue
+            try:
+                await self._embed_batch(batch)
+            except EmbeddingUnavailable as exc:
+                self._broken = exc
+
+    async def _embed_batch(self, batch: list[Slot]) -> None:
+        """Embed a batch; if the embedder refuses its texts, find the refused documents.
+
+        A refused kind is left out; its document is kept. Repeated texts are embedded once.
+        """
+        places = {text: n for n, text in enumerate(dict.fromkeys(slot.text for slot in batch))}
+        try:
+            vectors = await self._steps.embed(list(places))
+        except TextsRefused as exc:
+            parts = by_part(batch)
+            if len(parts) > 1:
+                for part in parts:
+                    await self._embed_batch(part)
+            elif batch[0].part is batch[0].whole:
+                self._call.failed(batch[0].whole.document, exc)
+            else:
+                for slot in batch:
+                    await self._arrived(slot, None)
+            return
+        for slot in batch:
+            await self._arrived(slot, vectors[places[slot.text]])
+
+    async def _arrived(self, slot: Slot, vector: Vector | None) -> None:
+        """Add a vector; a document with all its vectors is finished."""
+        slot.part.vectors[slot.place] = vector
+        slot.whole.missing -= 1
+        if not slot.whole.missing:
+            await self._finished.put(slot.whole)
+
+    # Vectors -> store
+
+    async def _write(self) -> None:
+        """Find duplicates and store documents, a group in one transaction."""
+        open_ = True
+        while open_ and (first := await self._finished.get()) is not None:
+            group, chunks, size = [first], first.chunks, prepared_bytes(first)
+            try:
+                async with asyncio.timeout(0 if self._ending else _LINGER):
+                    while chunks < self._limits.group_chunks and size < self._limits.group_bytes:
+                        following = await self._finished.get()
+                        if following is None:
+                            open_ = False
+                            break
+                        group.append(following)
+                        chunks += following.chunks
+                        size += prepared_bytes(following)
+            except TimeoutError:
+                pass
+            await self._call.stored(await self._steps.write(group))

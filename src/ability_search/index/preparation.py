@@ -1,0 +1,467 @@
+"""Documents to stored records, and back: content hashes, chunking and analysis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ability_search.collection import Collection
+from ability_search.documents import ASPECTS, Document, Passage, Vector
+from ability_search.errors import InvalidInput, TooLarge
+from ability_search.filters.facets import facets_of
+from ability_search.store.records import ChunkRecord, Link, SourceRecord
+from ability_search.store.records import Passage as StoredPassage
+from ability_search.text.analyzer import Analyzer
+from ability_search.text.bm25 import document_vector
+from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.passages import embedded_text
+from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
+from ability_search.text.token_counter import TokenCounter
+from ability_search.understanding.periods import Period, buckets, to_numbers
+from ability_search.understanding.written_dates import chunk_periods
+
+LAYOUT = "2"
+"""Version of the stored representation; increase it when this module stores texts differently."""
+
+_GENERATED = "#~"
+"""Separator between the source of a document and the kind derived from it."""
+TERMS_OF_A_FIELD = 128
+TERMS_OF_A_DOCUMENT = 256
+"""Limited because every chunk of the document stores them."""
+_FIELD_CHARACTERS = 4096
+_FIELD_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Parameters for chunking and analyzing documents and for deriving kinds."""
+
+    chunk_strategy: str
+    chunk_size: int
+    chunk_overlap: int
+    language: str
+    """Language of the full-text analysis."""
+    kinds: tuple[str, ...] = ()
+    """Kinds derived from each document."""
+    kinds_by: str = "local"
+    """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
+
+    def kinds_of(self, document: Document) -> tuple[str, ...]:
+        """Return the kinds to derive from a document; none if it is itself of such a kind."""
+        is_kind = document.aspect_of is not None or document.kind in ASPECTS
+        return () if is_kind else self.kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one document may become."""
+
+    chunks: int
+    stored: int
+    """Bytes of its text, and of its title, metadata and headings once for each chunk."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A chunked and analyzed document; its vectors are added later."""
+
+    document: Document
+    content_hash: str
+    passages: Sequence[Passage]
+    title_terms: Sequence[str]
+    terms: Sequence[Sequence[str]]
+    """Terms of each passage, for keyword search."""
+    texts: Sequence[str]
+    """Text to embed for each passage."""
+    metadata_terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Terms of the metadata by field, for keyword search in these fields."""
+    facets: Sequence[str] = ()
+    """Keys for equality filters."""
+    periods: Sequence[Sequence[Period]] = ()
+    """Periods of time mentioned in each passage."""
+    vectors: list[Vector | None] = field(default_factory=list)
+    missing: int = 0
+    """Number of vectors not yet added, including those of derived kinds."""
+    kinds: Sequence[Prepared] = ()
+    """The derived kinds, which are stored with the document."""
+
+    @property
+    def parts(self) -> Sequence[Prepared]:
+        """The document itself and its derived kinds."""
+        return (self, *self.kinds)
+
+    @property
+    def complete(self) -> bool:
+        """True if every passage has its vector."""
+        return all(vector is not None for vector in self.vectors)
+
+    @property
+    def chunks(self) -> int:
+        """Number of passages of all parts."""
+        return sum(len(part.passages) for part in self.parts)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of all passages, without derived kinds."""
+        return sum(passage.tokens for passage in self.passages)
+
+
+def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str) -> str:
+    """Return the SHA-256 of everything that determines a document's chunks and their vectors.
+
+    Args:
+        document: The document.
+        recipe: How the document is chunked and analyzed.
+        model: The embedding model.
+        counter: Name of the token counter.
+    """
+    said = (
+        document.title,
+        document.content,
+        document.metadata,
+        document.format,
+        document.language,
+    )
+    parts: tuple[object, ...] = (
+        LAYOUT,
+        said if document.file_hash is None else document.file_hash,
+        document.kind,
+        document.links,
+        document.aspect_of,
+        recipe.chunk_strategy,
+        recipe.chunk_size,
+        recipe.chunk_overlap,
+        recipe.language,
+        model,
+        counter,
+    )
+    if kinds := recipe.kinds_of(document):
+        parts += (kinds, recipe.kinds_by)
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
+    return sha256(text.encode()).hexdigest()
+
+
+def prepare(
+    document: Document,
+    recipe: Recipe,
+    *,
+    content_hash: str,
+    analyzer: Analyzer,
+    count: TokenCounter,
+    bounds: Bounds | None = None,
+) -> Prepared:
+    """Chunk a document and analyze its chunks; a blank document has none.
+
+    Raises:
+        InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
+            or its kind or source is not valid for a document of another one.
+        TooLarge: if it exceeds ``bounds``.
+    """
+    _check_kind(document)
+    passages = chunk(
+        document.content,
+        strategy=recipe.chunk_strategy,
+        max_tokens=recipe.chunk_size,
+        overlap=recipe.chunk_overlap,
+        count=count,
+        format=document.format,
+        language=document.language,
+        max_passages=bounds.chunks if bounds else None,
+    )
+    if bounds:
+        _check_stored(document, passages, bounds.stored)
+    return analyzed(document, passages, content_hash=content_hash, analyzer=analyzer)
+
+
+def analyzed(
+    document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
+) -> Prepared:
+    """Return a chunked document with everything that is stored except the vectors.
+
+    Raises:
+        InvalidInput: if the metadata cannot be stored.
+    """
+    return Prepared(
+        document=document,
+        content_hash=content_hash,
+        passages=passages,
+        title_terms=analyzer.terms(document.title),
+        terms=[analyzer.terms(passage.content) for passage in passages],
+        texts=[
+            embedded_text(
+                document.title,
+                passage.content,
+                breadcrumb=passage.breadcrumb,
+                context=passage.context,
+            )
+            for passage in passages
+        ],
+        metadata_terms=metadata_terms(document.metadata, analyzer),
+        facets=facets_of(document.metadata),
+        periods=[_periods(document, passage) for passage in passages],
+        vectors=[None] * len(passages),
+        missing=len(passages),
+    )
+
+
+def vector_key(model: str, text: str) -> str:
+    """Return the key of the vector of ``text`` by ``model``: 128 bits of SHA-256 in hexadecimal."""
+    return sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> list[ChunkRecord]:
+    """Return the chunks of a prepared document, as they are stored.
+
+    Args:
+        prepared: A document with all its vectors.
+        collection: The collection to store it in.
+        now: Time in epoch milliseconds.
+    """
+    document = prepared.document
+    records = []
+    end = section = 0
+    pages = pages_of(document, prepared.passages)
+    for index, passage in enumerate(prepared.passages):
+        terms, periods = prepared.terms[index], prepared.periods[index]
+        if passage.breadcrumb != prepared.passages[section].breadcrumb:
+            section = index
+        ids, weights = document_vector(
+            {TITLE: prepared.title_terms, CONTENT: terms, **prepared.metadata_terms},
+            average_length=collection.average_length,
+            k1=collection.bm25_k1,
+            b=collection.bm25_b,
+        )
+        records.append(
+            ChunkRecord(
+                chunk_id=f"{collection.public_name}:{document.source}:{index}",
+                collection=collection.public_name,
+                source=document.source,
+                title=document.title,
+                content=passage.content,
+                kind=document.kind,
+                metadata=document.metadata,
+                chunk_index=index,
+                total_chunks=len(prepared.passages),
+                created_at=now,
+                tokens=passage.tokens,
+                breadcrumb=passage.breadcrumb,
+                page=pages[index],
+                start_line=passage.start_line,
+                end_line=passage.end_line,
+                start_offset=passage.start,
+                end_offset=passage.end,
+                lead=document.content[end : passage.start],
+                overlap=max(0, end - passage.start),
+                section=section,
+                of=document.aspect_of,
+                facets=[*prepared.facets, *buckets(periods)],
+                dates=to_numbers(periods),
+                embedding=_rounded_vector(prepared.vectors[index]),
+                vector_key=vector_key(collection.model, prepared.texts[index]),
+                terms=ids.tolist(),
+                weights=_rounded(weights, 5),
+                lengths=[len(prepared.title_terms), len(terms)],
+                average_length=collection.average_length,
+            )
+        )
+        end = max(end, passage.end)
+    return records
+
+
+def pages_of(document: Document, passages: Sequence[Passage]) -> list[int | None]:
+    """Return the page, from 1, on which each passage begins; ``None`` without pages.
+
+    A form feed ends a page, except in source code, where it separates sections.
+    """
+    text = document.content
+    if "\f" not in text or document.format == "code" or document.language:
+        return [None] * len(passages)
+    pages: list[int | None] = []
+    page, seen = 1, 0
+    for passage in passages:
+        page += text.count("\f", seen, passage.start)
+        seen = passage.start
+        pages.append(page)
+    return pages
+
+
+def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
+    """Return the record of a prepared document; ``now`` is in epoch milliseconds."""
+    tokens = [passage.tokens for passage in prepared.passages]
+    end = prepared.passages[-1].end if prepared.passages else 0
+    document = prepared.document
+    return SourceRecord(
+        source=document.source,
+        title=document.title,
+        content_hash=prepared.content_hash,
+        chunks=len(tokens),
+        tokens=sum(tokens),
+        tokens_min=min(tokens, default=None),
+        tokens_max=max(tokens, default=None),
+        indexed_at=now,
+        kind=document.kind,
+        metadata=document.metadata,
+        format=document.format,
+        language=document.language,
+        links=document.links,
+        of=document.aspect_of,
+        file=document.file,
+        file_hash=document.file_hash,
+        generated=document.generated,
+        tail=document.content[end:],
+        origin=document.origin,
+    )
+
+
+def links_of(document: Document) -> list[Link]:
+    """Return the links of a document, one per linked source and kind of link.
+
+    Of equal links the one with the highest weight is kept. Links without weight and links to the
+    document itself are omitted.
+    """
+    strongest: dict[tuple[str, str], float] = {}
+    for link in document.links:
+        key = link["target"], link["kind"]
+        if link["weight"] > 0 and link["target"] != document.source:
+            strongest[key] = max(link["weight"], strongest.get(key, 0.0))
+    return [
+        Link(document.source, target, kind, weight) for (target, kind), weight in strongest.items()
+    ]
+
+
+def restored_document(
+    record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
+) -> Document:
+    """Restore a document from its record and its chunks, in order."""
+    texts = [
+        f"{each.lead}{each.content[each.overlap if place else 0 :]}"
+        for place, each in enumerate(passages)
+    ]
+    return Document(
+        source=record.source,
+        title=record.title,
+        content="".join(texts) + record.tail,
+        metadata=record.metadata,
+        kind=record.kind,
+        format=record.format,
+        language=record.language,
+        links=tuple(record.links),
+        aspect_of=record.of,
+        file=record.file,
+        file_hash=record.file_hash,
+        generated=record.generated,
+        origin=record.content_hash,
+    )
+
+
+def metadata_terms(metadata: Mapping[str, Any], analyzer: Analyzer) -> dict[str, list[str]]:
+    """Return the terms of the texts in metadata, by field.
+
+    Args:
+        metadata: Any JSON object.
+        analyzer: Analyzer of the collection's language.
+
+    Returns:
+        The terms of a text, or of the texts in a list, by field name
+        (:func:`.term_ids.metadata_field`). A field gives its first 128 terms, taken from its first
+        4,096 characters; a document gives its first 256 terms, in the order of its metadata. Keys
+        nested deeper than 16 levels and fields without terms are left out.
+    """
+    fields: dict[str, list[str]] = {}
+    left = TERMS_OF_A_DOCUMENT
+    for path, text in _field_texts((), metadata):
+        terms = list(islice(analyzer.terms(text), min(left, TERMS_OF_A_FIELD)))
+        left -= len(terms)
+        if terms:
+            fields[metadata_field(path)] = terms
+        if not left:
+            break
+    return fields
+
+
+def generated_source(source: str, kind: str) -> str:
+    """Return the source name of a kind derived from a document."""
+    return f"{source}{_GENERATED}{kind}"
+
+
+def generated_sources(sources: Iterable[str]) -> list[str]:
+    """Return the source names of all kinds that may have been derived from documents."""
+    return [generated_source(source, kind) for source in sources for kind in ASPECTS]
+
+
+def _check_stored(document: Document, passages: Sequence[Passage], most: int) -> None:
+    metadata = json.dumps(document.metadata, separators=(",", ":"), default=dict)
+    every = _bytes(document.title) + len(metadata)
+    size = _bytes(document.content) + every * len(passages)
+    size += sum(_bytes(passage.breadcrumb) + _bytes(passage.context) for passage in passages)
+    if size > most:
+        raise TooLarge(
+            f"content: {size} bytes with title and metadata ({every} bytes) on each of"
+            f" {len(passages)} chunks, at most {most} are allowed (max_stored_bytes)",
+            hint="Shorten the metadata or split the document.",
+        )
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _check_kind(document: Document) -> None:
+    if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in ASPECTS)):
+        raise InvalidInput(
+            "source",
+            f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
+            hint="Choose another name.",
+        )
+    if document.aspect_of is None:
+        return
+    if document.kind not in ASPECTS:
+        raise InvalidInput(
+            "kind",
+            f"is {document.kind!r}, which is not a kind of another document",
+            hint=f"With of, use one of {', '.join(ASPECTS)}.",
+        )
+    if document.aspect_of == document.source:
+        raise InvalidInput("of", "is the document itself", hint="Name another document's source.")
+
+
+def _periods(document: Document, passage: Passage) -> list[Period]:
+    return chunk_periods(
+        document.source,
+        document.title,
+        passage.breadcrumb,
+        passage.content,
+        metadata=document.metadata,
+    )
+
+
+def _rounded_vector(vector: Vector | None) -> list[float] | None:
+    """Round a vector to seven decimals: half the bytes, and less error than float32 itself.
+
+    Components of unit vectors are at most 1, so a cosine changes by less than 1e-7.
+    """
+    return None if vector is None else _rounded(vector, 7)
+
+
+def _rounded(values: npt.NDArray[np.float32], decimals: int) -> list[float]:
+    return list(np.round(values.astype(np.float64), decimals).tolist())
+
+
+def _field_texts(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts in a value, each with its path of keys."""
+    if isinstance(value, Mapping):
+        if len(path) < _FIELD_DEPTH:
+            for key, inner in value.items():
+                yield from _field_texts((*path, key), inner)
+    elif isinstance(value, str):
+        yield path, value[:_FIELD_CHARACTERS]
+    elif isinstance(value, list | tuple):
+        texts = [each[:_FIELD_CHARACTERS] for each in value if isinstance(each, str)]
+        yield path, "\n".join(texts)[:_FIELD_CHARACTERS]

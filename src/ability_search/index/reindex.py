@@ -1,0 +1,553 @@
+"""Reindexing: building new generations of collections, as jobs that survive their worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Settings
+from ability_search.documents import Document
+from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
+from ability_search.index.generations import Generations
+from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.indexing import Indexing
+from ability_search.index.jobs import Jobs, Publish, Run, new_record
+from ability_search.index.maintenance import Maintenance
+from ability_search.index.preparation import prepare, restored_document
+from ability_search.index.verification import verify
+from ability_search.index.writer import expected_length, new_collection
+from ability_search.ports import Embedder
+from ability_search.store.port import Store
+from ability_search.store.records import REINDEX, Job, SourceRecord
+from ability_search.store.registry import Registry
+from ability_search.text.analyzer import analyzer_for
+from ability_search.text.token_counter import TokenCounter
+from kadi_client.backoff import Backoff
+from kadi_client.context import incident
+
+log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE = 15.0
+"""Maximum seconds between retries while the database or model is unavailable."""
+_MOST_LOST = 5
+"""Workers in a row that may be lost on a job without progress, since the job may be the cause."""
+_TO_END = 1.0
+"""Seconds to end cancelled jobs when the worker stops."""
+_PAGE = 500
+"""Sources compared at a time."""
+_PART = 64
+"""Sources restored at a time."""
+_SAMPLE = 16
+"""Sources from which the average length of chunks is estimated."""
+_PASSES = 10
+"""Maximum number of passes that catch up with concurrent writes before giving up."""
+
+Advance = Callable[[int, int, str], Awaitable[None]]
+"""A callback for progress: sources done, sources in total, stage."""
+
+
+class Reindexing:
+    """The reindex service.
+
+    A new generation is built under a separate record, so that it is not visible before it is
+    complete, and then replaces the live one in a single update. The job is recorded, and any
+    worker can continue a job whose worker is lost.
+
+    Args:
+        registry: The registry of collections.
+        generations: Drops abandoned generations.
+        jobs: The job records.
+        rebuilding: Builds generations.
+        patience: Seconds to wait for a database or a model that is unavailable.
+        publish: Publishes the events of jobs without a waiting caller.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        generations: Generations,
+        jobs: Jobs,
+        rebuilding: Rebuilding,
+        *,
+        patience: float,
+        publish: Publish,
+    ) -> None:
+        self._registry = registry
+        self._generations = generations
+        self._jobs = jobs
+        self._rebuilding = rebuilding
+        self._patience = patience
+        self._publish = publish
+        self._runs: dict[str, Run] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The jobs that this worker executes."""
+        return tuple(self._runs.values())
+
+    async def start(self, name: str, options: IndexOptions, *, job_id: str | None = None) -> Run:
+        """Start a job that chunks and embeds the whole collection again.
+
+        An abandoned job with the same options is continued; one with other options is replaced.
+
+        Raises:
+            NotFound: if there is no such collection.
+            InvalidInput: if an option is invalid.
+            Busy: if a worker is rebuilding the collection.
+            EmbeddingUnavailable: if the model is not available.
+        """
+        if self._closed:
+            raise Busy("the worker is shutting down", retry_after=1.0)
+        live = await self._current(name)
+        options = self._rebuilding.resolved(live, options)
+        last = await self._jobs.find(name, REINDEX)
+        if last is not None and last.running and not last.expired:
+            raise _busy(last)
+        if last is not None and last.running and last.options == _recorded(options):
+            claimed = await self._jobs.claim(last)
+            if claimed is None:
+                raise _busy(last)
+            return self._run(claimed)
+        return self._run(await self._begin(live, options, job_id or secrets.token_hex(8)))
+
+    async def cancel(self, name: str) -> Job:
+        """Cancel the job that rebuilds a collection, in whichever worker it runs.
+
+        Raises:
+            NotFound: if no such job is running.
+        """
+        job = await self._jobs.find(name, REINDEX)
+        if job is None or not job.running or not await self._jobs.cancel(job):
+            raise NotFound(
+                "running reindex of a collection",
+                name,
+                hint="search-collection-info shows the last job of the collection.",
+            )
+        self._generations.drop_soon()
+        return job
+
+    def cancel_soon(self, run: Run, reason: SearchError) -> None:
+        """Cancel a job of this worker without waiting."""
+        run.failure = reason
+        task = asyncio.create_task(self._cancel(run), name=f"cancel job {run.job.id}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def resume(self) -> None:
+        """Continue the jobs that have no worker."""
+        for job in await self._jobs.orphaned(REINDEX):
+            if self._closed or job.collection in self._runs:
+                continue
+            claimed = await self._jobs.claim(job)
+            if claimed is None:
+                continue
+            if claimed.lost >= _MOST_LOST:
+                log.error("job %s of %s has failed too often, giving up", job.id, job.collection)
+                await self._jobs.fail(claimed, _given_up(claimed))
+                self._generations.drop_soon()
+                continue
+            log.info("continuing job %s of %s", job.id, job.collection)
+            self._run(claimed)
+
+    async def close(self) -> None:
+        """Stop and release the jobs of this worker."""
+        self._closed = True
+        if self._ending:
+            _, late = await asyncio.wait(self._ending, timeout=_TO_END)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*(run.release() for run in self._runs.values()))
+
+    async def _begin(self, live: Collection, options: IndexOptions, job_id: str) -> Job:
+        record = new_record(live.name)
+        built = await self._rebuilding.begin(live, record, options)
+        job = Job(
+            id=job_id,
+            kind=REINDEX,
+            collection=live.name,
+            record=record,
+            options=_recorded(options),
+            stage="reindexing",
+            total=live.sources,
+        )
+        begun = await self._jobs.begin(job, built)
+        if begun is None:
+            await self._generations.drop(built.type)
+            raise Busy(f"another worker is rebuilding {live.name!r}")
+        # The generation of the previous job is now marked to be dropped.
+        self._generations.drop_soon()
+        return begun
+
+    def _run(self, job: Job) -> Run:
+        run = Run(self._jobs, job, self._work, self._publish)
+        self._runs[job.collection] = run
+        run.ended.add_done_callback(partial(self._forget, run))
+        return run
+
+    def _forget(self, run: Run, ended: asyncio.Task[Job]) -> None:
+        if self._runs.get(run.job.collection) is run:
+            del self._runs[run.job.collection]
+        if not ended.cancelled() and (exc := ended.exception()) is not None:
+            log.info("job %s of %s: %s", run.job.id, run.job.collection, exc)
+
+    async def _work(self, run: Run) -> None:
+        """Build the generation, with retries, until the job has ended."""
+        job = run.job
+        options = _options(job.options)
+        backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
+        while True:
+            try:
+                await self._rebuilding.build(job.collection, job.record or "", options, run.report)
+                return
+            except SearchError as exc:
+                failure = exc
+            except Exception:
+                name = incident()
+                log.exception("incident %s in job %s", name, job.id)
+                failure = SearchError(f"internal error, incident {name}")
+            if run.progress.done > best:
+                backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, run.progress.done
+            if await self._is_over(run, failure, waited):
+                return
+            pause = backoff.delay(0.0)
+            await asyncio.sleep(pause)
+            waited += pause
+
+    async def _is_over(self, run: Run, failure: SearchError, waited: float) -> bool:
+        """Handle a failure; return True if the work must stop, False to retry."""
+        progress = run.progress
+        patient = failure.retryable and waited < self._patience
+        if patient:
+            progress.stage = f"waiting: {failure.code}"
+        try:
+            if not await self._jobs.renew(run.job, progress):
+                return True
+            if patient:
+                log.warning("job %s of %s waits: %s", run.job.id, run.job.collection, failure)
+                await run.report(progress.done, progress.total, progress.stage)
+                return False
+            run.failure = failure
+            await self._jobs.fail(run.job, failure)
+        except SearchError as exc:
+            log.warning("the database is unavailable for job %s: %s", run.job.id, exc)
+            return waited >= self._patience
+        self._generations.drop_soon()
+        return True
+
+    async def _cancel(self, run: Run) -> None:
+        """Cancel a job, retrying until the database responds, so that no worker continues it."""
+        backoff = Backoff(cap=_LONGEST_PAUSE)
+        while True:
+            try:
+                await run.cancel()
+                await self._generations.drop_due()
+                return
+            except SearchError as exc:
+                log.warning("could not cancel job %s, will retry: %s", run.job.id, exc)
+            await asyncio.sleep(backoff.delay(0.0))
+
+    async def _current(self, name: str) -> Collection:
+        found = await self._registry.get(name)
+        current = await self._registry.reload(found.name)
+        if current is None:
+            raise NotFound("collection", name)
+        return current
+
+
+class Rebuilding:
+    """Builds generations; the state of a build is kept in the database only.
+
+    Args:
+        store: The store.
+        embedder: The embedder.
+        registry: The registry of collections.
+        generations: Switches a collection to a new generation.
+        indexing: The index service.
+        maintenance: Builds the vector graph before the generation goes live.
+        settings: Settings of embedding and ranking.
+        count: Counts tokens.
+        now: Returns the time in epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        registry: Registry,
+        generations: Generations,
+        indexing: Indexing,
+        maintenance: Maintenance,
+        *,
+        settings: Settings,
+        count: TokenCounter,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._registry = registry
+        self._generations = generations
+        self._indexing = indexing
+        self._maintenance = maintenance
+        self._settings = settings
+        self._count = count
+        self._now = now
+
+    def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
+        """Return the options with open ones filled in from the live generation.
+
+        Raises:
+            InvalidInput: if an option is invalid.
+        """
+        language = options.language or live.language
+        recipe = self._indexing.recipe(options, replace(live, language=language))
+        return replace(
+            options,
+            model=options.model or live.model,
+            chunk_strategy=recipe.chunk_strategy,
+            max_tokens=recipe.chunk_size,
+            overlap=recipe.chunk_overlap,
+            language=recipe.language,
+            kinds=recipe.kinds,
+            kinds_by=recipe.kinds_by,
+            # The sources that differ are determined by comparing both generations.
+            force=True,
+        )
+
+    async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
+        """Create an empty generation and return its record, which is not stored yet.
+
+        Args:
+            live: The live generation.
+            record: Name of the record.
+            options: Options as returned by :meth:`resolved`.
+
+        Raises:
+            EmbeddingUnavailable: if the model is not available.
+            DatabaseUnavailable: if the database is not available.
+        """
+        recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
+        model = options.model or live.model
+        embedding = self._settings.embedding
+        vectors = await self._embedder.embed(
+            model, [live.name], timeout=embedding.timeout * embedding.attempts
+        )
+        records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
+        documents = await self._restored(live, records)
+        analyzer = analyzer_for(recipe.language)
+        sample = await asyncio.to_thread(
+            lambda: [
+                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._count)
+                for each in documents
+            ]
+        )
+        built = new_collection(
+            record,
+            model=model,
+            dimensions=vectors.shape[1],
+            recipe=recipe,
+            average_length=expected_length(sample),
+            k1=self._settings.ranking.bm25_k1,
+            b=self._settings.ranking.bm25_b,
+            now=self._now(),
+        )
+        await self._store.create_generation(built)
+        return built
+
+    async def build(self, name: str, record: str, options: IndexOptions, advance: Advance) -> None:
+        """Complete the generation of a record and switch the collection to it.
+
+        The generation may have been begun by any worker and be in any state. The switch happens
+        only if a comparison found nothing missing and neither generation changed since, so no
+        write to either is lost or undone.
+
+        Raises:
+            NotFound: if the collection or the record is gone.
+            Unverified: if the verification of the new generation failed.
+            EmbeddingUnavailable: if the embedder failed; what was stored until then is kept.
+            DatabaseUnavailable: if the database failed, or concurrent writes did not stop.
+        """
+        totals = _Totals()
+        verified = False
+        passes = 0
+        while passes < _PASSES:
+            live, built = await self._current(name), await self._current(record)
+            if await self._catch_up(live, built, options, advance, totals):
+                passes += 1
+            elif not verified:
+                total = live.sources
+                await advance(total, total, "building the graph")
+                await self._maintenance.maintain(record)
+                await advance(total, total, "verifying")
+                ranking = self._settings.ranking
+                built = await self._current(record)
+                await verify(
+                    self._store, built, beam=ranking.ef_search, scan_below=ranking.scan_below
+                )
+                verified = True
+            elif await self._generations.switch(live, built, _result(live, built, totals)):
+                self._maintenance.schedule(name)
+                return
+            else:
+                passes += 1
+        raise DatabaseUnavailable(
+            "concurrent writes kept changing the collection",
+            hint="Try again when there are fewer writes.",
+        )
+
+    async def _catch_up(
+        self,
+        live: Collection,
+        built: Collection,
+        options: IndexOptions,
+        advance: Advance,
+        totals: _Totals,
+    ) -> int:
+        """Update the new generation to match the live one; return the number of changed sources."""
+        floor, seen, changed = "", 0, 0
+        while True:
+            page, origins = await self._store.compare_sources(
+                live.type, built.type, after=floor, limit=_PAGE
+            )
+            if not page:
+                break
+            wanted = [source for source, hash_ in page if origins.get(source) != hash_]
+            seen += len(page) - len(wanted)
+            for part in _parts(wanted):
+
+                async def further(progress: Progress, before: int = seen) -> None:
+                    await advance(before + progress.done, live.sources, "reindexing")
+
+                totals.add(await self._add(live, built, part, options, further))
+                seen += len(part)
+            if not wanted:
+                await advance(seen, live.sources, "comparing")
+            floor = page[-1][0]
+            changed += len(wanted)
+        current = await self._current(built.name)
+        if current.sources != live.sources:
+            changed += await self._remove_others(live, current)
+        return changed
+
+    async def _add(
+        self,
+        live: Collection,
+        built: Collection,
+        sources: Sequence[str],
+        options: IndexOptions,
+        report: Report,
+    ) -> IndexReport:
+        """Index the current contents of sources in the new generation; skip deleted ones."""
+        records = await self._store.source_records_named(live.type, sources)
+        documents = await self._restored(live, records)
+        part = await self._indexing.index_into(
+            built.name, await self._current(built.name), documents, options, report
+        )
+        if part.failed:
+            raise part.failed[0].error
+        return part
+
+    async def _remove_others(self, live: Collection, built: Collection) -> int:
+        """Delete the sources that the live generation does not have; return their number."""
+        floor, removed = "", 0
+        while True:
+            page, kept = await self._store.compare_sources(
+                built.type, live.type, after=floor, limit=_PAGE
+            )
+            if not page:
+                return removed
+            floor = page[-1][0]
+            gone = [source for source, _ in page if source not in kept]
+            if gone:
+                await self._indexing.remove(built, gone, kinds=False)
+                removed += len(gone)
+
+    async def _restored(self, live: Collection, records: Sequence[SourceRecord]) -> list[Document]:
+        """Restore the documents of source records, except those replaced in the meantime.
+
+        A replacement increases the revision, so the next pass handles such a source again.
+        """
+        documents = []
+        for record in records:
+            passages = await self._store.source_passages(
+                live.type, record.source, kinds=record.of is not None
+            )
+            if len(passages) == record.chunks:
+                documents.append(restored_document(record, passages))
+        return documents
+
+    async def _current(self, record: str) -> Collection:
+        current = await self._registry.reload(record)
+        if current is None:
+            raise NotFound("collection", record.partition("@")[0])
+        return current
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Totals for the result, counted since the build was last started or resumed."""
+
+    reused: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, part: IndexReport) -> None:
+        self.reused += part.reused
+        self.warnings += [each for each in part.warnings if each not in self.warnings]
+
+
+def _result(live: Collection, built: Collection, totals: _Totals) -> dict[str, Any]:
+    return {
+        "generation": live.generation + 1,
+        "documents": built.sources,
+        "chunks": built.chunks,
+        "deleted": live.chunks,
+        "model": built.model,
+        "dimensions": built.dimensions,
+        "reused": totals.reused,
+        "warnings": totals.warnings,
+    }
+
+
+def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(sources), _PART):
+        yield sources[start : start + _PART]
+
+
+def _recorded(options: IndexOptions) -> dict[str, Any]:
+    """Return options as recorded in the database, after a JSON round trip."""
+    recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
+    return recorded
+
+
+def _options(recorded: Mapping[str, Any]) -> IndexOptions:
+    """Return the options of a job; fields unknown to this version are ignored."""
+    known = {field.name for field in fields(IndexOptions)}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in recorded.items()
+        if name in known
+    }
+    return IndexOptions(**given)
+
+
+def _given_up(job: Job) -> SearchError:
+    return SearchError(
+        f"{job.lost} workers in a row were lost after {job.done} of {job.total} sources",
+        hint="Check the workers' logs and memory limits, then start the reindex again.",
+    )
+
+
+def _busy(job: Job) -> Busy:
+    return Busy(
+        f"job {job.id} is rebuilding {job.collection!r}, {job.done} of {job.total} sources done",
+        hint="search-collection-info shows its progress; search-reindex with cancel ends it.",
+        retry_after=10.0,
+    )

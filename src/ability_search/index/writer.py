@@ -1,0 +1,290 @@
+"""Writing prepared documents to the store, one transaction per group of documents."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ability_search.collection import Collection, new_type
+from ability_search.config.schema import Ranking
+from ability_search.errors import (
+    DatabaseUnavailable,
+    DimensionMismatch,
+    GenerationGone,
+    ModelMismatch,
+    StatementRefused,
+)
+from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
+from ability_search.index.index_calls import Written
+from ability_search.index.preparation import (
+    Prepared,
+    Recipe,
+    chunk_records,
+    generated_sources,
+    links_of,
+    source_record,
+)
+from ability_search.store.port import IndexStore
+from ability_search.store.records import ChunkRecord, Replacement
+from ability_search.store.registry import Registry
+from ability_search.text.term_statistics import TermStatistics
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 8
+"""Generations that a group is written to before giving up, as others keep replacing them."""
+_TYPICAL_LENGTH = 100.0
+_TYPICAL_WEIGHT = 20
+"""Number of chunks of typical length in the initial average length of a collection."""
+_PERIOD_BYTES = 40
+"""Size of a date with its lookup keys."""
+
+
+class Writer:
+    """Writes groups of documents to one collection; the first write creates it if it is missing.
+
+    Args:
+        store: The store.
+        registry: The registry of collections.
+        name: Name of the collection's record.
+        collection: The collection, if it exists.
+        model: Model of the vectors.
+        recipe: Recipe recorded in a new collection.
+        settings: BM25 parameters of a new collection, and parameters of the search for duplicates.
+        now: Returns the time in epoch milliseconds.
+        dedup_threshold: Minimum cosine of a duplicate; ``None`` disables their detection.
+    """
+
+    def __init__(
+        self,
+        store: IndexStore,
+        registry: Registry,
+        *,
+        name: str,
+        collection: Collection | None,
+        model: str,
+        recipe: Recipe,
+        settings: Ranking,
+        now: Callable[[], int],
+        dedup_threshold: float | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self.name = name
+        self.collection = collection
+        self._model = model
+        self._recipe = recipe
+        self._settings = settings
+        self._now = now
+        self._deduplication = (
+            None
+            if dedup_threshold is None
+            else Deduplication(
+                dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
+            )
+        )
+        self._resumed = collection is not None and collection.name != collection.public_name
+
+    async def write(self, group: Sequence[Prepared]) -> Written:
+        """Replace the sources of ``group`` by the prepared documents.
+
+        Raises:
+            DatabaseUnavailable: if the store remains unavailable; whether the transaction was
+                committed is then unknown.
+            ModelMismatch: if the model of the collection changed meanwhile.
+            DimensionMismatch: if the vectors do not fit the collection.
+        """
+        for _ in range(_ATTEMPTS):
+            if self.collection is None:
+                self.collection = await self._create(group)
+            self._check(self.collection, group)
+            written = await self._replace(self.collection, group)
+            if written is not None:
+                return written
+            log.info("collection %s changed during a write, retrying", self.name)
+            self.collection = await self._registry.reload(self.name)
+        raise DatabaseUnavailable(f"collection {self.name!r} keeps changing", hint="Call again.")
+
+    async def _create(self, group: Sequence[Prepared]) -> Collection:
+        if self._resumed:
+            # A newly created generation would lack what was stored before.
+            raise DatabaseUnavailable(
+                "the generation being built no longer exists", hint="Try again."
+            )
+        return await self._registry.create(
+            new_collection(
+                self.name,
+                model=self._model,
+                dimensions=next(iter(_dimensions(group))),
+                recipe=self._recipe,
+                average_length=expected_length(group),
+                k1=self._settings.bm25_k1,
+                b=self._settings.bm25_b,
+                now=self._now(),
+            )
+        )
+
+    def _check(self, collection: Collection, group: Sequence[Prepared]) -> None:
+        if collection.model != self._model:
+            raise ModelMismatch(
+                collection.public_name, recorded=collection.model, requested=self._model
+            )
+        for received in _dimensions(group):
+            if received != collection.dimensions:
+                raise DimensionMismatch(
+                    collection.public_name, recorded=collection.dimensions, received=received
+                )
+        if collection.language != self._recipe.language:
+            raise DatabaseUnavailable(
+                f"collection {collection.public_name!r} was rebuilt in another language meanwhile",
+                hint="Try again.",
+            )
+
+    async def _replace(self, collection: Collection, group: Sequence[Prepared]) -> Written | None:
+        """Write a group in one transaction; return ``None`` if the generation is gone."""
+        now = self._now()
+        parts = [part for item in group for part in item.parts if part.complete]
+        chunks, statistics = await asyncio.to_thread(_chunks, collection, parts, now)
+        duplicates = await self._duplicates(collection, chunks)
+        if duplicates is None:
+            return None
+        made = {part.document.source for part in parts}
+        # Kinds that an earlier version of a document had.
+        kinds = generated_sources(item.document.source for item in group)
+        gone = [source for source in kinds if source not in made] if collection.aspects else []
+        replaced = await self._store.replace(
+            collection,
+            Replacement(
+                sources=[*(part.document.source for part in parts), *gone],
+                records=[source_record(part, now=now) for part in parts],
+                chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                links=[link for item in group for link in links_of(item.document)],
+                term_statistics=statistics,
+                stand_ins=duplicates.stored,
+            ),
+        )
+        if replaced is None:
+            return None
+        # The next group needs the record as it is after this transaction.
+        self.collection = self._registry.learn(self.name, replaced.collection)
+        return Written(
+            sources=sum(not part.document.generated for part in parts),
+            chunks=replaced.inserted,
+            replaced=replaced.replaced,
+            deduplicated=len(duplicates.stand_ins),
+        )
+
+    async def _duplicates(
+        self, collection: Collection, chunks: Sequence[Sequence[ChunkRecord]]
+    ) -> Duplicates | None:
+        """Return the duplicates among chunks except derived kinds; ``None`` as above."""
+        if self._deduplication is None:
+            return Duplicates()
+        own = [chunk for each in chunks for chunk in each if chunk.of is None]
+        try:
+            return await find_duplicates(self._store, collection, own, self._deduplication)
+        except (GenerationGone, StatementRefused):
+            # The errors for a generation that is being dropped vary, so the record decides.
+            current = await self._registry.reload(self.name)
+            if current is not None and current.type == collection.type:
+                raise
+            return None
+
+
+def _chunks(
+    collection: Collection, parts: Sequence[Prepared], now: int
+) -> tuple[list[list[ChunkRecord]], bytes]:
+    """Return the chunks of each part, and their term statistics without those of kinds."""
+    chunks = [chunk_records(part, collection, now=now) for part in parts]
+    counted = [chunk for own in chunks for chunk in own if chunk.of is None]
+    statistics = TermStatistics.of_chunks(
+        [chunk.terms for chunk in counted], [chunk.lengths for chunk in counted]
+    )
+    return chunks, statistics.to_bytes()
+
+
+def _marked(chunk: ChunkRecord, duplicates: Duplicates) -> ChunkRecord:
+    stand_in = duplicates.stand_ins.get(chunk.chunk_id)
+    return chunk if stand_in is None else replace(chunk, duplicate_of=stand_in)
+
+
+def new_collection(
+    name: str,
+    *,
+    model: str,
+    dimensions: int,
+    recipe: Recipe,
+    average_length: float,
+    k1: float,
+    b: float,
+    now: int,
+) -> Collection:
+    """Return the record of a new, empty collection.
+
+    Args:
+        name: Name of the record.
+        model: Model of the vectors.
+        dimensions: Dimensions of the vectors.
+        recipe: How texts are chunked.
+        average_length: Average number of terms of a chunk.
+        k1: BM25 term frequency saturation.
+        b: BM25 length normalisation.
+        now: Time in epoch milliseconds.
+    """
+    return Collection(
+        name=name,
+        type=new_type(name, now=now),
+        generation=1,
+        model=model,
+        dimensions=dimensions,
+        language=recipe.language,
+        average_length=average_length,
+        bm25_k1=k1,
+        bm25_b=b,
+        chunk_strategy=recipe.chunk_strategy,
+        chunk_size=recipe.chunk_size,
+        chunk_overlap=recipe.chunk_overlap,
+        kinds=recipe.kinds,
+        kinds_by=recipe.kinds_by,
+        keyed=True,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def expected_length(group: Sequence[Prepared]) -> float:
+    """Estimate the average number of terms of a chunk from the first documents."""
+    lengths = [len(terms) for item in group for terms in item.terms]
+    total = sum(lengths) + _TYPICAL_LENGTH * _TYPICAL_WEIGHT
+    return round(total / (len(lengths) + _TYPICAL_WEIGHT), 2)
+
+
+def prepared_bytes(prepared: Prepared) -> int:
+    """Estimate the bytes of a prepared document and its derived kinds in a message."""
+    return sum(map(_part_bytes, prepared.parts))
+
+
+def _part_bytes(prepared: Prepared) -> int:
+    dimensions = next((len(each) for each in prepared.vectors if each is not None), 0)
+    document = prepared.document
+    text = 3 * (len(document.content) + len(document.title))
+    terms = 18 * sum(len(set(terms)) for terms in prepared.terms)
+    metadata = len(str(document.metadata)) + sum(map(len, prepared.facets))
+    metadata += 18 * sum(map(len, prepared.metadata_terms.values()))
+    links = 2 * len(str(document.links))
+    dates = _PERIOD_BYTES * sum(map(len, prepared.periods))
+    passages = len(prepared.passages)
+    shared = (passages + 1) * metadata
+    return text + terms + links + dates + shared + passages * (600 + 11 * dimensions)
+
+
+def _dimensions(group: Sequence[Prepared]) -> set[int]:
+    return {
+        len(vector)
+        for item in group
+        for part in item.parts
+        for vector in part.vectors
+        if vector is not None
+    }

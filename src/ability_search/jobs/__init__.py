@@ -1,1 +1,0 @@
-"""Jobs: long operations recorded in the database, each leased by one worker."""

@@ -1,1 +1,0 @@
-"""Ranking: term weights, fusion and rescoring. Pure; one formula per function."""

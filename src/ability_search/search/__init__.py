@@ -1,0 +1,1 @@
+"""Search: the way of a query, see :mod:`ability_search.search.pipeline`."""

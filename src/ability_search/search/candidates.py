@@ -1,0 +1,306 @@
+"""The candidates of a query: one value from the store to the response. Pure but for the clock."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ability_search.collection import Collection
+from ability_search.config.schema import Ranking
+from ability_search.filters.tree import Filter
+from ability_search.search.query import Query
+from ability_search.search.query_vectors import QueryVectors
+from ability_search.search.response import Budget, Degraded, Hit, HitContext
+from ability_search.store.records import ChunkText, Columns, SparseVector
+from ability_search.text.bm25 import QueryTerms
+from ability_search.text.phrase_pairs import PhrasePairs
+from ability_search.text.term_statistics import TermStatistics
+from kadi_client.tracing import span
+
+OWN: Final = "own"
+"""Column with the cosine to the query's own vector, if the search uses another vector."""
+
+By = Sequence[float] | QueryTerms
+"""A vector, or weighted terms, possibly none."""
+Vectors = Mapping[str, Sequence[float]]
+"""Vectors of a query by name, see :attr:`.query.Query.texts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSearch:
+    """One ranked list of candidates to request from the store."""
+
+    name: str
+    """Name of the retriever: ``semantic``, ``keyword``, or that of an option."""
+    by: By
+    limit: int
+    filter: Filter | None = None
+    kinds: bool = False
+    """Whether to search the kinds made of documents instead of their chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The searches to request from the store for one query."""
+
+    searches: Sequence[PlannedSearch] = ()
+    depths: tuple[int, ...] = (0,)
+    """Candidates per retriever: for the first page, then in steps up to the number needed."""
+    beam: int = 0
+    scan_below: int = 0
+    """Number of chunks below which embeddings are scanned even if there is a graph."""
+    fields: Sequence[str] = ()
+    """Fields of chunks that the stages need."""
+    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Further vectors by the column for each candidate's cosine to them."""
+    products: Mapping[str, QueryTerms] = field(default_factory=dict)
+    """Terms by the column for each candidate's raw score by them, for candidates of all
+    retrievers."""
+    words: Mapping[str, QueryTerms] = field(default_factory=dict)
+    """Single terms of the query, by the column for the scores of keyword candidates by that term;
+    none unless keyword and semantic scores are combined."""
+    first: int = 0
+    """Number of candidates per retriever whose terms and embeddings are read too."""
+    learned: Mapping[str, Any] | None = None
+    """Effect of pseudo-relevance feedback on the query, for ``explain``."""
+    phrases: PhrasePairs | None = None
+    """Word pairs of the query for phrase matches, if enabled."""
+    informative: float = 0.0
+    """Information of the query's terms, in units of a term that occurs in a single chunk."""
+
+    def exact(self, collection: Collection) -> bool:
+        """Return whether embeddings are scanned instead of searched through the graph."""
+        return collection.scanned(below=self.scan_below)
+
+    def columns(self, compared: Sequence[float] | None) -> Columns:
+        """Return the columns to read of every candidate; no cosine without a vector."""
+        return Columns(
+            self.fields,
+            {} if compared is None else {"cosine": compared, **self.cosines},
+            {name: SparseVector(by.ids, by.weights) for name, by in self.products.items()},
+        )
+
+    @property
+    def vector(self) -> Sequence[float] | None:
+        """The query vector, if the semantic retriever is used."""
+        found = (each.by for each in self.searches if each.name == "semantic")
+        return next((by for by in found if not isinstance(by, QueryTerms)), None)
+
+    @property
+    def terms(self) -> QueryTerms | None:
+        """The query terms, if the keyword retriever is used."""
+        found = (each.by for each in self.searches if each.name == "keyword")
+        return next((by for by in found if isinstance(by, QueryTerms)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Path over which a neighbour is reached."""
+
+    start: Candidate
+    """The hit it starts from."""
+    steps: tuple[str, ...] = ()
+    """Kind of each link followed, or ``order``."""
+    weights: tuple[float, ...] = ()
+    """Weights of these steps."""
+
+    def on(self, step: str, weight: float) -> Path:
+        """Return the path extended by one step."""
+        return Path(self.start, (*self.steps, step), (*self.weights, weight))
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A chunk on its way through the stages."""
+
+    rid: str
+    chunk_id: str
+    cosine: float | None = None
+    """Cosine to the query vector, whichever retriever found it; ``None`` if either is missing."""
+    moved: float | None = None
+    """Cosine to the vector of the search, if that is not the query's own."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Rank by each retriever that found it, from 1."""
+    values: dict[str, float] = field(default_factory=dict)
+    """Raw score by each retriever that found it."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Columns requested by the stages."""
+    collection: Collection = field(kw_only=True)
+    row: ChunkText | None = None
+    """The chunk as a hit, once read."""
+    fused: float = 0.0
+    """Fused score of the retrievers, 0 to 1, before any option changes it."""
+    score: float = 0.0
+    """Score that orders the candidates, 0 to 1."""
+    place: int = 0
+    """Place among all candidates by score, from 0."""
+    stands_for: Candidate | None = None
+    """For a chunk of a kind, the chunk of the document that is returned in its stead."""
+    kinds: dict[str, float] = field(default_factory=dict)
+    """Best raw score of the kinds by which it was found."""
+    kind_cosine: float | None = None
+    """Best cosine of these."""
+    reached: Path | None = None
+    """Path from one of the first hits, if it is a neighbour of one."""
+    merged: list[Candidate] = field(default_factory=list)
+    """Further hits that its context contains."""
+    context: HitContext | None = None
+    content: str | None = None
+    """Beginning of its content, if the token budget has no room for all of it."""
+    trace: dict[str, Any] = field(default_factory=dict)
+    """Effect of each stage, for ``explain``."""
+
+    @property
+    def semantic(self) -> float | None:
+        """Raw score by the semantic retriever, for candidates of all retrievers."""
+        return self.cosine if self.moved is None else self.moved
+
+    @property
+    def bm25(self) -> float | None:
+        """Raw score by the keyword retriever; ``None`` if it did not find the chunk."""
+        return self.values.get("keyword")
+
+    @property
+    def source(self) -> str:
+        """Source of the document: the part of the chunkId between collection and number."""
+        return self.chunk_id.partition(":")[2].rpartition(":")[0]
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The candidates of a query: of one collection, or of several once they are ranked."""
+
+    query: Query
+    ranking: Ranking
+    searched: Collection | None = None
+    """The collection, as the store answered; ``None`` for several."""
+    depth: int = 0
+    """Minimum number of candidates per retriever."""
+    fields: Sequence[str] = ()
+    """Fields of chunks that the stages need."""
+    embeddings: QueryVectors | None = None
+    """Requests for the vectors of the query."""
+    vectors: Vectors | None = None
+    """The vectors of the query; ``None`` without."""
+    statistics: TermStatistics | None = None
+    """Term statistics of the collection, if they are needed."""
+    plan: Plan = field(default_factory=Plan)
+    found: list[Candidate] = field(default_factory=list)
+    """The chunks that the retrievers found, each once."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Retrievers that failed, with the reasons."""
+    exhausted: bool = True
+    """Whether a deeper search would find nothing more."""
+    blocks: list[list[Candidate]] = field(default_factory=list)
+    """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
+    ranked: list[Candidate] = field(default_factory=list)
+    """The candidates that may be returned, best first; ties by chunkId."""
+    below: int = 0
+    """Number of candidates that ``minScore`` removed."""
+    hits: list[Hit] = field(default_factory=list)
+    """The page, once its rows are read."""
+    lost: int = 0
+    """Number of hits of the page that were replaced before their rows were read."""
+    provisional: Callable[[Candidates], Awaitable[list[Candidate]]] | None = None
+    """Ranks the candidates as if no further stage searched, for stages that need the first hits."""
+    hyde: bool = False
+    degraded: Degraded | None = None
+    budget: Budget | None = None
+    warnings: list[str] = field(default_factory=list)
+    explain: dict[str, Any] = field(default_factory=dict)
+    clock: Timings = field(default_factory=lambda: Timings())
+
+    @property
+    def collection(self) -> Collection:
+        """The collection, in stages that run for each collection."""
+        assert self.searched is not None
+        return self.searched
+
+    @property
+    def chunks(self) -> list[Candidate]:
+        """The chunks to return, each once; a chunk of a kind is replaced by the one it stands for.
+
+        This is before ranking.
+        """
+        chunks = {(item.stands_for or item).chunk_id: item for item in self.found}
+        return [item.stands_for or item for item in chunks.values()]
+
+    @property
+    def mode(self) -> str:
+        """The mode that was used: another one than requested if the answer is degraded."""
+        return self.degraded.mode if self.degraded else self.query.asked.mode
+
+    @property
+    def now(self) -> int:
+        """Time of the query, in epoch milliseconds."""
+        return self.query.as_of or 0
+
+    async def first_hits(self) -> list[Candidate]:
+        """Return the provisional ranking."""
+        assert self.provisional is not None
+        return await self.provisional(self)
+
+
+class Timings:
+    """A stopwatch for the steps of a query."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure the block as (part of) step ``name``."""
+        started = time.perf_counter()
+        try:
+            with span(name):
+                yield
+        finally:
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add a time measured elsewhere to step ``name``."""
+        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + seconds * 1e3
+
+    def finished(self) -> dict[str, float]:
+        """Return all timings, with the ``total`` since the start."""
+        return {**self.milliseconds, "total": (time.perf_counter() - self._started) * 1e3}
+
+
+def blend(item: Candidate, stage: str, value: float, weight: float, **detail: Any) -> None:
+    """Make ``value`` a share of the score: ``(1 - weight) score + weight value``, all in [0, 1]."""
+    adjust(item, stage, (1 - weight) * item.score + weight * value, **detail)
+
+
+def scale(item: Candidate, stage: str, factor: float, **detail: Any) -> None:
+    """Multiply the score by a factor in [0, 1]."""
+    adjust(item, stage, item.score * factor, **detail)
+
+
+def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
+    """Set the score, and record the previous one for ``explain``."""
+    item.trace[stage] = {"before": item.score, "after": score, **detail}
+    item.score = score
+
+
+def best_first(items: Iterable[Candidate]) -> list[Candidate]:
+    """Sort candidates by score, highest first; ties by chunkId."""
+    return sorted(items, key=lambda item: (-item.score, item.chunk_id))
+
+
+def put_behind(items: Sequence[Candidate], first: Sequence[Candidate], stage: str) -> None:
+    """Scale the scores of ``items`` by one factor so that all are below those of ``first``.
+
+    Scores cannot fall below 0.
+    """
+    if not items or not first:
+        return
+    best = max(item.score for item in items)
+    below = math.nextafter(min(item.score for item in first), 0.0)
+    for item in items:
+        score = min(below, item.score * below / best) if best > below else item.score
+        adjust(item, stage, score)

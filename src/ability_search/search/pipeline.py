@@ -1,0 +1,215 @@
+"""The way of a query: all stages, in the order they run.
+
+A stage whose option is off leaves every score exactly as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ability_search.errors import ModelMismatch
+from ability_search.search.candidates import Candidate, Candidates, Timings
+from ability_search.search.fusion import FUSION, JOIN
+from ability_search.search.query import Query
+from ability_search.search.retrievers import explained
+from ability_search.search.stage import Ports, Stage
+from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
+from ability_search.search.stages.contrastive_feedback import CONTRASTIVE_FEEDBACK
+from ability_search.search.stages.cross_encoder import CROSS_ENCODER
+from ability_search.search.stages.decay import DECAY, USE
+from ability_search.search.stages.diversity import DIVERSITY
+from ability_search.search.stages.event_resolution import EVENT_RESOLUTION
+from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
+from ability_search.search.stages.feedback import FEEDBACK
+from ability_search.search.stages.field_rules import FIELD_RULES
+from ability_search.search.stages.full_text import FULL_TEXT
+from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
+from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
+from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
+from ability_search.search.stages.limits import (
+    SCORE_FLOOR,
+    SOURCE_LIMIT,
+    count_limited,
+    reached_floor,
+)
+from ability_search.search.stages.phrase_match import PHRASE_MATCH
+from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
+from ability_search.search.stages.query_expansion import QUERY_EXPANSION
+from ability_search.search.stages.retrieval import (
+    EMBEDDING,
+    FAILURES,
+    RETRIEVAL,
+    STATISTICS,
+    UNDERSTANDING,
+)
+from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
+from ability_search.search.stages.time_order import TIME_ORDER
+from ability_search.search.stages.token_budget import TOKEN_BUDGET
+
+# For the query, once.
+QUERY = (
+    UNDERSTANDING,
+    QUERY_EXPANSION,  # optional: a language model adds words
+)
+
+# For each collection; again if the collection moved, deeper if a filter emptied the page.
+CANDIDATES = (
+    STATISTICS,
+    EMBEDDING,
+    RETRIEVAL,  # all retrievers in one call of the store
+    EVENT_RESOLUTION,  # searches again if the query names an event
+    PSEUDO_RELEVANCE,  # optional: searches again with the first hits
+    FAILURES,
+    KIND_SEARCH,
+    GRAPH_EXPANSION,
+    USE,
+)
+SCORERS = (
+    GRAPH_SCORES,
+    FULL_TEXT,
+    TIME_CLOSENESS,
+    TIME_ORDER,
+    EXCLUSION_PENALTY,
+    FIELD_RULES,
+    DECAY,
+)
+RANKING = (
+    FUSION,
+    FEEDBACK,  # these three compare and read the first hits
+    CONTRASTIVE_FEEDBACK,
+    PHRASE_MATCH,
+    *SCORERS,
+    JOIN,
+    SCORE_FLOOR,
+)
+
+# For all collections together.
+RERANKING = (CROSS_ENCODER,)
+
+# For each collection.
+SELECTION = (
+    SOURCE_LIMIT,
+    CONTEXT_EXPANSION,  # merges adjacent hits; their texts are read with the page
+    DIVERSITY,
+)
+
+# For all collections together.
+PAGE = (
+    PAGE_ROWS,
+    TOKEN_BUDGET,
+    HITS,
+)
+
+_PROVISIONAL = (FUSION, *SCORERS, JOIN)
+_ATTEMPTS = 12
+"""Maximum number of searches of a collection for one query."""
+_DEEPER = 4
+_DEEPEST = 10_000
+"""Maximum number of candidates per retriever for a refill."""
+
+
+async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> None:
+    """Run the stages that apply, and measure them; with ``explain`` also each scorer."""
+    for stage in stages:
+        if not stage.applies(candidates):
+            continue
+        if not stage.step:
+            await stage.run(candidates, ports)
+            continue
+        started = time.perf_counter()
+        with candidates.clock.step(stage.step):
+            await stage.run(candidates, ports)
+        scorer = candidates.query.asked.explain and stage.name != stage.step
+        if scorer and any(
+            stage.name in item.trace for block in candidates.blocks for item in block
+        ):
+            candidates.clock.add(stage.name, time.perf_counter() - started)
+
+
+async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Candidates:
+    """Return the ranked candidates of a collection.
+
+    The stages run again if the collection moved to another generation than the one that vector
+    and terms were made for, and deeper (refill) if an option would leave the page short.
+
+    Raises:
+        ModelMismatch: if the query names another model than the collection's.
+    """
+    query, asked = root.query, root.query.asked
+    depth: int | None = query.end
+    attempts = 0
+    while depth is not None and attempts < _ATTEMPTS:
+        attempts += 1
+        collection = await ports.registry.get(name)
+        if asked.model and asked.model != collection.model:
+            raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
+        candidates = Candidates(
+            query,
+            root.ranking,
+            searched=collection,
+            depth=depth,
+            fields=wanted_fields(query),
+            embeddings=root.embeddings,
+            provisional=partial(rank_provisionally, ports=ports),
+            clock=clock,
+        )
+        if candidates.embeddings is not None and asked.mode != "keyword":
+            candidates.embeddings.request(collection.model)
+        await run((*CANDIDATES, *RANKING), candidates, ports)
+        current = candidates.collection
+        if current.type == collection.type and all_searched(query, collection, current):
+            depth = refill_depth(candidates)
+    candidates.hyde = candidates.mode != "keyword" and asked.hypothetical_answer is not None
+    if asked.explain:
+        candidates.explain = _explained(candidates)
+    return candidates
+
+
+async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candidate]:
+    """Return the candidates as scored so far, best first, for stages that need the first hits.
+
+    Nothing is recorded for ``explain``.
+    """
+    traces = [(item, item.trace) for item in (*candidates.found, *candidates.chunks)]
+    for item, trace in traces:
+        item.trace = dict(trace)
+    for stage in _PROVISIONAL:
+        if stage.applies(candidates):
+            await stage.run(candidates, ports)
+    for item, trace in traces:
+        item.trace = trace
+    return candidates.ranked
+
+
+def wanted_fields(query: Query) -> list[str]:
+    """Return the fields of candidates that the stages of a query need, each once."""
+    stages = (*SCORERS, *CANDIDATES, *SELECTION)
+    return list(dict.fromkeys(name for stage in stages for name in stage.fields(query)))
+
+
+def refill_depth(candidates: Candidates) -> int | None:
+    """Return how many candidates to request per retriever to fill the page.
+
+    Returns:
+        ``None`` if the page is full, or if there is nothing more to find.
+    """
+    query, depth = candidates.query, candidates.plan.depths[-1]
+    if candidates.exhausted or depth >= _DEEPEST or reached_floor(candidates):
+        return None
+    ranked = candidates.ranked
+    counts = [
+        (count_limited(ranked, query), len(ranked)),
+        (count_merged(ranked, query), len(ranked)),
+        (count_chunks(candidates), len(candidates.found)),
+    ]
+    short = [kept < before and kept < query.end for kept, before in counts]
+    return min(_DEEPER * depth, _DEEPEST) if any(short) else None
+
+
+def _explained(candidates: Candidates) -> dict[str, Any]:
+    signal = time_signal(candidates.plan, candidates.query)
+    period, weight = (signal.period, signal.weight) if signal else (None, 0.0)
+    return candidates.query.explained(period, weight) | explained(candidates)

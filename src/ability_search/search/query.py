@@ -1,0 +1,283 @@
+"""A query: what the caller asked for, and what was read out of its text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from ability_search.errors import InvalidInput
+from ability_search.filters.operands import instants
+from ability_search.filters.parser import key_path
+from ability_search.filters.tree import Filter
+from ability_search.search.options import (
+    Expand,
+    ExpandQuery,
+    Feedback,
+    FieldRule,
+    FullText,
+    Fusion,
+    QueryInput,
+    Temporal,
+    TimeRange,
+)
+from ability_search.search.response import Understood
+from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
+from ability_search.understanding.intent import Intent, understand
+from ability_search.understanding.named_events import Event
+from ability_search.understanding.periods import Period, day_of, iso_day
+
+Retriever = Literal["semantic", "keyword"]
+
+COSINE: Final = "cosine"
+"""Name of the vector of the query itself, and column for the cosine to it."""
+EXPANSION: Final = "expansion"
+"""Name of the vector of the words added by query expansion."""
+EVENT: Final = "event"
+"""Name of the vector of the event that the query names, and column for the cosine to it."""
+WITHOUT_EVENT: Final = "withoutEvent"
+"""Name of the vector of the query without its event."""
+
+_OWN_FIELDS = ("source", "title", "content", "kind", "createdAt")
+_METADATA = "metadata."
+
+
+class Rule(NamedTuple):
+    """A rule on a field of a chunk."""
+
+    field: str
+    """``source``, ``title``, ``content``, ``kind``, ``createdAt`` or ``metadata.<key>``."""
+    path: tuple[str, ...]
+    """Keys within the metadata, outermost first."""
+    option: FieldRule
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query on its way through the stages."""
+
+    asked: QueryInput
+    filter: Filter | None = None
+    rules: Sequence[Rule] = ()
+    text_fields: Sequence[str] = ()
+    """Fields of the option ``fullText``, as their terms are indexed."""
+    as_of: int | None = None
+    """Time of the query, in epoch milliseconds; ``None`` is now."""
+    period: Period | None = None
+    """Days that hits should be about; overrides the text."""
+    intent: Intent | None = None
+    """Intent of the text and the options, once determined."""
+    expansion: tuple[str, ...] = ()
+    """Words added by query expansion."""
+
+    @property
+    def end(self) -> int:
+        """Number of hits up to the end of the page."""
+        return self.asked.offset + self.asked.limit
+
+    @property
+    def topic(self) -> str:
+        """Text to search for: the query without its exclusions and times."""
+        return self.intent.topic if self.intent else self.asked.query
+
+    @property
+    def words(self) -> str:
+        """Text to search for without vectors; dates count as words."""
+        return self.intent.words if self.intent else self.asked.query
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Phrases that hits should not be about."""
+        return self.intent.excluded if self.intent else ()
+
+    @property
+    def excluded_columns(self) -> dict[str, str]:
+        """The excluded phrases, by the column for a candidate's cosine to them."""
+        return {f"excluded{place}": phrase for place, phrase in enumerate(self.excluded)}
+
+    @property
+    def event(self) -> Event | None:
+        """Event before or after which to search, if the query names no date."""
+        return self.intent.event if self.intent else None
+
+    @property
+    def full_text(self) -> FullText | None:
+        """The option ``fullText``, if it has an effect."""
+        option = self.asked.full_text
+        return option if option is not None and option.enabled and option.weight > 0 else None
+
+    @property
+    def feedback(self) -> Feedback | None:
+        """The option ``prf``; ``None`` if there is no second search."""
+        option = self.asked.prf
+        return (Feedback() if option else None) if isinstance(option, bool) else option
+
+    @property
+    def temporal(self) -> Temporal:
+        """The option ``temporal``."""
+        return self.asked.temporal or Temporal()
+
+    @property
+    def context(self) -> Expand | None:
+        """The option ``expand``: context expansion."""
+        option = self.asked.expand
+        return Expand(mode=option) if isinstance(option, str) else option
+
+    @property
+    def expander(self) -> ExpandQuery | None:
+        """The option ``expandQuery``."""
+        option = self.asked.expand_query
+        return (ExpandQuery() if option else None) if isinstance(option, bool) else option
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Texts to embed, by the names of their vectors; the query itself first.
+
+        That is the hypothetical answer, if there is one (HyDE), else the topic. Of an expansion,
+        phrases are embedded together with the topic, a question by itself.
+        """
+        asked = self.asked
+        texts = {COSINE: asked.hypothetical_answer or self.topic}
+        if self.expansion:
+            phrases = self.expander is None or self.expander.method == "terms"
+            words = [self.topic, *self.expansion] if phrases else self.expansion
+            texts[EXPANSION] = ", ".join(words)
+        texts |= self.excluded_columns
+        if self.intent is not None and self.intent.event is not None:
+            texts[EVENT] = self.intent.event.phrase
+            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.beside_topic
+        return texts
+
+    def recognized(self, period: Period | None) -> Understood | None:
+        """Return the exclusions and the period that counted; ``None`` if there were none.
+
+        Args:
+            period: The period that counted, if the text or the options do not name it.
+        """
+        period = period or (self.intent.period if self.intent else None)
+        if not self.excluded and period is None:
+            return None
+        days = _days(period) if period is not None else {}
+        return Understood(
+            excluded=list(self.excluded) or None, start=days.get("from"), end=days.get("to")
+        )
+
+    def explained(self, period: Period | None, time_weight: float) -> dict[str, Any]:
+        """Return how the query was understood, for ``explain``; empty if it was taken literally.
+
+        Args:
+            period: The period that counted.
+            time_weight: Share of dates in the score.
+        """
+        intent = self.intent
+        if intent is None or not (intent.excluded or self.dates_count or intent.order):
+            return {}
+        found = {
+            "topic": intent.topic,
+            "excluded": list(intent.excluded),
+            "period": _days(period) if period else None,
+            "event": intent.event.phrase if intent.event else None,
+            "asksForDate": intent.asks_for_date,
+            "order": intent.order,
+            "timeWeight": time_weight,
+            "spans": [
+                {"kind": each.kind, "start": each.start, "end": each.end}
+                for each in intent.recognized
+            ],
+        }
+        return {"understood": found}
+
+    @property
+    def dates_count(self) -> bool:
+        """Return whether dates count: the query names a period or an event, or asks for a date."""
+        intent = self.intent
+        return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
+
+
+def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
+    """Return the query of a request, with its intent still undetermined.
+
+    Raises:
+        InvalidInput: if a time range, a rule, a text field, a weight or ``asOf`` is invalid.
+    """
+    if asked.fusion is not None:
+        _check_weights(asked.fusion)
+    fields = asked.full_text.fields if asked.full_text and asked.full_text.enabled else ()
+    names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
+    return Query(
+        asked,
+        filter,
+        rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
+        text_fields=tuple(dict.fromkeys(names)),
+        as_of=None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1,
+        period=_period(asked.time_range),
+    )
+
+
+def understood(query: Query, *, now: int) -> Query:
+    """Return the query with its intent, and with its time, in epoch milliseconds."""
+    now = now if query.as_of is None else query.as_of
+    asked, temporal = query.asked, query.temporal
+    timed = temporal.weight != 0
+    intent = understand(
+        asked.query,
+        now=now,
+        exclude=asked.exclude,
+        period=query.period if timed else None,
+        order=temporal.order if timed else None,
+        exclusion=asked.understand,
+        temporal=asked.understand and timed,
+    )
+    return replace(query, intent=intent, as_of=now)
+
+
+def field_name(name: str) -> str:
+    """Return the full name of a field: fields that are not a chunk's own are in its metadata."""
+    return name if name in _OWN_FIELDS or name.startswith(_METADATA) else f"{_METADATA}{name}"
+
+
+def _check_weights(fusion: Fusion) -> None:
+    weights = fusion.weights
+    if len(weights) == len(get_args(Retriever)) and not any(weights.values()):
+        raise InvalidInput("fusion.weights", "at least one must be greater than 0")
+
+
+def _text_field(at: str, name: str) -> str:
+    """Return the name of a field under which its terms are indexed."""
+    full = field_name(name)
+    if full in (TITLE, CONTENT):
+        return full
+    if full in _OWN_FIELDS:
+        raise InvalidInput(at, "is not a text field", hint="Use title, content or metadata.<key>.")
+    return metadata_field(key_path(at, full.removeprefix(_METADATA)))
+
+
+def _rule(name: str, option: FieldRule) -> Rule:
+    rules = option.rules
+    if rules.contains is rules.priority is rules.sort is None:
+        raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
+    full = field_name(name)
+    own = full in _OWN_FIELDS
+    path = () if own else key_path(f"rerank.{name}", full.removeprefix(_METADATA))
+    return Rule(full, path, option)
+
+
+def _period(value: TimeRange | None) -> Period | None:
+    if value is None:
+        return None
+    if value.start is None and value.end is None:
+        raise InvalidInput("timeRange", "needs from, to or both")
+    first = None if value.start is None else day_of(instants("timeRange.from", value.start)[0])
+    last = None if value.end is None else day_of(instants("timeRange.to", value.end)[1] - 1)
+    try:
+        return Period(first, last)
+    except ValueError as exc:
+        raise InvalidInput("timeRange", "from must not be later than to") from exc
+
+
+def _days(period: Period) -> dict[str, str | None]:
+    first, last = period.first, period.last
+    return {
+        "from": None if first is None else iso_day(first),
+        "to": None if last is None else iso_day(last),
+    }

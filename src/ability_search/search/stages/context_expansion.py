@@ -1,0 +1,191 @@
+"""The option ``expand``: context expansion, and merging of adjacent hits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+
+from ability_search.errors import DatabaseUnavailable
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.options import Expand
+from ability_search.search.query import Query
+from ability_search.search.response import HitContext
+from ability_search.search.stage import Ports, Stage
+from ability_search.search.stages.diversity import diversifies, reach_of
+from ability_search.store.records import Passage
+from ability_search.text.chunkers.strategies import joined
+
+_SECTION = 10
+"""Maximum number of chunks of a section on each side of a hit."""
+_SPAN = 50
+"""Maximum extent of merged hits, in chunks."""
+_MOST = 2000
+"""Maximum number of chunks read for all hits."""
+
+
+def merged(hits: Sequence[tuple[Hashable, int]], *, most: int, reach: int, span: int) -> list[int]:
+    """Return which hit each hit is merged into, until ``most`` hits remain.
+
+    A hit joins the best hit before it that it is near to, or that another hit near to it has
+    joined. The result for a hit does not depend on those after it.
+
+    Args:
+        hits: Best first; the text of each hit and its chunk number in that text.
+        most: Number of hits to keep; hits after the last of them are not examined.
+        reach: Maximum distance between the numbers of near hits.
+        span: Maximum count of numbers, from the least to the greatest, in one merged hit.
+
+    Returns:
+        For each examined hit the place of the hit it is merged into; its own if it is kept.
+    """
+    owner: dict[tuple[Hashable, int], int] = {}
+    extents: dict[int, tuple[int, int]] = {}
+    into: list[int] = []
+    for place, (text, number) in enumerate(hits):
+        if len(extents) == most:
+            break
+        near = {
+            owner[text, other]
+            for other in range(number - reach, number + reach + 1)
+            if (text, other) in owner
+        }
+        head = place
+        extent = number, number
+        for standing in sorted(near):
+            low, high = extents[standing]
+            wider = min(low, number), max(high, number)
+            if wider[1] - wider[0] < span:
+                head, extent = standing, wider
+                break
+        extents[head] = extent
+        owner[text, number] = head
+        into.append(head)
+    return into
+
+
+def count_merged(ranked: Sequence[Candidate], query: Query) -> int:
+    """Return the number of hits left after adjacent ones are merged."""
+    option = query.context
+    return len(ranked) if option is None else len(set(_heads(ranked, option, query)))
+
+
+async def merge_adjacent(candidates: Candidates, _ports: Ports) -> None:
+    """Drop hits that the context of a better hit contains; that hit lists them.
+
+    Hits beyond the page are neither merged nor kept.
+    """
+    option, ranked = candidates.query.context, candidates.ranked
+    if option is None:
+        return
+    kept = []
+    for place, head in enumerate(_heads(ranked, option, candidates.query)):
+        if head == place:
+            kept.append(ranked[place])
+        else:
+            ranked[head].merged.append(ranked[place])
+    for item in kept:
+        item.trace[NAME] = {"merged": {each.chunk_id: each.score for each in item.merged}}
+    candidates.ranked = kept
+
+
+async def read_contexts(page: Sequence[Candidate], candidates: Candidates, ports: Ports) -> None:
+    """Read the text around each hit of a page, with one read per collection.
+
+    A chunk that was replaced since it was found gets no context.
+    """
+    query, option = candidates.query, candidates.query.context
+    if option is None:
+        return
+    wanted: dict[str, dict[str, None]] = {}
+    chosen: list[Candidate] = []
+    left = _MOST
+    for item in page:
+        ids = _around(item, option)
+        left -= len(ids)
+        if left < 0:
+            candidates.warnings.append(
+                f"expand: the last {len(page) - len(chosen)} hits have no context,"
+                f" because the limit of {_MOST} chunks was reached"
+            )
+            break
+        chosen.append(item)
+        wanted.setdefault(item.collection.type, {}).update(dict.fromkeys(ids))
+    try:
+        answers = await asyncio.gather(
+            *(
+                ports.store.passages(generation, list(ids), query.filter)
+                for generation, ids in wanted.items()
+            )
+        )
+    except DatabaseUnavailable as exc:
+        candidates.warnings.append(f"expand: the hits have no context: {exc}")
+        return
+    passages = {passage.chunk_id: passage for answer in answers for passage in answer}
+    for item in chosen:
+        item.context = _context(item, passages, option)
+
+
+def _heads(ranked: Sequence[Candidate], option: Expand, query: Query) -> list[int]:
+    """Return the place of the hit that each hit is merged into, for those that fill the page.
+
+    With diversity, for all hits that the picks of the page choose among: the choice must not
+    depend on the page.
+    """
+    places = [_place(item, option) for item in ranked]
+    most = reach_of(query.end) if diversifies(query) else query.end
+    return merged(places, most=most, reach=_reach(option), span=_SPAN)
+
+
+def _place(item: Candidate, option: Expand) -> tuple[Hashable, int]:
+    head, _, number = item.chunk_id.rpartition(":")
+    if option.mode == "neighbors":
+        return head, int(number)
+    return (head, item.columns.get("section", item.chunk_id)), int(number)
+
+
+def _reach(option: Expand) -> int:
+    return option.window if option.mode == "neighbors" else _SECTION
+
+
+def _around(item: Candidate, option: Expand) -> list[str]:
+    """Return the chunkIds that the context of a hit may contain, in order."""
+    head, _, _ = item.chunk_id.rpartition(":")
+    reach = _reach(option)
+    own = [int(each.chunk_id.rpartition(":")[2]) for each in (item, *item.merged)]
+    return [f"{head}:{n}" for n in range(max(0, min(own) - reach), max(own) + reach + 1)]
+
+
+def _context(item: Candidate, passages: Mapping[str, Passage], option: Expand) -> HitContext | None:
+    """Return the text around a hit; ``None`` if it has no neighbours or no longer exists."""
+    own = passages.get(item.chunk_id)
+    if own is None or own.rid != item.rid:
+        return None
+    run: list[Passage] = []
+    for chunk_id in _around(item, option):
+        passage = passages.get(chunk_id)
+        if passage is not None and (option.mode == "neighbors" or passage.section == own.section):
+            run.append(passage)
+    if len(run) < 2:
+        return None
+    return HitContext(
+        content=joined([asdict(passage) for passage in run]),
+        start_line=run[0].start_line,
+        end_line=max((each.end_line for each in run if each.end_line), default=None),
+        chunks=[passage.chunk_id for passage in run],
+    )
+
+
+def _fields(query: Query) -> Sequence[str]:
+    """Return the field that identifies the section of a chunk, if needed."""
+    return ("section",) if query.context is not None and query.context.mode == "section" else ()
+
+
+NAME = "expand"
+CONTEXT_EXPANSION = Stage(
+    NAME,
+    lambda candidates: candidates.query.context is not None,
+    merge_adjacent,
+    _fields,
+    step=NAME,
+)

@@ -1,0 +1,62 @@
+"""The option ``reranker``: a model that reads query and chunk together orders the first hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ability_search.errors import RerankerUnavailable
+from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
+from ability_search.search.stage import Ports, Stage
+from ability_search.search.stages.hit_rows import read_rows
+from ability_search.store.records import ChunkText
+from ability_search.text.passages import embedded_text
+
+_LEAST = 1e-9
+"""Minimum score of a reranked hit, so that there is room for the others below it."""
+
+
+async def rerank(candidates: Candidates, ports: Ports) -> None:
+    """Rerank the first hits; all other hits go behind them.
+
+    Those of all collections are scored in one request, so that their scores are comparable: the
+    score of each is the reranker's. If the reranker is unavailable, or its answer unusable,
+    nothing changes and the answer gets a warning.
+    """
+    option = candidates.query.asked.reranker
+    if option is None:
+        return
+    first = candidates.ranked[: option.top]
+    await read_rows(first, ports)
+    read = [(item, item.row) for item in first if item.row is not None]
+    if not read:
+        return
+    try:
+        scores = await ports.reranker.rerank(
+            option.model,
+            candidates.query.asked.query,
+            [_text(row) for _, row in read],
+            timeout=ports.settings.reranker.timeout,
+        )
+    except RerankerUnavailable as exc:
+        candidates.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")
+        return
+    _rescore([item for item, _ in read], scores, candidates.ranked)
+
+
+def _text(row: ChunkText) -> str:
+    return embedded_text(row.title, row.content, breadcrumb=row.breadcrumb or "")
+
+
+def _rescore(
+    read: Sequence[Candidate], scores: Sequence[float], every: Sequence[Candidate]
+) -> None:
+    for item, score in zip(read, scores, strict=True):
+        item.values[NAME] = score
+        adjust(item, NAME, max(score, _LEAST))
+    put_behind([item for item in every if NAME not in item.values], read, NAME)
+
+
+NAME = "reranker"
+CROSS_ENCODER = Stage(
+    NAME, lambda candidates: candidates.query.asked.reranker is not None, rerank, step=NAME
+)

@@ -1,0 +1,206 @@
+"""The option ``graph``: graph expansion over links and chunk order.
+
+Neighbours of the first hits join the candidates. A neighbour is scored as if the retrievers had
+found it, by its own cosine, and then moved slightly towards the hit it is reached from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+
+from ability_search.errors import DatabaseUnavailable
+from ability_search.search.candidates import OWN, Candidate, Candidates, Path, adjust
+from ability_search.search.options import Graph
+from ability_search.search.retrievers import candidate_of
+from ability_search.search.stage import Ports, Stage, scorer
+from ability_search.store.records import GraphAnswer, GraphRequest, Link
+
+SHARE = 0.2
+"""Greatest share of the difference to the hit's score that a neighbour gains."""
+HOP = 0.5
+"""Factor on a path's strength for each further hop."""
+ORDER = 0.5
+"""Strength of the step between adjacent chunks of a text; that of a link is its weight."""
+_STARTS = 5
+"""Number of first hits to start from."""
+_ORDER = "order"
+"""Name of a step to an adjacent chunk."""
+
+Hops = Sequence[tuple[Sequence[Link], Sequence[Link]]]
+
+
+def strength(weights: Sequence[float]) -> float:
+    """Return the strength of a path, 0 to 1.
+
+    The product of its weights, halved for each hop after the first.
+
+    Args:
+        weights: Weights of the steps, at least one, each in [0, 1].
+    """
+    return float(prod(weights) * HOP ** (len(weights) - 1))
+
+
+def lifted(score: float, start: float, strength: float) -> float:
+    """Return the score of a neighbour, moved towards that of the hit it is reached from.
+
+    It never exceeds that hit's score, and a higher score is unchanged. With cosines of .5 and .6
+    and the strongest link the gain is .02: it decides between near ties.
+
+    Args:
+        score: Score of the neighbour, in [0, 1].
+        start: Score of the hit.
+        strength: Strength of the path between them, in [0, 1].
+    """
+    return score + SHARE * strength * max(0.0, start - score)
+
+
+async def add_neighbours(candidates: Candidates, ports: Ports) -> None:
+    """Add the neighbours of the first hits to the candidates.
+
+    One of the first hits may itself be a neighbour of a better one that it is linked to.
+    """
+    option, plan = candidates.query.asked.graph, candidates.plan
+    if option is None:
+        return
+    if plan.vector is None or "semantic" in candidates.failed:
+        candidates.warnings.append("graph: neighbours cannot be compared without a query vector")
+        return
+    starts = (await candidates.first_hits())[:_STARTS]
+    adjacent = {} if option.kinds is not None else _adjacent(starts, option.hops)
+    links = candidates.collection.links > 0
+    if not starts or not (links or adjacent):
+        return
+    first: dict[str, Candidate] = {}
+    for item in starts:
+        first.setdefault(item.source, item)
+    try:
+        answer = await ports.store.graph(
+            candidates.collection.type,
+            GraphRequest(
+                sources=list(first),
+                columns=plan.columns(plan.vector),
+                by=OWN if OWN in plan.cosines else "cosine",
+                filter=candidates.query.filter,
+                hops=option.hops,
+                kinds=option.kinds,
+                links=links,
+                neighbours=list(adjacent),
+                least=option.min_similarity,
+                limit=plan.depths[0],
+            ),
+        )
+    except DatabaseUnavailable as exc:
+        candidates.warnings.append(f"graph: neighbours were not added: {exc}")
+        return
+    neighbours = _neighbours(candidates, first, adjacent, answer, option)
+    _join(candidates, neighbours, most=plan.depths[0])
+
+
+def paths(starts: Mapping[str, Path], hops: Hops) -> dict[str, Path]:
+    """Return the path to each source: the one of fewest links, then of greatest strength.
+
+    Args:
+        starts: Empty paths by start source, best first. A start is reached again only from a
+            better one.
+        hops: For each hop the links from and to its starts.
+    """
+    places = {source: place for place, source in enumerate(starts)}
+    reached: dict[str, Path] = {}
+    here = dict(starts)
+    for links in hops:
+        new: dict[str, Path] = {}
+        for start, end, link in _steps(*links):
+            if start not in here or end in reached or end == start:
+                continue
+            path = here[start].on(link.kind, link.weight)
+            better = places[path.start.source] < places.get(end, len(places))
+            if better and (end not in new or strength(path.weights) > strength(new[end].weights)):
+                new[end] = path
+        reached |= new
+        here = {source: path for source, path in new.items() if source not in starts}
+    return reached
+
+
+def _steps(out: Iterable[Link], into: Iterable[Link]) -> Iterator[tuple[str, str, Link]]:
+    for link in out:
+        yield link.source, link.target, link
+    for link in into:
+        yield link.target, link.source, link
+
+
+def _adjacent(starts: Sequence[Candidate], hops: int) -> dict[str, Path]:
+    """Return the shortest paths along chunk order, by chunkId; a start only from a better one."""
+    places = {item.chunk_id: place for place, item in enumerate(starts)}
+    found: dict[str, Path] = {}
+    for distance in range(1, hops + 1):
+        for place, item in enumerate(starts):
+            head, _, number = item.chunk_id.rpartition(":")
+            for other in (int(number) - distance, int(number) + distance):
+                chunk_id = f"{head}:{other}"
+                if other >= 0 and place < places.get(chunk_id, len(places)):
+                    steps, weights = (_ORDER,) * distance, (ORDER,) * distance
+                    found.setdefault(chunk_id, Path(item, steps, weights))
+    return found
+
+
+def _neighbours(
+    candidates: Candidates,
+    first: Mapping[str, Candidate],
+    adjacent: Mapping[str, Path],
+    answer: GraphAnswer,
+    option: Graph,
+) -> list[Candidate]:
+    """Return the neighbours, each with its path.
+
+    Args:
+        candidates: All candidates.
+        first: The best hit of each start source, best first.
+        adjacent: Paths to adjacent chunks.
+        answer: The chunks and links near the starts.
+        option: The option, with the minimum cosine of a neighbour.
+    """
+    linked = paths({source: Path(item) for source, item in first.items()}, answer.hops)
+    known = {item.chunk_id: item for item in candidates.chunks}
+    for row in answer.rows:
+        new = candidate_of(row, row.columns["cosine"], candidates.collection)
+        item = known.setdefault(new.chunk_id, new)
+        item.reached = adjacent.get(item.chunk_id) or linked.get(item.source)
+    for source, item in first.items():
+        near = item.cosine is not None and item.cosine >= option.min_similarity
+        if item.reached is None and near:
+            item.reached = linked.get(source)
+    return [item for item in known.values() if item.reached is not None]
+
+
+def _join(candidates: Candidates, neighbours: Iterable[Candidate], *, most: int) -> None:
+    """Add the nearest neighbours to the candidates, and rank them as neighbours."""
+    present = {item.chunk_id for item in candidates.found}
+    ordered = sorted(neighbours, key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
+    for item in ordered[most:]:
+        item.reached = None
+    for rank, item in enumerate(ordered[:most], start=1):
+        item.ranks[NAME] = rank
+        if item.chunk_id not in present:
+            candidates.found.append(item)
+
+
+def score_neighbours(items: Sequence[Candidate], _candidates: Candidates) -> None:
+    """Move the scores of neighbours towards those of the hits they are reached from."""
+    scores = {item.chunk_id: item.score for item in items}
+    for item in items:
+        path = item.reached
+        if path is not None and path.start.chunk_id in scores:
+            strong = strength(path.weights)
+            score = lifted(item.score, scores[path.start.chunk_id], strong)
+            steps = {"from": path.start.chunk_id, "via": list(path.steps), "hops": len(path.steps)}
+            adjust(item, NAME, score, strength=strong, **steps)
+
+
+def _applies(candidates: Candidates) -> bool:
+    return candidates.query.asked.graph is not None
+
+
+NAME = "graph"
+GRAPH_EXPANSION = Stage(NAME, _applies, add_neighbours, step=NAME)
+GRAPH_SCORES = scorer(NAME, _applies, score_neighbours)

@@ -1,0 +1,77 @@
+"""The options ``minScore`` and ``maxPerSource``: hits that are left out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.query import Query
+from ability_search.search.stage import Ports, Stage, always
+
+
+def above(items: Sequence[Candidate], floor: float | None, *, mode: str) -> list[Candidate]:
+    """Drop candidates below ``minScore``: by cosine, in keyword mode by normalized BM25.
+
+    For a candidate found by a kind, the cosine of the kind counts as well.
+    """
+    if floor is None:
+        return list(items)
+    if mode == "keyword":
+        return [item for item in items if item.fused >= floor]
+    return [
+        item
+        for item in items
+        if any(cosine is not None and cosine >= floor for cosine in (item.cosine, item.kind_cosine))
+    ]
+
+
+def reached_floor(candidates: Candidates) -> bool:
+    """Return whether a retriever reached candidates below ``minScore``; deeper ones are too."""
+    floor, plan = candidates.query.asked.min_score, candidates.plan
+    if floor is None:
+        return False
+    if plan.vector is None:
+        return any("keyword" in item.ranks and item.fused < floor for item in candidates.found)
+    names = {each.name for each in plan.searches if each.by is plan.vector}
+    cosines = [item.cosine for item in candidates.found if names & item.ranks.keys()]
+    return any(cosine is None or cosine < floor for cosine in cosines)
+
+
+async def apply_floor(candidates: Candidates, _ports: Ports) -> None:
+    """Drop candidates below the floor."""
+    every = len(candidates.ranked)
+    floor = candidates.query.asked.min_score
+    candidates.ranked = above(candidates.ranked, floor, mode=candidates.mode)
+    candidates.below = every - len(candidates.ranked)
+
+
+def count_limited(ranked: Sequence[Candidate], query: Query) -> int:
+    """Return the number of hits left with the maximum per source."""
+    most = query.asked.max_per_source
+    if most is None:
+        return len(ranked)
+    return sum(min(count, most) for count in Counter(item.source for item in ranked).values())
+
+
+async def limit_sources(candidates: Candidates, _ports: Ports) -> None:
+    """Drop hits beyond the maximum of their source."""
+    most = candidates.query.asked.max_per_source
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in candidates.ranked:
+        seen[item.source] += 1
+        if most is None or seen[item.source] <= most:
+            item.trace[PER_SOURCE] = {"ofSource": seen[item.source], "most": most}
+            kept.append(item)
+    candidates.ranked = kept
+
+
+PER_SOURCE = "maxPerSource"
+SCORE_FLOOR = Stage("ranking", always, apply_floor, step="ranking")
+SOURCE_LIMIT = Stage(
+    PER_SOURCE,
+    lambda candidates: candidates.query.asked.max_per_source is not None,
+    limit_sources,
+    step=PER_SOURCE,
+)

@@ -1,0 +1,76 @@
+"""From a query to its first candidates: understanding, term statistics, vectors, one search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ability_search.errors import DimensionMismatch, EmbeddingUnavailable
+from ability_search.search.candidates import Candidates
+from ability_search.search.planner import needs_statistics, planned
+from ability_search.search.query import understood
+from ability_search.search.response import Degraded
+from ability_search.search.retrievers import retrieve
+from ability_search.search.stage import Ports, Stage, always
+
+_OTHER: Final[Mapping[str, str]] = {"semantic": "keyword", "keyword": "semantic"}
+
+
+async def understand(candidates: Candidates, ports: Ports) -> None:
+    """Read exclusions and times out of the query."""
+    candidates.query = understood(candidates.query, now=ports.now())
+
+
+async def read_statistics(candidates: Candidates, ports: Ports) -> None:
+    """Read the term statistics of the collection."""
+    candidates.statistics = await ports.statistics_cache.of(candidates.collection)
+
+
+async def embed(candidates: Candidates, _ports: Ports) -> None:
+    """Wait for the query vectors; without them, a hybrid query searches by keywords alone.
+
+    Raises:
+        EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
+        DimensionMismatch: in semantic mode, if the vectors do not fit the collection.
+    """
+    collection, embeddings = candidates.collection, candidates.embeddings
+    assert embeddings is not None
+    try:
+        vectors = await embeddings.of(collection.model)
+        received = vectors.shape[1]
+        if received != collection.dimensions:
+            raise DimensionMismatch(
+                collection.name, recorded=collection.dimensions, received=received
+            )
+        candidates.vectors = dict(zip(candidates.query.texts, vectors.tolist(), strict=True))
+    except (EmbeddingUnavailable, DimensionMismatch) as exc:
+        if candidates.query.asked.mode == "semantic":
+            raise
+        candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
+    finally:
+        candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model)
+
+
+async def search(candidates: Candidates, ports: Ports) -> None:
+    """Run all searches of the query in one call of the store."""
+    plan = planned(candidates, candidates.query, candidates.vectors)
+    await retrieve(candidates, plan, ports)
+
+
+async def report_failures(candidates: Candidates, _ports: Ports) -> None:
+    """Warn of retrievers that failed, and mark the answer as degraded."""
+    for name, reason in candidates.failed.items():
+        candidates.warnings.append(f"the {name} retriever failed: {reason}")
+        if name in _OTHER and candidates.degraded is None:
+            candidates.degraded = Degraded(
+                reason=reason, code="database_unavailable", mode=_OTHER[name]
+            )
+
+
+UNDERSTANDING = Stage("understanding", always, understand)
+STATISTICS = Stage(
+    "terms", lambda candidates: needs_statistics(candidates.query), read_statistics, step="terms"
+)
+EMBEDDING = Stage("embed", lambda candidates: candidates.query.asked.mode != "keyword", embed)
+RETRIEVAL = Stage("candidates", always, search, step="candidates")
+FAILURES = Stage("failures", lambda candidates: bool(candidates.failed), report_failures)

@@ -1,0 +1,109 @@
+"""Order in time for queries like ``latest deployment``: newest or oldest first. Pure.
+
+Relevant candidates are ordered in time. Candidates that name a date are compared by it, all others
+by when they were stored, and each of the two groups counts by its share of the relevance: dates
+count little if few candidates have any, and nothing changes if all are of one day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ability_search.search.candidates import Candidate, Candidates, adjust
+from ability_search.search.fusion import signal_weight
+from ability_search.search.query import Query
+from ability_search.search.stage import scorer
+from ability_search.search.stages.feedback import TAU
+from ability_search.search.stages.time_closeness import is_date, periods_of
+from ability_search.understanding.periods import day_of
+from ability_search.understanding.recency import Order
+
+Floats = npt.NDArray[np.float64]
+
+LIKELY: Final = 0.5
+"""Probability that the best hit is relevant, in queries for the newest."""
+
+
+def order_gains(days: Floats, relevance: Floats) -> Floats:
+    """Return the gains of candidates in a query for the newest, relative to the mean gain.
+
+    The newest relevant candidate is the one that is relevant while no newer one is: with ``r_j``
+    the relevance of a candidate relative to the best one, ``u_i = prod (1 - r_j / 2)`` over all
+    newer ones. The gain is ``u_i`` minus the mean of all ``u``, weighted by relevance: it is 0 if
+    no candidate is newer than another.
+
+    Args:
+        days: Time of each, in any unit, greater is newer, shape (n,), n > 0. Negated for the
+            oldest.
+        relevance: ``r``, 0 to 1, at least one > 0, shape (n,).
+
+    Returns:
+        Shape (n,), between -1 and 1.
+    """
+    newest = np.argsort(-days, kind="stable")
+    none_of = np.concatenate(([1.0], np.cumprod(1.0 - LIKELY * relevance[newest])))
+    newer = np.searchsorted(-days[newest], -days, side="left")
+    alone = none_of[newer]
+    return np.asarray(alone - alone @ relevance / relevance.sum())
+
+
+def score_order(items: Sequence[Candidate], candidates: Candidates) -> None:
+    """Raise the newest of the relevant candidates, or the oldest, and lower the others."""
+    order = _order(candidates.query)
+    if order is None or not items:
+        return
+    weight = candidates.query.temporal.weight
+    if weight is None:
+        weight = signal_weight(candidates.plan.informative, 1.0)
+    for item, gain in zip(items, _gains(items, order, candidates.now).tolist(), strict=True):
+        score = min(1.0, max(0.0, item.score + weight * gain))
+        adjust(item, NAME, score, gain=gain, share=weight)
+
+
+def _order(query: Query) -> Order | None:
+    return query.intent.order if query.intent is not None else None
+
+
+def _fields(query: Query) -> Sequence[str]:
+    return ("dates", "created_at") if _order(query) is not None else ()
+
+
+def _gains(items: Sequence[Candidate], order: Order, now: int) -> Floats:
+    scores = np.array([item.score for item in items])
+    relevance = np.exp((scores - scores.max()) / TAU)
+    today = day_of(now)
+    dates = [_date(item, today) for item in items]
+    stored = [min(today, day_of(item.columns.get("created_at") or now)) for item in items]
+    dated = np.array([date is not None for date in dates])
+    days = np.where(dated, np.array(dates, dtype=np.float64), stored)
+    gains = np.zeros(len(items))
+    for group in (dated, ~dated):
+        if group.any():
+            share = relevance[group].sum() / relevance.sum()
+            at = days[group] if order == "newest" else -days[group]
+            gains[group] = share * order_gains(at, relevance[group])
+    return gains
+
+
+def _date(item: Candidate, today: int) -> float | None:
+    """Return the day of a candidate: the first date it names that is not in the future.
+
+    For a period, the middle of its elapsed part.
+    """
+    begun = [
+        (period.first, min(period.last, today), is_date(period))
+        for period in periods_of(item)
+        if period.first is not None and period.last is not None and period.first <= today
+    ]
+    chosen = next((each for each in begun if each[2]), begun[0] if begun else None)
+    return None if chosen is None else (chosen[0] + chosen[1]) / 2
+
+
+NAME = "order"
+TIME_ORDER = scorer(
+    NAME, lambda candidates: _order(candidates.query) is not None, score_order, _fields
+)

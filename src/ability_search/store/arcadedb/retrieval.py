@@ -1,0 +1,181 @@
+"""Retrieval of candidates and of what surrounds them: statements run, rows read as values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ability_search.collection import Collection
+from ability_search.filters.tree import Filter
+from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.database import Database
+from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
+from ability_search.store.arcadedb.rows import link, passage
+from ability_search.store.arcadedb.search import (
+    FIELDS,
+    candidates,
+    chunk_embedding,
+    embeddings,
+    hit_rows,
+)
+from ability_search.store.records import (
+    ChunkText,
+    Columns,
+    GraphAnswer,
+    GraphRequest,
+    Link,
+    Passage,
+    Read,
+    Row,
+    Search,
+)
+
+_PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+"""Seconds to wait before each repeated search after a commit in progress was seen."""
+
+
+class SearchSql(Database):
+    """Retrieval, see :class:`ability_search.store.port.SearchStore`."""
+
+    async def search(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        *,
+        first: int = 0,
+    ) -> Read[Mapping[str, Sequence[Row]]]:
+        """Run all searches of a query in one round trip; again if a commit was in progress."""
+        statement = candidates(
+            collection.name,
+            collection.type,
+            [each for each in searches if collection.aspects or not each.kinds],
+            columns,
+            first=first,
+        )
+        for pause in (*_PAUSES, None):
+            answer = await self.current_read(collection.type, statement)
+            if pause is None or _complete(answer):
+                break
+            await asyncio.sleep(pause)
+        return Read(_record(answer), _lists(answer, [each.name for each in searches]))
+
+    async def chunks(
+        self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
+    ) -> list[ChunkText]:
+        """Return chunks by record id, with their cosines to the compared ones."""
+        answer = await self.generation_read(
+            generation, hit_rows(generation, rids, compared=compared)
+        )
+        rows = answer["rows"] if compared else answer
+        return [_chunk(row, compared=len(compared)) for row in rows]
+
+    async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
+        """Return a chunk with its embedding."""
+        answer = await self.current_read(
+            collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
+        )
+        rows = answer["chunk"]
+        return Read(_record(answer), _chunk(rows[0]) if rows else None)
+
+    async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
+        """Return the embeddings of chunks by record id."""
+        rows = await self.generation_read(generation, embeddings(generation, rids))
+        return {row["rid"]: row["embedding"] for row in rows if row["embedding"]}
+
+    async def passages(
+        self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
+    ) -> list[Passage]:
+        """Return the texts of chunks by chunkId."""
+        rows = await self.generation_read(generation, context_rows(generation, chunk_ids, filter))
+        return [passage(row) for row in rows]
+
+    async def best_chunks(
+        self,
+        generation: str,
+        sources: Sequence[str],
+        columns: Columns,
+        filter: Filter | None,
+        *,
+        by: str,
+    ) -> dict[str, Row]:
+        """Return the best chunk of each source."""
+        answer = await self.generation_read(
+            generation,
+            best_chunks(generation, sources, columns, filter, by=by),
+        )
+        return {row["source"]: _row(row, row.get(by)) for row in answer["best"]}
+
+    async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
+        """Return the best chunk of each source that is linked to others, and given chunks."""
+        answer = await self.generation_read(
+            generation,
+            walk(generation, request),
+        )
+        hops = range(1, request.hops + 1) if request.links else ()
+        return GraphAnswer(
+            rows=[_row(row, row.get(request.by)) for row in answer["found"]],
+            hops=[(_links(answer, f"out{hop}"), _links(answer, f"in{hop}")) for hop in hops],
+        )
+
+
+def _complete(answer: Mapping[str, Any]) -> bool:
+    """Return whether no commit was in progress, of which the searches may have seen only half."""
+    before, after = ({row["revision"] for row in answer[name]} for name in ("collection", "later"))
+    return not answer["unindexed"] and before <= after
+
+
+def _record(answer: Mapping[str, Any]) -> Collection | None:
+    rows = answer["collection"]
+    return from_record(rows[0]) if rows else None
+
+
+def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Sequence[Row]]:
+    """Return the rows of each search, with the further columns of its first rows."""
+    first = {row["rid"]: row for name in names for row in answer.get(f"first_{name}") or ()}
+    return {
+        name: [
+            _row({**row, **first.get(row["rid"], {})} if first else row, row["score"])
+            for row in answer.get(name) or ()
+        ]
+        for name in names
+    }
+
+
+def _row(row: Mapping[str, Any], score: float | None) -> Row:
+    return Row(
+        row["rid"],
+        row["chunkId"],
+        0.0 if score is None else score,
+        {FIELDS.get(name, name): value for name, value in row.items() if name not in _OWN},
+    )
+
+
+_OWN = frozenset({"rid", "chunkId", "score"})
+
+
+def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
+    return ChunkText(
+        rid=row["rid"],
+        chunk_id=row["chunkId"],
+        source=row["source"],
+        title=row["title"],
+        content=row["content"],
+        metadata=row.get("metadata") or {},
+        kind=row.get("kind"),
+        chunk_index=row["chunkIndex"],
+        total_chunks=row["totalChunks"],
+        breadcrumb=row.get("breadcrumb"),
+        page=row.get("page"),
+        start_line=row.get("startLine"),
+        end_line=row.get("endLine"),
+        created_at=row.get("createdAt"),
+        tokens=row.get("tokens"),
+        cosines=[row.get(f"like{place}") for place in range(compared)],
+        embedding=row.get("embedding"),
+    )
+
+
+def _links(answer: Mapping[str, Any], name: str) -> list[Link]:
+    return [link(row) for row in answer[name]]

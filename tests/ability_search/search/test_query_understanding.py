@@ -1,0 +1,376 @@
+"""The stages of time and of exclusion, without a database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ability_search.search import values
+from tests.ability_search.search.values import DOCS, candidates_of, chunk, query_of
+
+from ability_search.filters.tree import And, Exists, Field, HasFacet
+from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.pipeline import SCORERS, wanted_fields
+from ability_search.search.planner import planned
+from ability_search.search.query import Query, understood
+from ability_search.search.retrievers import pooled
+from ability_search.search.stages.event_resolution import names_event, resolved
+from ability_search.search.stages.exclusion_penalty import score_exclusions
+from ability_search.search.stages.time_closeness import score_closeness, time_signal
+from ability_search.search.stages.time_order import score_order
+from ability_search.store.records import Row
+from ability_search.text.bm25 import QueryTerms
+from ability_search.text.term_statistics import TermStatistics
+from ability_search.understanding.periods import Period, iso_day, months, one_day
+
+TERMS = QueryTerms((1,), (1.0,), 2.0)
+DAY_MS = 86_400_000
+NOW = (one_day(2026, 3, 25).first or 0) * DAY_MS
+MARCH = months(2021, 3)
+MARCH_RANGE = {"from": "2021-03-01", "to": "2021-03-31"}
+PLAN = Plan([PlannedSearch("keyword", TERMS, 10)], depths=(10,), beam=10, scan_below=0)
+
+
+def read(text: str, **options: Any) -> Query:
+    return understood(query_of(text, explain=True, **options), now=NOW)
+
+
+def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -> Candidate:
+    dates = [end for period in periods for end in (period.first, period.last)]
+    found = chunk(f"#{name}", name, 0.5, ranks={"keyword": 1}, values={"keyword": 1.0})
+    found.columns = {"dates": dates, **columns}
+    found.score = score
+    return found
+
+
+def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, float]:
+    candidates = candidates_of(query, plan, items, NOW)
+    candidates.blocks = [list(items)]
+    for stage in SCORERS:
+        values.apply(stage, candidates)
+    return {item.chunk_id: item.score for item in items}
+
+
+def test_a_query_that_was_not_understood_is_its_own_topic() -> None:
+    query = query_of("caching in 2025 besides Redis")
+    assert (query.topic, query.excluded) == (query.asked.query, ())
+    assert query.texts == {"cosine": query.asked.query}
+    assert wanted_fields(query) == []
+    assert not query.dates_count
+    assert query.recognized(None) is None
+    assert query.explained(None, 0.0) == {}
+
+
+def test_what_is_embedded_stands_under_the_column_of_its_cosine() -> None:
+    text = "what was decided on caching besides Redis or disks after the outage"
+    query = read(text)
+    assert query.texts == {
+        "cosine": query.topic,
+        "excluded0": "Redis",
+        "excluded1": "disks",
+        "event": "outage",
+        "withoutEvent": "what was decided on caching",
+    }
+    imagined = read(text, hypotheticalAnswer="an answer").texts
+    assert (imagined["cosine"], imagined["withoutEvent"]) == ("an answer", "an answer")
+
+
+def test_only_what_is_needed_is_read_of_candidates() -> None:
+    assert wanted_fields(read("caching besides Redis")) == []
+    assert wanted_fields(read("caching in 2025")) == ["dates"]
+    assert wanted_fields(read("caching", timeRange=MARCH_RANGE)) == ["dates", "created_at"]
+    assert wanted_fields(read("latest on caching")) == ["dates", "created_at"]
+    assert wanted_fields(read("caching in 2025", temporal={"weight": 0.0})) == []
+    assert wanted_fields(read("latest on caching", temporal={"weight": 0.0})) == []
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+def test_the_dated_search_is_by_what_the_mode_has(mode: Any) -> None:
+    own = Exists(Field("title"))
+    query = replace(read("caching in March 2021", mode=mode), filter=own)
+    vectors = None if mode == "keyword" else {"cosine": [1.0]}
+    candidates = candidates_of(query, Plan())
+    candidates.statistics, candidates.depth = TermStatistics.empty(), 5
+    plan = planned(candidates, query, vectors)
+    dated = plan.searches[-1]
+    assert (dated.name, dated.limit) == ("dated", 30)
+    assert dated.by is (plan.vector if vectors else plan.terms)
+    assert dated.filter == And((HasFacet(("2021-02", "2021-03", "2021-04")), own))
+
+
+def test_what_joins_is_known_by_the_score_of_its_own_search() -> None:
+    row = Row("#a", "a", 0.7)
+    (by_vector,) = pooled({"dated": [row]}, DOCS, compared={"semantic", "dated"})
+    assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
+    (by_terms,) = pooled({"dated": [row]}, DOCS, compared=())
+    assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
+    plan = replace(PLAN, searches=[*PLAN.searches, PlannedSearch("dated", TERMS, 10)])
+    (hit,) = values.ranked(candidates_of(query_of(mode="keyword"), plan, [by_terms], NOW))
+    assert hit.score == pytest.approx(float(TERMS.normalized([0.7])[0]))
+
+
+def test_closeness_is_a_share_of_the_score() -> None:
+    query = read("caching in March 2021", temporal={"weight": 0.25})
+    within, outside = one_day(2021, 3, 12), one_day(2011, 1, 1)
+    assert scored(
+        query,
+        candidate("in", within),
+        candidate("out", outside),
+        candidate("none"),
+        candidate("both", outside, within),
+    ) == {
+        "in": 0.75 * 0.5 + 0.25,
+        "out": 0.75 * 0.5,
+        "none": 0.75 * 0.5,
+        "both": 0.75 * 0.5 + 0.25,
+    }
+
+
+def test_the_more_the_words_tell_the_less_dates_count() -> None:
+    query = read("caching in March 2021")
+    weights = []
+    for informative in (0.0, 0.5, 2.0, 10.0):
+        signal = time_signal(replace(PLAN, informative=informative), query)
+        assert signal is not None
+        weights.append(signal.weight)
+    assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
+
+
+def test_only_a_range_falls_back_to_when_a_chunk_was_indexed() -> None:
+    created = {"created_at": NOW}
+    week = {"from": iso_day(NOW // DAY_MS - 7), "to": iso_day(NOW // DAY_MS)}
+    weight = {"weight": 0.5}
+    ranged = read("caching", timeRange=week, temporal=weight)
+    assert scored(
+        ranged,
+        candidate("new", **created),
+        candidate("unknown"),
+        candidate("old", created_at=0),
+        candidate("dated", one_day(2011, 1, 1), **created),
+    ) == {"new": 0.5, "unknown": 0.25, "old": 0.25, "dated": 0.25}
+    said = read("caching past 7 days", temporal=weight)
+    assert scored(said, candidate("new", **created)) == {"new": 0.25}
+
+
+def test_any_date_answers_when_one_is_asked_for() -> None:
+    query = read("when was the gateway moved")
+    plan = replace(PLAN, informative=0.9)
+    assert scored(
+        query,
+        candidate("day", one_day(2020, 5, 4)),
+        candidate("month", months(2020, 5)),
+        candidate("year", months(2020, 1, 12)),
+        candidate("none"),
+        plan=plan,
+    ) == pytest.approx({"day": 0.625, "month": 0.625, "year": 0.375, "none": 0.375})
+    assert query.recognized(None) is None
+
+
+EVENT_PLAN = replace(PLAN, products={"eventWords": QueryTerms((1,), (2.0,), 2.0)})
+OUTAGE = one_day(2021, 3, 10)
+
+
+def event(name: str, cosine: float | None, *periods: Period, rank: int = 1, **more: Any) -> Any:
+    found = candidate(name, *periods, event=cosine, **more)
+    found.ranks = {"semantic": rank}
+    return found
+
+
+def dated(text: str, *items: Candidate) -> Query | None:
+    query = read(text)
+    assert names_event(query)
+    return resolved(items, candidates_of(query, EVENT_PLAN, items, NOW))
+
+
+@pytest.mark.parametrize(
+    "telling",
+    [
+        event("cosine", 0.7, OUTAGE),
+        event("words", 0.1, OUTAGE, eventWords=1.5),
+        event("no vector", None, OUTAGE, eventWords=2.0),
+        event("answer", 0.4, OUTAGE, score=0.9),
+    ],
+    ids=lambda item: item.chunk_id,
+)
+def test_the_dated_candidate_that_is_about_an_event_tells_when_it_was(telling: Candidate) -> None:
+    other = one_day(2019, 9, 9)
+    query = dated(
+        "what was decided on caching before the outage",
+        event("undated", 0.9),
+        event("year", 0.8, months(2021, 1, 12)),
+        telling,
+        event("less", 0.4, other),
+        event("far", 0.3, other, score=1.0),
+        event("few words", 0.1, other, score=1.0, eventWords=1.0),
+        event("deep", 0.99, other, rank=11),
+        event("unknown", None, other),
+    )
+    assert query is not None
+    assert query.topic == "what was decided on caching"
+    assert not names_event(query)
+    signal = time_signal(EVENT_PLAN, query)
+    assert signal is not None
+    assert signal.period is not None
+    assert signal.period.last == (OUTAGE.first or 0) - 1
+    recognized = query.recognized(signal.period)
+    assert recognized is not None
+    assert signal.period.first is not None
+    assert (recognized.start, recognized.end) == (iso_day(signal.period.first), "2021-03-09")
+    so = query.explained(signal.period, signal.weight)["understood"]
+    assert (so["period"]["to"], so["event"]) == ("2021-03-09", "outage")
+    assert so["spans"] == [{"kind": "time", "start": 28, "end": 45}]
+
+
+def test_of_equals_the_first_by_its_id_tells() -> None:
+    items = [event("b", 0.7, OUTAGE), event("a", 0.7, one_day(2019, 9, 9))]
+    query = dated("what was decided before the outage", *items)
+    assert query == dated("what was decided before the outage", *reversed(items))
+    assert query is not None
+    assert query.intent is not None
+    assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
+
+
+def test_what_is_beside_an_event_is_neither_on_its_other_side_nor_about_it() -> None:
+    query = dated("what was decided on caching before the outage", event("it", 0.7, OUTAGE))
+    assert query is not None
+    eve, morrow = (Period(day, day) for day in ((OUTAGE.first or 0) - 1, (OUTAGE.last or 0) + 1))
+    weight = time_signal(EVENT_PLAN, query)
+    assert weight is not None
+    assert weight.weight == 0.5
+    assert scored(
+        query,
+        event("eve", 0.0, eve),
+        event("morrow", 0.0, morrow),
+        event("about", 0.9, eve, eventWords=2.0),
+        plan=EVENT_PLAN,
+    ) == pytest.approx({"eve": 0.75, "morrow": 0.25, "about": 0.75 - 0.5 * 0.4 - 0.3})
+
+
+def test_an_event_that_nobody_dates_counts_for_nothing() -> None:
+    text = "what was decided before the outage"
+    for item in (event("far", 0.3, OUTAGE), event("undated", 0.9)):
+        assert dated(text, item) is None
+        assert scored(read(text), item) == {item.chunk_id: 0.5}
+    assert dated(text) is None
+    asked = read("when was it decided before the outage")
+    signal = time_signal(PLAN, asked)
+    assert signal is not None
+    assert (signal.weight, signal.period) == (0.5, None)
+
+
+def test_the_newest_of_what_is_as_relevant_comes_first() -> None:
+    spring, summer = one_day(2021, 3, 1), one_day(2021, 7, 1)
+    for text, best in (("latest on caching", "summer"), ("oldest on caching", "spring")):
+        query = read(text)
+        found = scored(
+            query,
+            candidate("spring", spring, created_at=NOW),
+            candidate("summer", summer, created_at=NOW),
+            candidate("planned", one_day(2027, 1, 1), created_at=NOW),
+            candidate("new", created_at=NOW),
+            candidate("old", created_at=NOW - 9 * DAY_MS),
+            candidate("far", summer, score=0.1, created_at=NOW),
+        )
+        assert (
+            max(found, key=lambda name: found[name] if name in ("spring", "summer") else 0) == best
+        )
+        # Those without a date are put in order by when they were stored, a plan among them.
+        assert (found["new"] > found["old"]) == (best == "summer")
+        assert found["planned"] == found["new"]
+        assert all(0 <= score <= 1 for score in found.values())
+        assert found["far"] < 0.35
+        assert query.explained(None, 0.0)["understood"]["order"] in ("newest", "oldest")
+
+
+def test_what_names_no_date_and_is_of_one_day_stays_as_it_is() -> None:
+    items = [
+        candidate(name, score=score, created_at=NOW) for name, score in (("a", 0.5), ("b", 0.4))
+    ]
+    assert scored(read("latest on caching"), *items) == pytest.approx({"a": 0.5, "b": 0.4})
+    assert items[0].trace["order"]["gain"] == pytest.approx(0)
+
+
+def test_what_was_stored_after_the_query_was_asked_is_no_newer_than_it() -> None:
+    items = [candidate(name, created_at=NOW + days * DAY_MS) for name, days in (("a", 0), ("b", 9))]
+    found = scored(read("latest on caching"), *items)
+    assert found["b"] == found["a"]
+
+
+def test_an_order_may_be_asked_for_or_switched_off() -> None:
+    dates = [candidate("a", one_day(2020, 1, 1)), candidate("b", one_day(2021, 1, 1))]
+    asked = scored(read("caching", temporal={"order": "oldest"}), *dates)
+    assert asked["a"] > asked["b"]
+    for options in ({"temporal": {"weight": 0.0}}, {"understand": False}):
+        plain = [candidate(item.chunk_id, one_day(2020, 1, 1)) for item in dates]
+        assert set(scored(read("latest on caching", **options), *plain).values()) == {0.5}
+        assert plain[0].trace == {}
+
+
+def test_excluded_words_and_meaning_push_down() -> None:
+    query = read("caching besides Redis or disks")
+    terms = QueryTerms((1,), (2.0,), 2.0)
+    plan = replace(PLAN, products={"excluded0Words": terms, "excluded1Words": terms})
+    assert scored(
+        query,
+        candidate("words", excluded0=0.1, excluded0Words=1.0, excluded1Words=0.5),
+        candidate("often", excluded0=0.1, excluded0Words=9.0),
+        candidate("meaning", excluded0=0.2, excluded1=0.9),
+        candidate("neither", excluded0=0.5, excluded1=0.5),
+        candidate("unknown", excluded0=None, excluded1=None, excluded0Words=None),
+        candidate("low", score=0.1, excluded0=0.9, excluded0Words=2.0),
+        plan=plan,
+    ) == pytest.approx(
+        {"words": 0.425, "often": 0.2, "meaning": 0.3, "neither": 0.5, "unknown": 0.5, "low": 0.0}
+    )
+
+
+def test_phrases_without_words_or_statistics_exclude_by_meaning_alone() -> None:
+    query = read("caching", exclude=["the"])
+    empty = replace(PLAN, products={"excluded0Words": QueryTerms((), (), 0.0)})
+    for plan in (PLAN, empty):
+        assert scored(query, candidate("a", excluded0=0.7), plan=plan) == {"a": pytest.approx(0.4)}
+
+
+columns = st.fixed_dictionaries(
+    {
+        "excluded0": st.none() | st.floats(-1, 1),
+        "excluded0Words": st.none() | st.floats(0, 50),
+        "created_at": st.none() | st.integers(0, 2 * NOW),
+    }
+)
+days = st.integers(-5000, 30000)
+items = st.lists(
+    st.tuples(
+        st.floats(0, 1), st.lists(st.tuples(days, st.integers(0, 4000)), max_size=3), columns
+    ),
+    max_size=8,
+)
+
+
+@given(
+    items, st.sampled_from(["caching in 2021 besides Redis", "latest since May 2020, not Redis"])
+)
+def test_scores_stay_within_bounds(
+    found: list[tuple[float, list[tuple[int, int]], dict[str, Any]]], text: str
+) -> None:
+    query = read(text, timeRange={"from": iso_day(10000)}, exclude=["Redis"])
+    plan = replace(PLAN, informative=1.0, products={"excluded0Words": TERMS})
+    candidates = [
+        candidate(
+            str(n), *(Period(first, first + length) for first, length in spans), score=score, **own
+        )
+        for n, (score, spans, own) in enumerate(found)
+    ]
+    assert all(0 <= score <= 1 for score in scored(query, *candidates, plan=plan).values())
+
+
+def test_without_either_the_stages_do_nothing() -> None:
+    query = read("caching")
+    item = candidate("a", MARCH, excluded0=0.9, score=0.1 + 0.2)
+    candidates = candidates_of(query, PLAN, [item], NOW)
+    for score in (score_closeness, score_order, score_exclusions):
+        score([item], candidates)
+    assert (item.score, item.trace) == (0.1 + 0.2, {})

@@ -1,0 +1,164 @@
+"""From the rows of the retrievers to candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.ability_search.search.values import candidates_of, query_of
+
+from ability_search.collection import Collection
+from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
+from ability_search.search.candidates import Candidate, Candidates, Plan, PlannedSearch
+from ability_search.search.retrievers import pooled, retrieve
+from ability_search.search.stage import Ports
+from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import Row
+from ability_search.store.registry import Registry
+from ability_search.text.bm25 import QueryTerms
+
+DOCS = Collection("docs", "Chunk_docs_1", 1, "m", 2, "english", 10.0, "auto", 500, 0)
+
+
+def row(name: str, **scores: float) -> dict[str, Any]:
+    return {"rid": f"#{name}", "chunkId": name, **scores}
+
+
+def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
+    searches = []
+    if vector:
+        searches.append(PlannedSearch("semantic", [1.0, 0.0], 10))
+    if terms:
+        searches.append(PlannedSearch("keyword", QueryTerms((1,), (1.0,), 1.0), 10))
+    return Plan(searches, depths=(10,), beam=10, scan_below=scan_below)
+
+
+class Fake:
+    """A store that refuses scripts which contain one of some texts."""
+
+    def __init__(self, *refused: str, record: Collection | None = DOCS) -> None:
+        self.refused = refused
+        self.record = record
+        self.scripts: list[str] = []
+        self.params: list[Mapping[str, Any]] = []
+
+    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
+        self.scripts.append(script)
+        self.params.append(params)
+        if any(text in script for text in self.refused):
+            raise StatementRefused("other", "no")
+        records = [to_record(self.record)] if self.record else []
+        if "LET" not in script:
+            return records
+        return {
+            "collection": records,
+            "unindexed": [],
+            "later": records,
+            "semantic": [row("a", score=0.9)] if "semantic_v" in params else None,
+            "keyword": [row("b", score=3.0)] if "keyword_i" in params else None,
+        }
+
+    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
+        raise AssertionError("searching writes nothing")
+
+
+def found_row(name: str, score: float, rid: str | None = None, **columns: float) -> Row:
+    return Row(rid or f"#{name}", name, score, columns)
+
+
+async def find(database: Fake, wanted: Plan) -> Candidates:
+    store = ArcadeStore(database)
+    ports = cast(Ports, SimpleNamespace(store=store, registry=Registry(store)))
+    candidates = replace(candidates_of(query_of(), Plan()), searched=DOCS)
+    await retrieve(candidates, wanted, ports)
+    return candidates
+
+
+def pool(**lists: list[Row]) -> list[Candidate]:
+    return pooled(lists, DOCS)
+
+
+def test_each_chunk_is_there_once_with_what_both_retrievers_know() -> None:
+    semantic = [found_row("b", 0.5), found_row("a", 0.9), found_row("c", 0.5)]
+    keyword = [found_row("d", 1.0, cosine=0.1), found_row("b", 4.0, cosine=0.5)]
+    found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
+    assert list(found) == ["a", "b", "c", "d"]
+    assert found["a"].ranks == {"semantic": 1}
+    assert found["b"].ranks == {"semantic": 2, "keyword": 1}
+    assert (found["b"].cosine, found["b"].bm25) == (0.5, 4.0)
+    assert found["c"].ranks == {"semantic": 3}
+    assert found["d"].ranks == {"keyword": 2}
+    assert found["d"].cosine == 0.1
+
+
+def test_of_a_chunk_that_was_replaced_in_between_the_last_sight_counts() -> None:
+    old, new = found_row("a", 0.9), found_row("a", 4.0, "#new", cosine=0.3)
+    (item,) = pool(semantic=[old], keyword=[new])
+    assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
+
+
+def test_no_rows_give_no_candidates() -> None:
+    assert pool(semantic=[], keyword=[]) == []
+
+
+async def test_both_retrievers_take_one_statement() -> None:
+    store = Fake()
+    found = await find(store, plan())
+    assert [item.chunk_id for item in found.found] == ["a", "b"]
+    assert found.failed == {}
+    assert len(store.scripts) == 1
+
+
+async def test_a_vector_is_sent_once_for_whatever_it_is_compared_with() -> None:
+    store, wanted = Fake(), plan()
+    await find(store, wanted)
+    (params,) = store.params
+    assert [name for name, value in params.items() if value == wanted.vector] == ["semantic_v"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "lost", "kept"),
+    [("sparseNeighbors", "keyword", "a"), ("ORDER BY", "semantic", "b")],
+)
+async def test_a_retriever_that_is_refused_leaves_the_other(
+    refused: str, lost: str, kept: str
+) -> None:
+    found = await find(Fake(refused), plan())
+    assert [item.chunk_id for item in found.found] == [kept]
+    assert list(found.failed) == [lost]
+
+
+async def test_retrievers_that_fail_only_together_are_all_kept() -> None:
+    found = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
+    assert [item.chunk_id for item in found.found] == ["a", "b"]
+    assert found.failed == {}
+
+
+async def test_if_both_retrievers_are_refused_so_is_the_search() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await find(Fake("SELECT"), plan())
+
+
+async def test_a_single_retriever_is_not_tried_twice() -> None:
+    store = Fake("sparseNeighbors")
+    with pytest.raises(StatementRefused):
+        await find(store, plan(vector=False))
+    assert ["sparseNeighbors" in script for script in store.scripts].count(True) == 1
+
+
+async def test_a_collection_that_is_gone_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        await find(Fake(record=None), plan())
+
+
+def test_the_graph_is_asked_only_where_there_is_one_and_it_pays() -> None:
+    def exact(chunks: int, graph: bool) -> bool:
+        return plan().exact(replace(DOCS, chunks=chunks, graph=graph))
+
+    assert exact(1000, graph=False)
+    assert exact(99, graph=True)
+    assert not exact(100, graph=True)
