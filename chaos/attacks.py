@@ -19,7 +19,7 @@ from chaos.stack_process import StackProcess
 from chaos.steps import Step
 
 COLLECTION = "hostile"
-CALL_SECONDS = 20.0
+CALL_SECONDS = 15.0
 """How long the attacker waits; then it gives the call up."""
 ANSWER_SECONDS = 5.0
 
