@@ -19,7 +19,7 @@ from chaos.stack_process import StackProcess
 from chaos.steps import Step
 
 COLLECTION = "hostile"
-CALL_SECONDS = 20.0
+CALL_SECONDS = 15.0
 """How long the attacker waits; then it gives the call up."""
 ANSWER_SECONDS = 5.0
 
@@ -75,7 +75,8 @@ def _metadata(chance: random.Random) -> Document:
     if chance.random() < 0.5:
         for _ in range(chance.choice((20, 400))):
             value = {"k": value}
-    return {"content": "short text. " * 2_000, "metadata": {"value": value, "@type": "x"}}
+    key = chance.choice(("value", "value", "a.b", "$where", "@type", "__proto__"))
+    return {"content": "short text. " * 2_000, "metadata": {key: value}}
 
 
 def _characters(chance: random.Random) -> Document:

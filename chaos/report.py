@@ -15,6 +15,7 @@ from chaos.ledger import Ledger, percentiles
 
 MIB = 2**20
 _TRACEBACK = re.compile(rb"^\s*(?:\|\s*)*Traceback \(most recent call last\)", re.MULTILINE)
+_HELD = re.compile(rb"the event loop was held for ([0-9.]+) s")
 _NEVER_RETRIEVED = b"exception was never retrieved"
 
 
@@ -49,6 +50,7 @@ def report_of(ledger: Ledger, header: Mapping[str, Any], seconds: float, log: Pa
             "bytes": len(text),
             "tracebacks": len(_TRACEBACK.findall(text)),
             "neverRetrieved": text.count(_NEVER_RETRIEVED),
+            "eventLoopHeld": percentiles([float(each) for each in _HELD.findall(text)]),
         },
         "notes": ledger.notes,
         "violations": ledger.violations,

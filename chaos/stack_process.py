@@ -189,12 +189,12 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Return the resident memory of a process; ``None`` if it is gone."""
+    """Return the resident memory of a process; ``None`` if it has ended."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except (OSError, IndexError):
         return None
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") or None
 
 
 def zombies(parents: set[int]) -> set[int]:

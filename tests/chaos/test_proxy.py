@@ -1,4 +1,4 @@
-"""The proxy passes bytes on unless it is told to cut, slow or hold them."""
+"""The proxy passes bytes on, and cuts, slows and holds connections on request."""
 
 from __future__ import annotations
 

@@ -89,10 +89,11 @@ async def test_the_report_counts_and_keeps_violations(tmp_path: Path) -> None:
     ledger.violated(step, Violation("this", "that"))
     ledger.close()
     log = tmp_path / "stack.log"
-    log.write_text("Traceback (most recent call last):\n  + Exception Group Traceback\n")
+    log.write_text("Traceback (most recent call last):\nthe event loop was held for 1.2 s\n")
     report = report_of(ledger, PLAN.header, 1.0, log)
     assert report["faults"] == {step.operation: 1}
     assert report["log"]["tracebacks"] == 1
+    assert report["log"]["eventLoopHeld"]["max"] == 1.2
     (violation,) = report["violations"]
     assert violation["fault"] == step.operation
     assert (violation["expected"], violation["seen"]) == ("this", "that")
