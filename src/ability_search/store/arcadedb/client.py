@@ -133,7 +133,17 @@ class BrokerScripts:
     async def _run(
         self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
     ) -> Any:
-        return await self._execute(tool, key, script, params, timeout, await self._agent())
+        agent = await self._agent()
+        try:
+            return await self._execute(tool, key, script, params, timeout, agent)
+        except DatabaseUnavailable as exc:
+            if agent is None or not isinstance(exc.__cause__, NoProvider):
+                raise
+            # Nothing was executed; another agent may offer the same database by now.
+            other = await self._agent()
+            if other == agent:
+                raise
+            return await self._execute(tool, key, script, params, timeout, other)
 
     async def _execute(
         self,
