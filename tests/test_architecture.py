@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ FILES = {
 TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
 
 PURE = {
-    "batching",
+    "bounded_batches",
     "documents",
     "errors",
     "filters",
@@ -69,7 +70,7 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "wire", "batching", "ops"},
+    {"documents", "errors", "wire", "bounded_batches", "ops"},
     {"index.charts"},
     {"retry"},
     {"filters", "understanding"},
@@ -218,6 +219,21 @@ def test_the_core_reaches_no_socket_no_clock_and_no_environment() -> None:
     assert not asked
 
 
+def test_search_and_index_do_not_import_each_other() -> None:
+    for own, other in (("search", "index"), ("index", "search")):
+        modules = [module for module in within("ability_search") if part(module) == own]
+        assert modules
+        assert not offences(modules, f"ability_search.{other}")
+
+
+def test_only_the_store_of_arcadedb_has_its_statements() -> None:
+    statements = ("Statement", "Predicate", "Scripts")
+    core = "ability_search.store.arcadedb.core"
+    inside = "ability_search.store.arcadedb"
+    modules = [module for module in within("ability_search") if not module.startswith(inside)]
+    assert not offences(modules, *(f"{core}.{name}" for name in statements))
+
+
 def test_imports_point_one_way() -> None:
     modules = [module for module in within("ability_search") if part(module)]
     levels = {
@@ -267,6 +283,39 @@ def test_a_module_has_at_most_600_lines() -> None:
     # The table of all settings is data.
     assert lengths.pop("ability_search.config.schema") <= 700
     assert not {module: lines for module, lines in lengths.items() if lines > 600}
+
+
+def basename(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def test_no_two_modules_of_a_package_share_a_name() -> None:
+    """The ArcadeDB store repeats names of what it stores; both pipelines are one idea."""
+    allowed = ("ability_search.store.arcadedb.", "ability_search.search.pipeline")
+    for package in ("kadi_client", "kadi_localnet", "ability_search"):
+        named = Counter(
+            basename(module)
+            for module in within(package)
+            if FILES[module].stem != "__init__" and not module.startswith(allowed)
+        )
+        assert named
+        assert [name for name, count in named.items() if count > 1] == []
+
+
+def test_a_small_module_has_more_than_one_reader() -> None:
+    """A file under 60 lines with one importer is a part of that importer."""
+    readers: Counter[str] = Counter()
+    for module in TREES:
+        known = {name if name in TREES else name.rpartition(".")[0] for name in imports(module)}
+        readers.update((known & TREES.keys()) - {module})
+    small = {
+        module
+        for module, path in FILES.items()
+        if path.stem not in ("__init__", "__main__")
+        and len(path.read_text(encoding="utf-8").splitlines()) < 60
+        and readers[module] == 1
+    }
+    assert small <= {"ability_search.store.arcadedb.store"}
 
 
 def test_no_module_imports_itself_through_others() -> None:

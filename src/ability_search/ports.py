@@ -1,4 +1,4 @@
-"""What the services need from the outside, in their own words."""
+"""Ports of the network and its models; the store has its own, :mod:`.store.port`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ability_search.documents import Vector
-
-
-class Store(Protocol):
-    """A database that understands the statements of :mod:`ability_search.store.arcadedb`."""
-
-    async def read(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a read-only script, or a single query.
-
-        Returns:
-            What it returns: a list of rows, or the mapping of a script's RETURN or of
-            :func:`.rows_together`.
-
-        Raises:
-            DatabaseUnavailable: if the database did not answer in time or refused.
-        """
-
-    async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script that is one transaction, or a single schema command.
-
-        Not retried here: the caller knows whether running it twice is harmless.
-
-        Raises:
-            DatabaseUnavailable: as for :meth:`read`; nothing is known then of the effect.
-        """
 
 
 class Embedder(Protocol):
@@ -52,16 +28,16 @@ class Chat(Protocol):
     """A language model."""
 
     async def complete(self, system: str, user: str, *, model: str | None, timeout: float) -> str:
-        """Answer ``user`` as ``system`` says, within ``timeout`` seconds.
+        """Answer ``user`` as ``system`` instructs, within ``timeout`` seconds.
 
         Args:
-            system: What is to be done.
-            user: What it is to be done with.
-            model: Which model; ``None`` for the default.
+            system: The instruction.
+            user: The text to process.
+            model: Name of the model; ``None`` for the default.
             timeout: In seconds.
 
         Returns:
-            The model's own words, which may be anything; not blank.
+            The model's answer, unchecked; not blank.
 
         Raises:
             ChatUnavailable: if no usable answer came in time.
@@ -74,20 +50,20 @@ class Reranker(Protocol):
     async def rerank(
         self, model: str | None, query: str, texts: Sequence[str], *, timeout: float
     ) -> list[float]:
-        """Say how well each of ``texts`` answers ``query``, within ``timeout`` seconds.
+        """Score each text for a query, within ``timeout`` seconds.
 
         Args:
-            model: Which reranker; ``None`` for the default.
-            query: What is searched for.
+            model: Name of the reranker; ``None`` for the default.
+            query: The query.
             texts: Whole texts, not their beginnings.
             timeout: In seconds.
 
         Returns:
-            A score in [0, 1] for each text, in their order; more is better. None for no texts.
+            A score in [0, 1] for each text, in their order; higher is better. Empty without texts.
 
         Raises:
-            RerankerUnavailable: if no usable answer came in time, or one without an opinion: the
-                same score for texts that differ.
+            RerankerUnavailable: if no usable answer came in time, or one that gives different texts
+                the same score.
         """
 
 

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.reindex import Rebuilding, Reindexing
@@ -27,15 +28,17 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Reranker, Store
+from ability_search.ports import Chat, Embedder, Invoke, Reranker
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
 from ability_search.providers.transports import Providers, Transport, over_broker, over_http
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.memory import MemoryStore
+from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
@@ -120,13 +123,7 @@ async def open_services(
         reranker = await stack.enter_async_context(
             open_reranker(settings, invoke, meter, providers=providers)
         )
-        store = BrokerStore(
-            invoke,
-            database=settings.database.name,
-            timeout=settings.database.timeout,
-            meter=meter,
-            providers=lambda: providers("arcade-query"),
-        )
+        store = open_store(settings, invoke, meter, providers=providers)
         chat = broker_chat(settings, invoke, providers=providers)
         breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
         breakers["chat"] = chat.breaker
@@ -153,6 +150,29 @@ async def open_services(
         yield services
 
 
+def in_memory(settings: Settings) -> Settings:
+    """Return the settings of a worker that keeps everything in memory."""
+    return replace(settings, database=settings.database.model_copy(update={"memory": True}))
+
+
+def open_store(
+    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
+) -> Store:
+    """Return the store chosen by the settings: a database on the network, or memory."""
+    if settings.database.memory:
+        return MemoryStore(_now)
+    database = BrokerScripts(
+        invoke,
+        database=settings.database.name,
+        timeout=settings.database.timeout,
+        meter=meter,
+        providers=lambda: providers("arcade-query"),
+    )
+    return ArcadeStore(
+        database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
+    )
+
+
 def build_services(
     settings: Settings,
     store: Store,
@@ -165,16 +185,13 @@ def build_services(
     meter: Meter = UNMETERED,
 ) -> Services:
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    arcade = ArcadeStore(
-        store, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
-    )
-    registry = Registry(arcade)
-    statistics_cache = StatisticsCache(arcade)
-    generations = Generations(arcade, registry, grace=settings.database.grace_period)
-    jobs = Jobs(arcade, lease=settings.jobs.lease)
+    registry = Registry(store)
+    statistics_cache = StatisticsCache(store)
+    generations = Generations(store, registry, grace=settings.database.grace_period)
+    jobs = Jobs(store, lease=settings.jobs.lease)
     count, counter = token_counter(settings)
     indexing = Indexing(
-        arcade,
+        store,
         embedder,
         chat,
         registry,
@@ -186,7 +203,7 @@ def build_services(
     )
     ranking = settings.ranking
     maintenance = Maintenance(
-        arcade,
+        store,
         registry,
         statistics_cache,
         generations,
@@ -194,7 +211,7 @@ def build_services(
         now=_now,
     )
     rebuilding = Rebuilding(
-        arcade,
+        store,
         embedder,
         registry,
         generations,
@@ -214,17 +231,16 @@ def build_services(
     )
     return Services(
         store=store,
-        arcade=arcade,
         registry=registry,
         indexing=indexing,
-        files=FileIndexing(arcade, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(arcade, registry, reindexing),
+        self_repair=SelfRepair(store, registry, reindexing),
         searcher=Searcher(
             Ports(
-                arcade,
+                store,
                 embedder,
                 reranker,
                 chat,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
@@ -30,7 +30,7 @@ async def arcadedb(directory: Path) -> AsyncIterator[ArcadeStore]:
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        yield ArcadeStore(BrokerStore(client.invoke, database="contract", timeout=TIMEOUT))
+        yield ArcadeStore(BrokerScripts(client.invoke, database="contract", timeout=TIMEOUT))
 
 
 @pytest.fixture(params=["memory", pytest.param("arcadedb", marks=pytest.mark.engine)])

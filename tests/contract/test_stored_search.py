@@ -155,6 +155,16 @@ async def test_filters_see_source_title_kind_time_and_metadata(store: Store) -> 
     assert await found_ids(store, stored, by_vector(filter=nothing)) == []
 
 
+async def test_each_search_has_its_own_filter(store: Store) -> None:
+    names = [f"s{number}" for number in range(9)]
+    stored = await filled(store, *map(chunk, names))
+    searches = [by_vector(name=n, filter=OneOf(Field("source"), (n,))) for n in names]
+    read = await store.search(stored, searches, NOTHING)
+    assert {name: ids(list(rows)) for name, rows in read.value.items()} == {
+        name: [f"notes:{name}:0"] for name in names
+    }
+
+
 async def test_kinds_are_searched_apart(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("a/title", of="a", kind="title"))
     assert stored.aspects == 1

@@ -19,9 +19,9 @@ import pytest
 from kadi_client.messages import decode
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
-from kadi_localnet.database.calls import translate
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.tickets import translate
 from kadi_localnet.database.vector_indexes import warm_vector_indexes
 
 pytestmark = pytest.mark.engine

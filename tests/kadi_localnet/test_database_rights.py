@@ -12,7 +12,12 @@ import httpx
 import pytest
 from arcadedb_embedded import create_server
 
-from ability_search.store import arcadedb
+from ability_search.store.arcadedb.schema import (
+    create_aspects,
+    create_generation,
+    create_links,
+    schema,
+)
 from kadi_localnet.database import jvm
 from kadi_localnet.database.backend import DatabaseError, Statement
 from kadi_localnet.database.remote_server import HttpDatabases
@@ -65,10 +70,10 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
         await databases.write("d", [Statement(text, language)], timeout=20)
 
     for script, _ in (
-        arcadedb.schema(),
-        arcadedb.create_generation("Chunk_x", dimensions=4),
-        arcadedb.create_links("Chunk_x"),
-        arcadedb.create_aspects("Chunk_x", dimensions=4),
+        schema(),
+        create_generation("Chunk_x", dimensions=4),
+        create_links("Chunk_x"),
+        create_aspects("Chunk_x", dimensions=4),
     ):
         await run(script, "sqlscript")
     await run("INSERT INTO `Chunk_x` SET chunkId = 'a'")

@@ -22,7 +22,7 @@ from ability_search.documents import Document
 from ability_search.errors import NotFound
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexOptions, Report
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT
 from ability_search.store.port import Store

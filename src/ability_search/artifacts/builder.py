@@ -15,7 +15,7 @@ from ability_search.collection import checked_name
 from ability_search.documents import Document
 from ability_search.errors import InvalidInput
 from ability_search.index.index_calls import IndexOptions, IndexReport, Report
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 

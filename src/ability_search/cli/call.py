@@ -11,7 +11,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, app, command
 from ability_search.cli.clients import with_client
-from ability_search.cli.options import BrokerOption, TimeoutOption, json_object
+from ability_search.cli.parameters import BrokerOption, TimeoutOption, json_object
 
 
 @command(app, "call")

@@ -9,9 +9,8 @@ import typer
 
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command
-from ability_search.cli.charts import ChartsOption, print_charts
 from ability_search.cli.clients import call_tool, with_client
-from ability_search.cli.options import (
+from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     CollectionArgument,
@@ -24,6 +23,7 @@ from ability_search.cli.options import (
     kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
+from ability_search.cli.text_charts import ChartsOption, print_charts
 from ability_search.client.tool_client import LONG_SECONDS, ToolClient
 
 

@@ -22,7 +22,7 @@ from rich.text import Text
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.cli.clients import choose_target, client_settings
-from ability_search.cli.options import BrokerOption, DataDirOption, JsonOption
+from ability_search.cli.parameters import BrokerOption, DataDirOption, JsonOption
 from ability_search.errors import InvalidInput
 from ability_search.ops import logs
 from ability_search.ops.figures import (

@@ -19,13 +19,8 @@ from rich.table import Table
 
 from ability_search.cli import output
 from ability_search.cli.app import DefaultGroup, app, command, new_group
-from ability_search.cli.clients import (
-    CLIENT_NAME,
-    choose_target,
-    client_settings,
-    new_client,
-)
-from ability_search.cli.options import (
+from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings, new_client
+from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     JsonOption,
@@ -221,9 +216,10 @@ async def _any_client(
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
             running = await stack.enter_async_context(temporary_stack(settings, directory, output))
-            target = replace(choose_target(settings, running.url), stack=running)
+            target = choose_target(settings, running.url)
             client = ToolClient(settings, target, name=CLIENT_NAME)
             await stack.enter_async_context(client)
+            client.target = replace(target, stack=running)
         yield client
 
 
@@ -397,10 +393,10 @@ def _show_warnings(run: Run) -> None:
 
 def _moments(run: Run) -> str:
     """Return the reference dates of the queries as text; empty if there are none."""
-    told = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
+    texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
     if run.dataset.dated:
-        told.append(f"{run.dataset.dated:,} queries with their own date")
-    return f"; {', '.join(told)}" if told else ""
+        texts.append(f"{run.dataset.dated:,} queries with their own date")
+    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _show_negatives(mode: str, found: ModeRun) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ability_search.cli import output
 from ability_search.cli.app import app, command
 from ability_search.cli.clients import CLIENT_NAME, client_settings
-from ability_search.cli.options import BrokerOption
+from ability_search.cli.parameters import BrokerOption
 from ability_search.components.component_run import traced
 from ability_search.components.extras import require_extra
 from ability_search.config.schema import Settings

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from ability_search.cli import output
 from ability_search.cli.app import app, command, new_group
 from ability_search.cli.clients import client_settings
-from ability_search.cli.options import JsonOption, SupervisedOption, WaitOption, port_option
+from ability_search.cli.parameters import JsonOption, SupervisedOption, WaitOption, port_option
 from ability_search.cli.services import serve as serve_component
 from ability_search.components.served_models import models_config, pull_model, reranks
 

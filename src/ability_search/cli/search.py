@@ -13,7 +13,13 @@ from rich.markup import escape
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command
 from ability_search.cli.clients import call_tool
-from ability_search.cli.options import BrokerOption, JsonOption, TimeoutOption, given, json_object
+from ability_search.cli.parameters import (
+    BrokerOption,
+    JsonOption,
+    TimeoutOption,
+    given,
+    json_object,
+)
 
 _SNIPPET = 300
 _LEAD = 60

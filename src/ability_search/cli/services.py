@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ability_search.cli.app import app, command, explain
-from ability_search.cli.options import SupervisedOption, WaitOption, port_option
+from ability_search.cli.parameters import SupervisedOption, WaitOption, port_option
 from ability_search.components.component_metrics import metered
 from ability_search.components.component_run import (
     Complete,
@@ -42,6 +42,10 @@ def worker(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve over standard input and output instead.")
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, until the worker stops."),
+    ] = False,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
@@ -57,27 +61,31 @@ def worker(
     Example:
         BROKER_URL=ws://localhost:8080/kadi ability-search worker
         ability-search worker --stdio
+        ability-search worker --memory
     """
     if stdio:
         # A client sends SIGTERM as soon as its `shutdown` is answered.
-        asyncio.run(run_until_stopped(_serve_stdio(prepare("worker"), wait), ending=True))
+        serving = _serve_stdio(prepare("worker"), wait, memory=memory)
+        asyncio.run(run_until_stopped(serving, ending=True))
         return
     from ability_search.components.contexts import open_search
     from ability_search.components.deployment import complete_settings
 
     serve(
         "worker",
-        partial(open_search, wait=wait),
+        partial(open_search, wait=wait, memory=memory),
         supervised=supervised,
         complete=partial(complete_settings, wait=wait),
     )
 
 
-async def _serve_stdio(settings: Settings, wait: float) -> None:
+async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
     from ability_search.components.deployment import complete_settings
-    from ability_search.worker import LOGGED, open_tools
+    from ability_search.worker import LOGGED, in_memory, open_tools
 
     settings = await complete_settings(settings, wait=wait)
+    if memory:
+        settings = in_memory(settings)
     with traced(settings, "worker"):
         async with (
             metered(settings, "worker") as metering,

@@ -15,7 +15,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.cli.clients import client_settings
-from ability_search.cli.options import DataDirOption, JsonOption, port_option
+from ability_search.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.components.component_run import prepare
 from ability_search.components.extras import EXTRAS, install_command, missing_modules
 from ability_search.components.local_stack import make_plan, new_stack
@@ -51,6 +51,10 @@ def up(
     ] = False,
     no_database: Annotated[
         bool, typer.Option("--no-database", help="Use a database that is on the network.")
+    ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Keep everything in memory, without a database."),
     ] = False,
     no_models: Annotated[
         bool, typer.Option("--no-models", help="Use an embedder that is elsewhere.")
@@ -88,8 +92,11 @@ def up(
     Example:
         ability-search up
         ability-search up --data-dir ./data --port 0 --workers 2
+        ability-search up --memory
     """
     began = time.monotonic()
+    if memory and workers > 1:
+        raise typer.BadParameter("workers do not share their memory", param_hint="--workers")
     settings = prepare("up", join=False)
     log_level = settings.logging.level if _shows_log(settings, verbose) else "warning"
     logs.configure(log_level, settings.logging.format, part="up")
@@ -108,8 +115,9 @@ def up(
         metrics_port=(settings.metrics.port or 0) if metrics_port is None else metrics_port,
         log_level=log_level,
         workers=workers,
-        database=not no_database,
+        database=not (no_database or memory),
         models=not no_models,
+        environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
     asyncio.run(_up(plan, began))
     output.stdout().print("stopped")

@@ -14,7 +14,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, app, command
 from ability_search.cli.clients import CLIENT_NAME, choose_target, client_settings
-from ability_search.cli.options import (
+from ability_search.cli.parameters import (
     BrokerOption,
     CollectionArgument,
     CollectionsOption,

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 from pydantic import BaseModel
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,

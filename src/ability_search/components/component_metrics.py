@@ -22,12 +22,22 @@ if TYPE_CHECKING:
     from kadi_localnet.database.backend import Counts
     from kadi_localnet.models import Models
 
-_EVENTS = {
-    "published": "events_published",
-    "delivered": "events_delivered",
-    "dropped": "events_dropped",
+_BROKER_COUNTS: Mapping[metric_table.Metric, Mapping[tuple[str, ...], str]] = {
+    metric_table.BROKER_SESSIONS: {(): "sessions"},
+    metric_table.BROKER_TOOLS: {(): "tools"},
+    metric_table.BROKER_SUBSCRIPTIONS: {(): "subscriptions"},
+    metric_table.BROKER_CALLS_IN_FLIGHT: {(): "outstanding_calls"},
+    metric_table.BROKER_REFUSED: {(): "refused"},
+    metric_table.BROKER_OUTBOX_FRAMES: {(): "outbox_frames"},
+    metric_table.BROKER_OUTBOX_BYTES: {(): "outbox_bytes"},
+    metric_table.BROKER_EVENTS: {
+        ("published",): "events_published",
+        ("delivered",): "events_delivered",
+        ("dropped",): "events_dropped",
+    },
+    metric_table.BROKER_SESSIONS_ENDED: {("overflow",): "overflows", ("silent",): "silent"},
 }
-_ENDED = {"overflow": "overflows", "silent": "silent"}
+"""Metric -> its label values -> the broker's name of the count."""
 _FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
 
 
@@ -67,37 +77,21 @@ def watch_calls(meter: Meter, part: metric_table.Part, connection: Connection | 
 
 def watch_broker(meter: Meter, broker: Broker) -> None:
     """Measure the counters of the broker."""
-    gauges = {
-        metric_table.BROKER_SESSIONS: "sessions",
-        metric_table.BROKER_TOOLS: "tools",
-        metric_table.BROKER_SUBSCRIPTIONS: "subscriptions",
-        metric_table.BROKER_CALLS_IN_FLIGHT: "outstanding_calls",
-        metric_table.BROKER_REFUSED: "refused",
-        metric_table.BROKER_OUTBOX_FRAMES: "outbox_frames",
-        metric_table.BROKER_OUTBOX_BYTES: "outbox_bytes",
-    }
-    for metric, name in gauges.items():
-        meter.watch(metric, partial(_stat, broker, name))
-    meter.watch(metric_table.BROKER_CALLS, lambda: _calls(broker))
-    meter.watch(metric_table.BROKER_EVENTS, partial(_named, broker, _EVENTS))
-    meter.watch(metric_table.BROKER_SESSIONS_ENDED, partial(_named, broker, _ENDED))
 
+    def read(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], float]:
+        stats = broker.stats()
+        return {labels: stats[name] for labels, name in names.items()}
 
-def _stat(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
-    return {(): broker.stats()[name]}
-
-
-def _calls(broker: Broker) -> dict[tuple[str, ...], float]:
-    return {
-        (tool, fate): getattr(counts, fate)
-        for tool, counts in broker.calls_by_tool().items()
-        for fate in _FATES
-    }
-
-
-def _named(broker: Broker, names: Mapping[str, str]) -> dict[tuple[str, ...], float]:
-    stats = broker.stats()
-    return {(label,): stats[name] for label, name in names.items()}
+    for metric, names in _BROKER_COUNTS.items():
+        meter.watch(metric, partial(read, names))
+    meter.watch(
+        metric_table.BROKER_CALLS,
+        lambda: {
+            (tool, fate): getattr(counts, fate)
+            for tool, counts in broker.calls_by_tool().items()
+            for fate in _FATES
+        },
+    )
 
 
 def watch_database(meter: Meter, counts: Counts) -> None:

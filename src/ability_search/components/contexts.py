@@ -249,16 +249,18 @@ def _about(model: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, meter: Meter = UNMETERED, *, wait: float
+    settings: Settings, meter: Meter = UNMETERED, *, wait: float, memory: bool = False
 ) -> AsyncIterator[Component]:
-    """Run a worker with its tools on the network.
+    """Run a worker with its tools on the network; with ``memory`` it needs no database.
 
     Raises:
         ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
-    from ability_search.worker import open_worker
+    from ability_search.worker import in_memory, open_worker
 
+    if memory:
+        settings = in_memory(settings)
     async with open_worker(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:
@@ -283,8 +285,8 @@ async def open_gateway(
         KadiError: if the broker cannot be reached.
     """
     require_extra("gateway")
-    from ability_search.http.app import application
     from ability_search.http.event_stream import Streams
+    from ability_search.http.gateway import application
     from ability_search.http.operations import Handlers, call_observer
     from ability_search.ops.http_server import serve_http
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter

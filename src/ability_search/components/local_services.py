@@ -24,7 +24,7 @@ from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
 from ability_search.network import client_connection
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import LegacySql
 from ability_search.sync.trees import Tree
 from ability_search.sync.upload import Outcome, read_documents
@@ -62,7 +62,7 @@ def artifact_service(
     """Return the artifact service over the services of a worker."""
     count, counter = token_counter(services.settings)
     return ArtifactService(
-        services.arcade,
+        services.store,
         services.registry,
         services.indexing,
         services.maintenance,
@@ -123,20 +123,20 @@ async def open_migration(
     database = options.database or into
     count, counter = token_counter(settings)
     importing = Importing(
-        services.arcade,
+        services.store,
         services.registry,
         services.maintenance,
         services.generations,
         settings=settings,
     )
+    timeout = settings.database.timeout
+    scripts = BrokerScripts(connection.invoke, database=database, timeout=timeout)
     async with open_embedder(
         settings, connection.invoke, providers=connection.providers
     ) as embedder:
         migration = Migration(
-            LegacySql(
-                BrokerStore(connection.invoke, database=database, timeout=settings.database.timeout)
-            ),
-            services.arcade,
+            LegacySql(scripts),
+            services.store,
             in_place=database == into,
             registry=services.registry,
             importing=importing,

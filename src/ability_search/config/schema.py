@@ -201,6 +201,9 @@ class Database(Group):
     patience: float = seconds(
         10.0, about="How long a statement waits for a database ability that is restarting.", ge=0
     )
+    memory: bool = setting(
+        False, about="Keep everything in the worker's memory, until it stops, without a database."
+    )
     grace_period: float = seconds(
         10.0, about="Time a replaced generation is kept for running queries.", ge=0
     )

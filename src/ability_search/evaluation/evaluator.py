@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from ability_search import __version__
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
@@ -25,7 +25,7 @@ from ability_search.client.tool_client import (
 )
 from ability_search.errors import SearchError
 from ability_search.evaluation.judged_sets import Dataset
-from ability_search.evaluation.measurement import Asking, chunks_for, measure
+from ability_search.evaluation.measurement import QueryRun, chunks_for, measure
 from ability_search.evaluation.runs import Indexing, ModeRun, Run, SetDescription
 from ability_search.index.preparation import LAYOUT
 from ability_search.sync.trees import collection_name
@@ -80,7 +80,7 @@ async def evaluate(
     )
     indexing = await _index(client, dataset, collection, options, progress)
     about = await call("search-collection-info", {"collection": collection, "limit": 1})
-    asking = Asking(
+    query_run = QueryRun(
         call=call,
         fields={"collection": collection, **options.fields},
         limit=options.limit,
@@ -103,7 +103,7 @@ async def evaluate(
         limit=options.limit,
         concurrency=options.concurrency,
         indexing=indexing,
-        modes={mode: await _run_mode(asking, dataset, mode, progress) for mode in options.modes},
+        modes={mode: await _run_mode(query_run, dataset, mode, progress) for mode in options.modes},
     )
 
 
@@ -157,10 +157,12 @@ async def _index(
         )
 
 
-async def _run_mode(asking: Asking, dataset: Dataset, mode: str, progress: ShowProgress) -> ModeRun:
+async def _run_mode(
+    query_run: QueryRun, dataset: Dataset, mode: str, progress: ShowProgress
+) -> ModeRun:
     total = len(dataset.queries) + len(dataset.negatives)
     with progress(mode, total) as advance:
-        return await measure(asking, dataset, mode, lambda done: advance(done, total, ""))
+        return await measure(query_run, dataset, mode, lambda done: advance(done, total, ""))
 
 
 def _description(dataset: Dataset) -> SetDescription:

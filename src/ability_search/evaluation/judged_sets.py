@@ -128,11 +128,11 @@ def read_dataset(directory: Path) -> Dataset:
     texts = {row.id: bool(row.content.strip()) for row in _distinct(corpus, _DocumentLine)}
     if not any(texts.values()):
         raise InvalidInput(str(corpus), "no document has text")
-    asked = {
+    by_id = {
         row.id: JudgedQuery(row.id, row.text, row.category, row.negative, row.as_of)
         for row in _distinct(queries, _QueryLine)
     }
-    judgements = _read_qrels(qrels, texts, asked)
+    judgements = _read_qrels(qrels, texts, by_id)
     judged = {query for query, grades in judgements.items() if max(grades.values()) > 0}
     if not judged:
         raise InvalidInput(str(qrels), "no query has a relevant document")
@@ -141,9 +141,9 @@ def read_dataset(directory: Path) -> Dataset:
         directory=directory,
         sources=frozenset(id for id, has_text in texts.items() if has_text),
         blank=sum(not has_text for has_text in texts.values()),
-        queries=tuple(query for query in asked.values() if query.id in judged),
-        negatives=tuple(query for query in asked.values() if query.negative),
-        unjudged=sum(not query.negative and query.id not in judged for query in asked.values()),
+        queries=tuple(query for query in by_id.values() if query.id in judged),
+        negatives=tuple(query for query in by_id.values() if query.negative),
+        unjudged=sum(not query.negative and query.id not in judged for query in by_id.values()),
         qrels={query: judgements[query] for query in sorted(judged)},
         corpus_digest=corpus_digest,
         digest=sha256(f"{corpus_digest}{_digest(queries)}{_digest(qrels)}".encode()).hexdigest(),

@@ -22,7 +22,7 @@ Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class QueryRun:
     """How to run the queries."""
 
     call: Call
@@ -39,31 +39,31 @@ class Asking:
     """Concurrent queries."""
 
 
-async def measure(asking: Asking, dataset: Dataset, mode: str, tick: Tick) -> ModeRun:
+async def measure(run: QueryRun, dataset: Dataset, mode: str, tick: Tick) -> ModeRun:
     """Run every query of the set in one mode.
 
     Raises:
         SearchError: if a query cannot be answered in this mode; also raises the tool's failures.
     """
     queries = (*dataset.queries, *dataset.negatives)
-    outcomes = await ask_all(asking, queries, mode, tick)
+    outcomes = await run_queries(run, queries, mode, tick)
     answered = {query.id: outcomes[query.id] for query in dataset.queries}
     rankings = {id: outcome.documents for id, outcome in answered.items()}
-    for id, metrics in per_query(dataset.qrels, rankings, limit=asking.limit).items():
+    for id, metrics in per_query(dataset.qrels, rankings, limit=run.limit).items():
         answered[id].metrics = metrics
     times = [outcome.milliseconds for outcome in outcomes.values()]
     median, p95 = np.percentile(times, [50, 95]).tolist()
     return ModeRun(
         metrics=means(answered),
-        recall_curve=recall_curve(dataset.qrels, rankings, limit=asking.limit),
+        recall_curve=recall_curve(dataset.qrels, rankings, limit=run.limit),
         milliseconds=Latency(median=round(median, 2), p95=round(p95, 2)),
         queries=answered,
         negatives={query.id: outcomes[query.id] for query in dataset.negatives},
     )
 
 
-async def ask_all(
-    asking: Asking, queries: Sequence[JudgedQuery], mode: str, tick: Tick
+async def run_queries(
+    run: QueryRun, queries: Sequence[JudgedQuery], mode: str, tick: Tick
 ) -> dict[str, Outcome]:
     """Return the outcome of each query by its id; raise the first failure unchanged."""
     outcomes: dict[str, Outcome] = {}
@@ -71,37 +71,37 @@ async def ask_all(
 
     async def work() -> None:
         for query in waiting:
-            outcomes[query.id] = await ask(asking, query, mode)
+            outcomes[query.id] = await run_query(run, query, mode)
             tick(len(outcomes))
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(asking.concurrency, len(queries))):
+            for _ in range(min(run.concurrency, len(queries))):
                 group.create_task(work())
     except ExceptionGroup as failures:
         raise first_failure(failures) from failures
     return outcomes
 
 
-async def ask(asking: Asking, query: JudgedQuery, mode: str) -> Outcome:
+async def run_query(run: QueryRun, query: JudgedQuery, mode: str) -> Outcome:
     """Run one query; double the number of chunks until they cover the requested documents.
 
     The latency is that of the last call.
     """
-    wanted = min(asking.chunks, asking.most_chunks)
-    fields = asking.fields if query.as_of is None else {**asking.fields, "asOf": query.as_of}
+    wanted = min(run.chunks, run.most_chunks)
+    fields = run.fields if query.as_of is None else {**run.fields, "asOf": query.as_of}
     while True:
         started = time.perf_counter()
         request = {**fields, "query": query.text, "mode": mode, "limit": wanted}
-        answer = await asking.call("search-query", request)
+        answer = await run.call("search-query", request)
         milliseconds = (time.perf_counter() - started) * 1e3
         _check(answer, query)
         ranking = best_chunks(answer["results"])
-        exhausted = len(answer["results"]) < wanted or wanted == asking.most_chunks
-        if len(ranking) >= asking.limit or exhausted:
+        exhausted = len(answer["results"]) < wanted or wanted == run.most_chunks
+        if len(ranking) >= run.limit or exhausted:
             break
-        wanted = min(2 * wanted, asking.most_chunks)
-    chosen = list(ranking.items())[: asking.limit]
+        wanted = min(2 * wanted, run.most_chunks)
+    chosen = list(ranking.items())[: run.limit]
     return Outcome(
         text=query.text,
         category=query.category,

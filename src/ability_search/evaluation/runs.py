@@ -121,16 +121,16 @@ def means(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
 
 def summary(run: Run) -> dict[str, Any]:
     """Return the run as JSON without its queries, but with the means of each category."""
-    told = run.model_dump(
+    shown = run.model_dump(
         mode="json", by_alias=True, exclude={"modes": {"__all__": {"queries", "negatives"}}}
     )
     for mode, found in run.modes.items():
-        told["modes"][mode]["categories"] = {
+        shown["modes"][mode]["categories"] = {
             category: {"queries": len(outcomes), **means(outcomes)}
             for category, outcomes in found.by_category().items()
         }
-        told["modes"][mode]["topScores"] = top_scores(found)
-    return told
+        shown["modes"][mode]["topScores"] = top_scores(found)
+    return shown
 
 
 def top_scores(found: ModeRun) -> dict[str, float | None]:

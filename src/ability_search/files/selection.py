@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.errors import ForbiddenPath, InvalidInput
 
 _LEFT_OUT = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ability_search.config.schema import Aspects
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
-from ability_search.index.kinds.chat_kinds import PROMPTS, read_aspect, shown
+from ability_search.index.kinds.chat_kinds import PROMPTS, read_answer, shown
 from ability_search.index.kinds.extracted_kinds import Statement, extracted
 from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
 from ability_search.ports import Chat
@@ -93,7 +93,7 @@ class KindDerivation:
                 self._missed += 1
                 self._reason = str(exc)
                 break
-            answers[kind] = read_aspect(kind, answer)
+            answers[kind] = read_answer(kind, answer)
         return answers
 
     def _prepared_kinds(

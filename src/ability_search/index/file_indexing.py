@@ -13,7 +13,7 @@ from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.store.port import IndexStore
 from ability_search.store.registry import Registry
 

@@ -17,7 +17,7 @@ from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter

@@ -25,6 +25,13 @@ from ability_search.search.stages.event_resolution import EVENT_RESOLUTION
 from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.feedback import FEEDBACK
 from ability_search.search.stages.field_rules import FIELD_RULES
+from ability_search.search.stages.first_candidates import (
+    EMBEDDING,
+    FAILURES,
+    RETRIEVAL,
+    STATISTICS,
+    UNDERSTANDING,
+)
 from ability_search.search.stages.full_text import FULL_TEXT
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
@@ -38,13 +45,6 @@ from ability_search.search.stages.limits import (
 from ability_search.search.stages.phrase_match import PHRASE_MATCH
 from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
-from ability_search.search.stages.retrieval import (
-    EMBEDDING,
-    FAILURES,
-    RETRIEVAL,
-    STATISTICS,
-    UNDERSTANDING,
-)
 from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
 from ability_search.search.stages.time_order import TIME_ORDER
 from ability_search.search.stages.token_budget import TOKEN_BUDGET

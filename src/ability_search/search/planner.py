@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from ability_search.config.schema import Ranking
 from ability_search.search.candidates import OWN, By, Candidates, Plan, PlannedSearch, Vectors
 from ability_search.search.query import COSINE, EXPANSION, WITHOUT_EVENT, Query
 from ability_search.search.stages import full_text
@@ -17,8 +17,6 @@ from ability_search.search.stages.query_expansion import SHARE, search_vector
 from ability_search.search.stages.time_closeness import dated_search
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
-from ability_search.text.phrase_pairs import PhrasePairs
-from ability_search.text.term_statistics import TermStatistics
 
 _SEARCHED_BY = (COSINE, EXPANSION, WITHOUT_EVENT)
 _WORDS = 8
@@ -65,12 +63,13 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         by["semantic"] = search_vector(vectors)
     if query.asked.mode != "semantic" and terms is not None:
         by["keyword"] = with_expansion(terms)
+    both = len(by) == 2
     products = phrase_products(query, weigh)
     retrievers = dict(by)
     if in_fields := full_text.full_text_terms(query, statistics, language=language):
         retrievers[full_text.NAME] = products[full_text.NAME] = in_fields
     depths = _depths(query, candidates.depth, ranking.candidates)
-    return Plan(
+    plan = Plan(
         searches=_searches(query, by, retrievers, depths),
         depths=depths,
         beam=max(ranking.ef_search, depths[-1]),
@@ -79,9 +78,17 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         first=feedback_chunks(query),
         cosines=_compared(vectors or {}),
         products=products,
-        phrases=_phrases(query, retrievers, statistics, language=language, ranking=ranking),
-        words=_words(query, retrievers, topic, language=language, ranking=ranking),
-        informative=_informative(topic, statistics),
+    )
+    if topic is None or statistics is None:
+        return plan
+    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    return replace(
+        plan,
+        informative=topic.information / rarest,
+        words=_words(query, topic, candidates) if both else {},
+        phrases=pairs_of(query, statistics, language=language)
+        if both and ranking.phrasing > 0
+        else None,
     )
 
 
@@ -98,19 +105,13 @@ def _searches(
     return searches
 
 
-def _words(
-    query: Query,
-    retrievers: Collection[str],
-    topic: QueryTerms | None,
-    *,
-    language: str,
-    ranking: Ranking,
-) -> dict[str, QueryTerms]:
-    """Return the topic's single terms, if both retrievers' scores are combined."""
-    method = query.asked.fusion.method if query.asked.fusion else ranking.fusion
-    if topic is None or method != "convex" or not _both(retrievers):
+def _words(query: Query, topic: QueryTerms, candidates: Candidates) -> dict[str, QueryTerms]:
+    """Return the topic's single terms, if scores are combined."""
+    fusion = query.asked.fusion
+    if (fusion.method if fusion else candidates.ranking.fusion) != "convex":
         return {}
-    words = topic.of_each_term(analyzer_for(language).query_terms(query.topic), most=_WORDS)
+    analyzer = analyzer_for(candidates.collection.language)
+    words = topic.of_each_term(analyzer.query_terms(query.topic), most=_WORDS)
     return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
 
 
@@ -131,26 +132,3 @@ def _compared(vectors: Vectors) -> Vectors:
     """Return the vectors that candidates are compared with, besides that of the search."""
     apart = {name: each for name, each in vectors.items() if name not in _SEARCHED_BY}
     return {OWN: vectors[COSINE], **apart} if EXPANSION in vectors else apart
-
-
-def _both(retrievers: Collection[str]) -> bool:
-    return {"semantic", "keyword"} <= set(retrievers)
-
-
-def _phrases(
-    query: Query,
-    retrievers: Collection[str],
-    statistics: TermStatistics | None,
-    *,
-    language: str,
-    ranking: Ranking,
-) -> PhrasePairs | None:
-    if statistics is None or ranking.phrasing == 0 or not _both(retrievers):
-        return None
-    return pairs_of(query, statistics, language=language)
-
-
-def _informative(terms: QueryTerms | None, statistics: TermStatistics | None) -> float:
-    if terms is None or statistics is None:
-        return 0.0
-    return terms.information / float(inverse_document_frequency([1], statistics.chunks)[0])

@@ -145,7 +145,7 @@ class Query:
         texts |= self.excluded_columns
         if self.intent is not None and self.intent.event is not None:
             texts[EVENT] = self.intent.event.phrase
-            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.beside_topic
+            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.resolved_topic
         return texts
 
     def recognized(self, period: Period | None) -> Understood | None:

@@ -10,14 +10,7 @@ from ability_search.collection import Collection
 from ability_search.errors import NotFound, StatementRefused
 from ability_search.search.candidates import OWN, Candidate, Candidates, Plan, PlannedSearch
 from ability_search.search.stage import Ports
-from ability_search.store.records import (
-    Read,
-    Row,
-    Search,
-    SparseVector,
-    TermSearch,
-    VectorSearch,
-)
+from ability_search.store.records import Read, Row, Search, SparseVector, TermSearch, VectorSearch
 from ability_search.text.bm25 import QueryTerms
 
 log = logging.getLogger(__name__)

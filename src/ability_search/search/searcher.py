@@ -30,8 +30,8 @@ from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import QueryResult, SimilarResult, Understood
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
+from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
-from ability_search.search.stages.retrieval import RETRIEVAL
 from ability_search.search.stages.time_closeness import time_signal
 from ability_search.store.records import ChunkText, Read
 

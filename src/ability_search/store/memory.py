@@ -15,15 +15,8 @@ from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
 from ability_search.store.memory_index import MemoryCopies, MemoryDocuments
 from ability_search.store.memory_search import MemorySearch
-from ability_search.store.memory_tables import (
-    Generation,
-    LeasedJob,
-    Tables,
-)
-from ability_search.store.records import (
-    Job,
-    Use,
-)
+from ability_search.store.memory_tables import Generation, LeasedJob, Tables
+from ability_search.store.records import Job, Use
 
 
 class _Collections(Tables):

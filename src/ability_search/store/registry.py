@@ -7,17 +7,14 @@ stored one, so that a stale copy is detected and replaced.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, TypeVar
 
 from ability_search.collection import Collection, checked_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
-from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import Statement
-from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.port import CollectionStore
 from ability_search.store.records import Read
 
 log = logging.getLogger(__name__)
@@ -31,7 +28,7 @@ _MOVES = 5
 class Registry:
     """The collections of one store, with the records that this worker has read so far."""
 
-    def __init__(self, store: ArcadeStore) -> None:
+    def __init__(self, store: CollectionStore) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
 
@@ -91,9 +88,7 @@ class Registry:
         return known
 
     async def consult(
-        self,
-        collection: Collection,
-        ask: Callable[[Collection], Awaitable[Read[T] | tuple[Sequence[Mapping[str, Any]], T]]],
+        self, collection: Collection, ask: Callable[[Collection], Awaitable[Read[T]]]
     ) -> tuple[Collection, T] | None:
         """Run a query against a collection's live generation.
 
@@ -110,15 +105,13 @@ class Registry:
         name = collection.name
         for _ in range(_MOVES):
             try:
-                read = await self._store.amended(partial(ask, collection))
+                read = await ask(collection)
             except (GenerationGone, StatementRefused):
                 # The errors for types being dropped vary, so the record decides.
                 current = await self.reload(name)
                 if current is not None and current.type == collection.type:
                     raise
             else:
-                if isinstance(read, tuple):  # of a caller that still runs statements
-                    read = Read(from_record(read[0][0]) if read[0] else None, read[1])
                 current = self.learn(name, read.collection)
                 if current is not None and current.type == collection.type:
                     return current, read.value
@@ -163,21 +156,3 @@ class Registry:
             known = collection
         self._known[collection.name] = replace(known, **fields)
         return self._known[collection.name]
-
-    # For callers that still run statements.
-
-    async def read(self, statement: Statement) -> list[Any]:
-        """Read rows."""
-        return await self._store.rows(statement)
-
-    async def write(self, statement: Statement) -> Any:
-        """Write."""
-        return await self._store.write(statement)
-
-    async def amended(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run statements; if a type is missing, create the schema and run them once more."""
-        return await self._store.amended(run)
-
-    async def prepare(self, collection: Collection, *, links: bool, aspects: bool) -> None:
-        """Create the types for links and kinds if they are needed and do not exist yet."""
-        await self._store._create_types(collection, links=links, kinds=aspects)

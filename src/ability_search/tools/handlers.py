@@ -16,7 +16,7 @@ from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
-from ability_search.index.indexing import Indexing
+from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
@@ -24,10 +24,9 @@ from ability_search.index.reindex import Reindexing
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
-from ability_search.ports import Store
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.searcher import Searcher
-from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.port import Store
 from ability_search.store.records import FILES, Job
 from ability_search.store.registry import Registry
 from ability_search.tools import inputs, requests, responses, results
@@ -50,8 +49,6 @@ class Services:
     """The services that the tools call."""
 
     store: Store
-    """Runs statements; to be replaced by the next one."""
-    arcade: ArcadeStore
     registry: Registry
     indexing: Indexing
     files: FileIndexing
@@ -209,7 +206,7 @@ class _Table:
         )
         jobs = await self._services.jobs.of(value.collection)
         overview = await measure(
-            self._services.arcade,
+            self._services.store,
             self._services.registry,
             page.collection,
             requests.overview(value),

@@ -8,7 +8,7 @@ from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import Failure, IndexReport
-from ability_search.index.indexing import SourcePage
+from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
 from ability_search.store.records import Job
 from ability_search.tools import results

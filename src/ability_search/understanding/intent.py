@@ -66,7 +66,7 @@ class Intent:
         """Text without exclusions but with times, for a search by words alone."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
 
-    def beside(self, happened: Period) -> Intent:
+    def resolved(self, happened: Period) -> Intent:
         """Return the intent with its event resolved: the event's clause becomes a period.
 
         Raises:
@@ -74,16 +74,16 @@ class Intent:
         """
         if self.event is None:
             raise ValueError("the query names no event")
-        topic, recognized = self._beside
+        topic, recognized = self._resolved
         return replace(self, topic=topic, period=self.event.period(happened), recognized=recognized)
 
     @property
-    def beside_topic(self) -> str:
-        """Topic that remains after :meth:`beside`."""
-        return self._beside[0]
+    def resolved_topic(self) -> str:
+        """Topic that remains after :meth:`resolved`."""
+        return self._resolved[0]
 
     @property
-    def _beside(self) -> tuple[str, tuple[Recognized, ...]]:
+    def _resolved(self) -> tuple[str, tuple[Recognized, ...]]:
         if self.event is not None:
             clause = Recognized("time", self.event.start, self.event.end)
             recognized = tuple(sorted((*self.recognized, clause), key=lambda each: each.start))

@@ -34,10 +34,10 @@ from kadi_localnet.database.backend import (
     Statement,
     retry_delays,
 )
-from kadi_localnet.database.calls import Stopped, Ticket, messages, translate
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import RESERVE, DiskSpace
 from kadi_localnet.database.statement_guard import StatementGuard, confine
+from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import open_repaired, warm_vector_indexes
 
 T = TypeVar("T")

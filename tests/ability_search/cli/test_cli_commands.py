@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
 
-from ability_search.cli import options, output
+from ability_search.cli import output
+from ability_search.cli import parameters as options
 from ability_search.index.charts import (
     CollectionGrowth,
     CollectionMap,

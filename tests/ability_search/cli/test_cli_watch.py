@@ -16,7 +16,7 @@ import pytest
 from tests.ability_search.cli.test_cli_indexing import answered, write
 
 from ability_search.cli.clients import new_client
-from ability_search.cli.indexing import WatchLog
+from ability_search.cli.index import WatchLog
 from ability_search.errors import SearchError
 from ability_search.sync.trees import Tree, trees
 from ability_search.sync.watcher import EDITORS, INSTALL_WATCH, Watcher, changes_of

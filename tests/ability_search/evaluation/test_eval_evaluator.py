@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.evaluation.sets import CORPUS, write_set
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.collection import is_collection_name
 from ability_search.errors import SearchError
 from ability_search.evaluation.evaluator import (

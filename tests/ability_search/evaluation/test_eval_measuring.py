@@ -11,12 +11,12 @@ from tests.ability_search.evaluation.sets import write_set
 from ability_search.errors import SearchError
 from ability_search.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
 from ability_search.evaluation.measurement import (
-    Asking,
-    ask,
-    ask_all,
+    QueryRun,
     best_chunks,
     chunks_for,
     measure,
+    run_queries,
+    run_query,
 )
 from ability_search.evaluation.runs import top_scores
 
@@ -46,7 +46,7 @@ class Tool:
         return [asked["limit"] for asked in self.asked]
 
 
-def asking(call: Any, **changes: Any) -> Asking:
+def asking(call: Any, **changes: Any) -> QueryRun:
     values: dict[str, Any] = {
         "call": call,
         "fields": {"collection": "c", "prf": True},
@@ -55,7 +55,7 @@ def asking(call: Any, **changes: Any) -> Asking:
         "most_chunks": 100,
         "concurrency": 2,
     }
-    return Asking(**values | changes)
+    return QueryRun(**values | changes)
 
 
 def test_a_document_is_where_its_best_chunk_is() -> None:
@@ -74,7 +74,7 @@ def test_chunks_that_are_asked_for_follow_their_number_in_a_document(
 
 async def test_a_query_carries_the_fields_and_the_mode() -> None:
     tool = Tool(hits("a", "b", "c", "d"))
-    outcome = await ask(asking(tool.call), QUERY, "keyword")
+    outcome = await run_query(asking(tool.call), QUERY, "keyword")
     expected = {"collection": "c", "prf": True, "query": "text", "mode": "keyword", "limit": 3}
     assert tool.asked == [expected]
     assert (outcome.documents, outcome.scores) == (["a", "b", "c"], [1.0, 0.99, 0.98])
@@ -84,23 +84,23 @@ async def test_a_query_is_asked_at_its_own_time_before_that_of_all() -> None:
     tool = Tool(hits("a"))
     common = asking(tool.call, fields={"collection": "c", "asOf": "2026-03-25"})
     for query in (QUERY, JudgedQuery("q", "text", as_of="2025-01-01")):
-        await ask(common, query, "keyword")
+        await run_query(common, query, "keyword")
     assert [asked["asOf"] for asked in tool.asked] == ["2026-03-25", "2025-01-01"]
 
 
 async def test_more_chunks_are_asked_for_until_they_fill_the_documents() -> None:
     tool = Tool(hits(*"aaaaaaaabbbbc", *"ddd"))
-    outcome = await ask(asking(tool.call), QUERY, "hybrid")
+    outcome = await run_query(asking(tool.call), QUERY, "hybrid")
     assert tool.limits == [3, 6, 12, 24]
     assert outcome.documents == ["a", "b", "c"]
 
 
 async def test_asking_ends_where_nothing_more_is_found_or_allowed() -> None:
     exhausted = Tool(hits("a", "a"))
-    assert (await ask(asking(exhausted.call), QUERY, "hybrid")).documents == ["a"]
+    assert (await run_query(asking(exhausted.call), QUERY, "hybrid")).documents == ["a"]
     assert exhausted.limits == [3]
     bounded = Tool(hits(*"a" * 50))
-    await ask(asking(bounded.call, most_chunks=10), QUERY, "hybrid")
+    await run_query(asking(bounded.call, most_chunks=10), QUERY, "hybrid")
     assert bounded.limits == [3, 6, 10]
 
 
@@ -108,7 +108,7 @@ async def test_an_answer_in_another_mode_is_refused() -> None:
     degraded = {"reason": "no embedder", "mode": "keyword", "code": "embedding_unavailable"}
     tool = Tool(hits("a"), degraded=degraded)
     with pytest.raises(SearchError, match="query 'q' was searched by keyword only: no embedder"):
-        await ask(asking(tool.call), QUERY, "hybrid")
+        await run_query(asking(tool.call), QUERY, "hybrid")
 
 
 async def test_queries_are_asked_side_by_side_but_no_more_than_allowed() -> None:
@@ -125,7 +125,7 @@ async def test_queries_are_asked_side_by_side_but_no_more_than_allowed() -> None
 
     queries = [JudgedQuery(str(number), "text") for number in range(9)]
     ticks: list[int] = []
-    outcomes = await ask_all(asking(call, concurrency=3), queries, "hybrid", ticks.append)
+    outcomes = await run_queries(asking(call, concurrency=3), queries, "hybrid", ticks.append)
     assert max(seen) == 3
     assert set(outcomes) == {query.id for query in queries}
     assert ticks == list(range(1, 10))
@@ -136,7 +136,7 @@ async def test_the_first_failure_is_raised_as_it_is() -> None:
         raise SearchError(f"cannot answer {tool_input['query']}")
 
     with pytest.raises(SearchError, match="cannot answer text"):
-        await ask_all(asking(call), [QUERY], "hybrid", lambda _: None)
+        await run_queries(asking(call), [QUERY], "hybrid", lambda _: None)
 
 
 async def test_negative_queries_are_asked_and_count_in_no_metric(tmp_path: Path) -> None:

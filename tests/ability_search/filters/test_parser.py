@@ -8,16 +8,7 @@ import pytest
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.parser import parse_filter, source_filter
-from ability_search.filters.tree import (
-    EVERYTHING,
-    And,
-    Compare,
-    Exists,
-    Field,
-    Not,
-    OneOf,
-    Or,
-)
+from ability_search.filters.tree import EVERYTHING, And, Compare, Exists, Field, Not, OneOf, Or
 from ability_search.store.arcadedb.filter_sql import to_sql
 
 

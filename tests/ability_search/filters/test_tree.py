@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from ability_search.filters.tree import (
-    EVERYTHING,
-    And,
-    Exists,
-    Field,
-    OneOf,
-    combine,
-)
+from ability_search.filters.tree import EVERYTHING, And, Exists, Field, OneOf, combine
 
 LANG = Field("metadata", ("lang",))
 

@@ -25,7 +25,8 @@ import pytest
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import due_generations, orphaned_jobs
+from ability_search.store.arcadedb.collections import due_generations
+from ability_search.store.arcadedb.jobs import orphaned_jobs
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
@@ -37,6 +38,8 @@ WATCHING = (orphaned_jobs("").text, due_generations().text)
 """What workers ask at times of their own, which is no part of any call."""
 DIMENSIONS = 64
 MODEL = "words-64"
+IN_MEMORY = {"SEARCH_DATABASE_MEMORY": "true"}
+"""Setting of a worker without a database."""
 _numbers = itertools.count()
 
 
@@ -104,7 +107,8 @@ class Network:
     url: str
     tools: list[Tool]
     settings: Settings
-    engine: EmbeddedDatabases
+    databases: EmbeddedDatabases | None
+    """``None`` if the worker keeps everything in memory."""
     parts: Connection
     """Offers ``tools``: the database ability and the model manager."""
     faults: list[Fault]
@@ -114,6 +118,12 @@ class Network:
     worker: Brokers | Connection
     instead: dict[str, Handler]
     """Handlers that stand in for those of the database's and the model's tools."""
+
+    @property
+    def engine(self) -> EmbeddedDatabases:
+        """The engine of a network with a database."""
+        assert self.databases is not None, "this network has no database"
+        return self.databases
 
     async def drop_database(self) -> None:
         """Take the database away under everybody."""
@@ -193,12 +203,16 @@ def starting(data_dir: Path, home: Path) -> Start:
                 port = urlsplit(broker.url).port or 0
                 await brokers.enter_async_context(serve_broker("127.0.0.1", port))
 
-            engine = await stack.enter_async_context(EmbeddedDatabases(data_dir))
+            databases: EmbeddedDatabases | None = None
+            if "SEARCH_DATABASE_MEMORY" not in environ:
+                databases = await stack.enter_async_context(EmbeddedDatabases(data_dir))
             model = WordModel()
             calls: list[tuple[str, Mapping[str, Any]]] = []
             faults: list[Fault] = []
             instead: dict[str, Handler] = {}
-            offered = [*database_tools(engine), model.tool]
+            offered = [model.tool]
+            if databases is not None:
+                offered += database_tools(databases)
             tools = [_recorded(tool, calls, faults, instead) for tool in offered]
             parts = await stack.enter_async_context(
                 Connection(broker.url, name="parts", role="ability", tools=tools)
@@ -230,7 +244,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                 broker.url,
                 tools,
                 settings,
-                engine,
+                databases,
                 parts,
                 faults,
                 restart_broker,
@@ -243,8 +257,10 @@ def starting(data_dir: Path, home: Path) -> Start:
 
 
 @pytest.fixture
-async def network(start: Start) -> AsyncIterator[Network]:
-    async with start() as running:
+async def network(request: pytest.FixtureRequest, start: Start) -> AsyncIterator[Network]:
+    """A network with a database for tests of the engine; in memory for all others."""
+    in_memory = request.node.get_closest_marker("engine") is None
+    async with start(**(IN_MEMORY if in_memory else {})) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ from tests.ability_search.flows.stored import PATIENCE, services_of
 from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import LegacySql
 
 _SCHEMA = (
@@ -109,8 +109,8 @@ def migration_of(
     settings = network.settings
     name = database or settings.database.name
     return Migration(
-        LegacySql(BrokerStore(network.client.invoke, database=name, timeout=PATIENCE)),
-        services.arcade,
+        LegacySql(BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)),
+        services.store,
         in_place=name == settings.database.name,
         registry=services.registry,
         importing=importing(network, base),

@@ -14,10 +14,11 @@ from tests.ability_search.flows.conftest import Network
 from ability_search.collection import Collection
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
-from ability_search.store.arcadedb import aspect_type, link_type, source_type
-from ability_search.store.arcadedb.client import BrokerStore
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.collections import from_record
+from ability_search.store.arcadedb.core import aspect_type, link_type, source_type
 from ability_search.store.arcadedb.rows import statistics_entry
+from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
@@ -168,10 +169,21 @@ async def second_worker(network: Network, home: Path) -> AsyncIterator[Brokers]:
         yield worker
 
 
+def scripts_of(network: Network) -> BrokerScripts:
+    """Runs statements on the network's database."""
+    name = network.settings.database.name
+    return BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)
+
+
+def store_of(network: Network) -> ArcadeStore:
+    """The store in the network's database."""
+    group = network.settings.database.write_group_bytes
+    return ArcadeStore(scripts_of(network), message_bytes=group)
+
+
 def services_of(network: Network, base: Path) -> Services:
     """The services in this process, over the network's database and model manager."""
     settings = network.settings
-    store = BrokerStore(network.client.invoke, database=settings.database.name, timeout=PATIENCE)
     embedding = settings.embedding
     embedder = RemoteEmbedder(
         over_broker(EMBEDDINGS, network.client.invoke, api_key=None),
@@ -184,7 +196,7 @@ def services_of(network: Network, base: Path) -> Services:
         breaker_reset=embedding.breaker_reset,
     )
     nobody: Any = None  # reranks or chats: no query is asked for that here
-    return build_services(settings, store, embedder, nobody, nobody, base=base)
+    return build_services(settings, store_of(network), embedder, nobody, nobody, base=base)
 
 
 async def on(

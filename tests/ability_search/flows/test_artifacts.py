@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.ability_search.flows.stored import (
     rows,
     services_of,
     settled,
+    store_of,
     types,
 )
 
@@ -30,8 +32,8 @@ from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Progress
-from ability_search.store import arcadedb
-from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.core import source_type
+from ability_search.store.records import Use
 from ability_search.text.token_counter import EstimatedTokens
 from kadi_client import RemoteError
 
@@ -92,15 +94,13 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
 
 def exporting(network: Network, base: Path) -> Exporting:
     services = services_of(network, base)
-    return Exporting(
-        services.arcade, services.registry, count=EstimatedTokens(), counter="estimate"
-    )
+    return Exporting(services.store, services.registry, count=EstimatedTokens(), counter="estimate")
 
 
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
     return Importing(
-        services.arcade,
+        services.store,
         services.registry,
         services.maintenance,
         services.generations,
@@ -404,11 +404,9 @@ async def test_writers_may_go_on_while_their_collection_is_being_replaced(
 
 async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path: Path) -> None:
     shown = [
-        {"agent": agent, "collection": "docs", "chunkId": f"docs:d{n}:0", "uses": n, "lastAt": 9}
-        for n in range(1, 4)
-        for agent in ("one", "two")
+        Use(agent, "docs", f"docs:d{n}:0", n, 9) for n in range(1, 4) for agent in ("one", "two")
     ]
-    other = {"agent": "one", "collection": "docs2", "chunkId": "docs2:x:0", "uses": 1, "lastAt": 9}
+    other = Use("one", "docs2", "docs2:x:0", 1, 9)
 
     async def uses(network: Network, name: str) -> list[Any]:
         found = await rows(
@@ -419,16 +417,16 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
 
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
-        store = services_of(network, tmp_path).store
-        await store.write(*arcadedb.put_uses([*shown, other]))
+        store = store_of(network)
+        await store.put_uses([*shown, other])
         manifest = await export(network, tmp_path / "backup", usage=True)
         assert manifest.counts.usage == 6
         assert (await export(network, tmp_path / "plain")).usage_file is None
-        await store.write(*arcadedb.put_uses([shown[0] | {"uses": 100}]))
+        await store.put_uses([replace(shown[0], uses=100)])
         await import_(network, tmp_path / "plain", "docs", replacing=True)
         assert [use[2] for use in await uses(network, "docs")].count(100) == 1
         await import_(network, tmp_path / "backup", "docs", replacing=True)
-        expected = sorted([use["agent"], use["chunkId"], use["uses"], 9] for use in shown)
+        expected = sorted([use.agent, use.chunk_id, use.uses, 9] for use in shown)
         assert await uses(network, "docs") == expected
         await import_(network, tmp_path / "backup", "docs9")
         assert [use[1] for use in await uses(network, "docs9")][0] == "docs9:d1:0"

@@ -103,7 +103,7 @@ def network_of(client: Connection, settings: Settings) -> Network:
         url="",
         tools=[],
         settings=settings,
-        engine=None,  # type: ignore[arg-type]
+        databases=None,
         parts=client,
         faults=[],
         restart_broker=None,  # type: ignore[arg-type]

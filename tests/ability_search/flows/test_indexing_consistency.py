@@ -24,7 +24,9 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
-from ability_search.store import arcadedb
+from ability_search.store.arcadedb.core import source_type
+from ability_search.store.arcadedb.search import hit_rows
+from ability_search.store.arcadedb.write import stage_rows
 from kadi_client import RemoteError, ToolError
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools
@@ -123,7 +125,7 @@ async def test_two_workers_that_create_one_collection_leave_one(
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 6
         assert len(await rows(network, "SELECT FROM Collection")) == 1
-        assert await types(network) == {stored.type, arcadedb.source_type(stored.type)}
+        assert await types(network) == {stored.type, source_type(stored.type)}
 
 
 async def test_concurrent_calls_of_two_workers_on_the_same_sources_leave_each_once(
@@ -275,7 +277,7 @@ async def test_rows_are_read_although_one_that_others_are_compared_with_was_repl
     kind = (await record(network, "docs")).type
     (stored,) = await rows(network, f"SELECT @rid AS rid FROM `{kind}`")
     gone = stored["rid"].split(":")[0] + ":999"
-    text, params = arcadedb.hit_rows(kind, [stored["rid"], gone], compared=[gone])
+    text, params = hit_rows(kind, [stored["rid"], gone], compared=[gone])
     (answer,) = await rows(network, text, language="sqlscript", **params)
     assert [row["rid"] for row in answer["rows"]] == [stored["rid"]]
 
@@ -345,7 +347,7 @@ async def test_what_dead_writers_left_staged_is_discarded_in_time(
     now = (await record(network, "docs")).updated_at
     hours = 3600 * 1000
     for token, age in (("dead", 7 * hours), ("alive", hours)):
-        text, params = arcadedb.stage_rows(token, [{"createdAt": now - age, "content": "x"}])
+        text, params = stage_rows(token, [{"createdAt": now - age, "content": "x"}])
         await network.client.invoke(
             "arcade-command",
             {
@@ -414,7 +416,7 @@ async def test_deleting_a_collection_while_another_call_indexes_into_it_leaves_o
         await network.call("search-index", collection="docs", documents=documents)
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 120
-        assert await types(network) == {stored.type, arcadedb.source_type(stored.type)}
+        assert await types(network) == {stored.type, source_type(stored.type)}
 
 
 async def test_a_worker_that_remembers_a_collection_recreated_elsewhere_goes_on(

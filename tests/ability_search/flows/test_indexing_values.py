@@ -10,8 +10,9 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import assert_consistent, chunks, record, rows
 
 from ability_search.index.preparation import restored_document
-from ability_search.store import arcadedb
+from ability_search.store.arcadedb.core import Statement, source_type
 from ability_search.store.arcadedb.rows import passage, source_record
+from ability_search.store.arcadedb.write import source_passages
 
 pytestmark = pytest.mark.engine
 
@@ -139,12 +140,12 @@ async def test_texts_of_every_kind_are_stored_to_the_last_character(
     )
     assert answer["failed"] == []
     collection = await assert_consistent(network, "docs")
-    (source,) = await rows(network, f"SELECT FROM `{arcadedb.source_type(collection.type)}`")
-    passages = await rows(network, *_pair(arcadedb.source_passages(collection.type, "a")))
+    (source,) = await rows(network, f"SELECT FROM `{source_type(collection.type)}`")
+    passages = await rows(network, *_pair(source_passages(collection.type, "a")))
     assert restored_document(source_record(source), list(map(passage, passages))).content == content
 
 
-def _pair(statement: arcadedb.Statement) -> Any:
+def _pair(statement: Statement) -> Any:
     text, params = statement
     for name, value in params.items():
         text = text.replace(f":{name}", json.dumps(value))

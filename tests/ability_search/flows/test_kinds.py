@@ -15,7 +15,7 @@ from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.core import source_type
 from ability_search.worker import token_counter
 
 pytestmark = pytest.mark.engine
@@ -210,7 +210,7 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     before = await made(network)
     services = services_of(network, tmp_path)
     count, counter = token_counter(network.settings)
-    exporting = Exporting(services.arcade, services.registry, count=count, counter=counter)
+    exporting = Exporting(services.store, services.registry, count=count, counter=counter)
     manifest = await exporting.export("docs", tmp_path / "out", _unheard)
     assert (manifest.counts.sources, manifest.collection.kinds) == (2, tuple(ALL))
     await network.call("search-delete", collection="docs")
@@ -218,7 +218,7 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     assert isinstance(stated, ChunksManifest)
     artifact = Artifact(tmp_path / "out", stated)
     importing = Importing(
-        services.arcade,
+        services.store,
         services.registry,
         services.maintenance,
         services.generations,

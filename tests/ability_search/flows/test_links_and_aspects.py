@@ -21,7 +21,7 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
-from ability_search.store.arcadedb import aspect_type, link_type
+from ability_search.store.arcadedb.core import aspect_type, link_type
 
 pytestmark = pytest.mark.engine
 

@@ -11,8 +11,6 @@ from tests.ability_search.flows.conftest import Network
 
 from ability_search.text.token_counter import EstimatedTokens
 
-pytestmark = pytest.mark.engine
-
 TEXTS = {
     "best": "Cats cats cats. Cats sit.",
     "long": "Cats cats. " + "The dog runs over the hill and far away. " * 8,

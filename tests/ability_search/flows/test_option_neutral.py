@@ -8,8 +8,6 @@ import pytest
 from tests.ability_search.flows.asking import MODES
 from tests.ability_search.flows.conftest import Network, document
 
-pytestmark = pytest.mark.engine
-
 NEUTRAL: tuple[dict[str, Any], ...] = (
     {"filter": {}},
     {"sources": ["**"]},

@@ -12,7 +12,7 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
 from ability_search.index.overview import Wanted, measure
-from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.core import source_type
 
 pytestmark = pytest.mark.engine
 
@@ -133,7 +133,7 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
     for _ in range(2):
         collection = await record(network, "docs")
         found = await measure(
-            services.arcade, services.registry, collection, wanted, counted=11, sample=7
+            services.store, services.registry, collection, wanted, counted=11, sample=7
         )
         assert found.tokens is not None and found.map is not None
         assert (found.tokens.counted, found.tokens.sampled) == (7, True)

@@ -8,8 +8,6 @@ import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, document, word_vector
 from tests.ability_search.flows.oracle import Oracle, assert_ranked, corpus
 
-pytestmark = pytest.mark.engine
-
 Documents = list[dict[str, Any]]
 
 
@@ -17,6 +15,7 @@ async def index(network: Network, name: str, documents: Documents, **options: An
     await network.call("search-index", collection=name, documents=documents, **options)
 
 
+@pytest.mark.engine
 async def test_hits_of_several_collections_are_merged_by_score(network: Network) -> None:
     documents = corpus(60)
     await index(network, "odd", documents[1::2])
@@ -105,6 +104,7 @@ async def test_an_unknown_collection_names_the_nearest(network: Network) -> None
         assert "handbook" in answer["hint"]
 
 
+@pytest.mark.engine
 async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     documents = corpus(60)
     await index(network, "docs", documents)
@@ -122,6 +122,7 @@ async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     assert everything["count"] == 59
 
 
+@pytest.mark.engine
 async def test_neighbours_within_a_filter_and_above_a_floor(network: Network) -> None:
     documents = corpus(60)
     await index(network, "docs", documents)

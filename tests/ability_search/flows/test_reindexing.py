@@ -20,7 +20,7 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.index.index_calls import IndexOptions
-from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools

@@ -10,8 +10,6 @@ from tests.ability_search.flows.conftest import Network, document
 
 from kadi_client import RemoteError
 
-pytestmark = pytest.mark.engine
-
 STRINGS = {
     "quotes": 'O\'Brien said "hi" `there`',
     "doubled": "it''s",

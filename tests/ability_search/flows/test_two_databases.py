@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +97,6 @@ async def test_another_database_in_the_place_of_the_known_one_is_refused(bench: 
         async with bench.database(1, SECOND):
             other = {"name": "kadi_memory"}
             await bench.client.invoke("arcade-db-create", other, timeout=SECONDS)
-            with pytest.raises(ToolError, match="arcade-.* did not answer"):
-                await bench.index("b")
             with pytest.raises(ToolError, match="has worked with the database [0-9a-f]{16}"):
                 await bench.index("b")
         async with bench.database(0, FIRST):
@@ -111,7 +109,7 @@ async def test_the_same_database_through_another_agent_is_used(bench: Bench) -> 
         async with bench.database(0, FIRST):
             await bench.index("a")
         async with bench.database(0, SECOND):
-            await eventually(lambda: bench.index("b"))
+            await bench.index("b")
             assert await bench.sources() == ["a", "b"]
 
 
@@ -132,13 +130,3 @@ async def test_the_id_of_a_database_survives_restarts_of_the_worker(bench: Bench
         asked = {"database": "kadi_memory", "query": "SELECT id FROM DatabaseId"}
         answer = await bench.client.invoke("arcade-query", asked, timeout=SECONDS)
         assert len(answer["result"]) == 1
-
-
-async def eventually(run: Callable[[], Awaitable[Any]]) -> Any:
-    """Run until it succeeds, at most three times: the first call learns that the agent is gone."""
-    for _ in range(2):
-        try:
-            return await run()
-        except ToolError:
-            continue
-    return await run()

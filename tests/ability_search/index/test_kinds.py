@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.documents import ASPECTS, Document
-from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, read_aspect, shown
+from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, read_answer, shown
 from ability_search.index.kinds.extracted_kinds import LONGEST, extracted
 from ability_search.index.kinds.keyphrases import keywords
 from ability_search.text.chunkers.strategies import chunk
@@ -137,18 +137,18 @@ def test_kinds_of_any_text_are_bounded(text: str) -> None:
 
 def test_list_marks_and_introductions_are_removed_from_an_answer() -> None:
     answer = 'Here are the facts:\n\n- "Cats sleep."\n2. **Dogs bark.**\n\n---\n- Cats sleep.'
-    assert [each.text for each in read_aspect("propositions", answer)] == [
+    assert [each.text for each in read_answer("propositions", answer)] == [
         "Cats sleep.",
         "Dogs bark.",
     ]
-    assert [each.text for each in read_aspect("keywords", "cats\n* dogs")] == ["cats, dogs"]
-    assert [each.text for each in read_aspect("title", "Title:\nOn cats\nOn dogs")] == ["On cats"]
-    assert read_aspect("summary", "\n...\n") == []
+    assert [each.text for each in read_answer("keywords", "cats\n* dogs")] == ["cats, dogs"]
+    assert [each.text for each in read_answer("title", "Title:\nOn cats\nOn dogs")] == ["On cats"]
+    assert read_answer("summary", "\n...\n") == []
 
 
 @given(answer=st.text(max_size=3000), kind=st.sampled_from(ASPECTS))
 def test_any_answer_is_bounded_text(answer: str, kind: str) -> None:
-    found = read_aspect(kind, answer)
+    found = read_answer(kind, answer)
     assert len(found) <= 32
     assert all(each.text.strip() and len(each.text) <= 1500 for each in found)
 

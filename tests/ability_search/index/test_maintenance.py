@@ -14,9 +14,9 @@ from ability_search.index.generations import Generations
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import Recipe
 from ability_search.index.writer import new_collection
-from ability_search.ports import Store
 from ability_search.store.arcadedb import index
 from ability_search.store.arcadedb.collections import to_record
+from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
@@ -55,7 +55,7 @@ class Held:
         return []
 
 
-def maintenance_of(store: Store) -> Maintenance:
+def maintenance_of(store: Scripts) -> Maintenance:
     registry = Registry(ArcadeStore(store))
     return Maintenance(
         ArcadeStore(store),

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from ability_search.documents import instant
 from ability_search.index.charts import CollectionGrowth, GrowthPeriod, Unit
-from ability_search.index.overview import (
-    DAY,
-    HOUR,
-    bin_width,
-    finest,
-    grown,
-    principal_axes,
-)
+from ability_search.index.overview import DAY, HOUR, bin_width, finest, grown, principal_axes
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 100))

@@ -1,4 +1,4 @@
-"""Which hits stand side by side."""
+"""Merging of adjacent hits."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 from ability_search.search.stages.context_expansion import merged
 
 
-def test_neighbours_join_the_better_one() -> None:
+def test_adjacent_hits_are_merged_into_the_better_one() -> None:
     hits = [("a", 3), ("b", 4), ("a", 7), ("a", 4), ("a", 5)]
     assert merged(hits, most=9, reach=1, span=9) == [0, 1, 2, 0, 0]
 
 
-def test_between_two_the_better_one_is_joined() -> None:
+def test_hit_between_two_is_merged_into_the_better_one() -> None:
     assert merged([("a", 3), ("a", 5), ("a", 4)], most=9, reach=1, span=9) == [0, 1, 0]
 
 
-def test_what_is_too_far_or_too_much_stands_alone() -> None:
+def test_distant_hits_and_long_runs_are_not_merged() -> None:
     assert merged([("a", 1), ("a", 4)], most=9, reach=2, span=9) == [0, 1]
     assert merged([("a", 1), ("a", 2), ("a", 3)], most=9, reach=1, span=2) == [0, 0, 2]
 
 
-def test_what_comes_after_enough_is_not_looked_at() -> None:
+def test_hits_after_the_limit_are_not_examined() -> None:
     hits = [("a", 3), ("a", 4), ("a", 9), ("a", 5)]
     assert merged(hits, most=2, reach=1, span=9) == [0, 0, 2]
     assert merged(hits, most=1, reach=1, span=9) == [0]
 
 
-def test_no_hits() -> None:
+def test_no_hits_are_merged_into_nothing() -> None:
     assert merged([], most=9, reach=1, span=1) == []
 
 
@@ -37,7 +37,7 @@ def test_no_hits() -> None:
     st.integers(1, 4),
     st.integers(1, 8),
 )
-def test_groups_are_runs_and_a_longer_list_changes_nothing(
+def test_groups_are_runs_and_do_not_depend_on_later_hits(
     hits: list[tuple[str, int]], reach: int, span: int
 ) -> None:
     into = merged(hits, most=99, reach=reach, span=span)

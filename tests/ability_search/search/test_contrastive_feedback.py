@@ -1,4 +1,4 @@
-"""What is like the excluded, without a database."""
+"""Contrastive feedback, without a database."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def learned(rows: Rows, *block: Candidate) -> dict[str, float]:
     return {item.chunk_id: item.score for item in block}
 
 
-async def test_the_surer_there_is_an_example_the_more_likeness_counts() -> None:
+async def test_similarity_counts_by_how_much_the_example_is_about_the_exclusion() -> None:
     for about, weight in ((0.8, 0.25), (0.4, 0.125)):
         block = candidate("redis", 0.4, about), candidate("disks", 0.2, about / 2)
         scores = await learned(Rows(redis=1.0, disks=0.6), *block)
@@ -69,19 +69,19 @@ async def test_the_surer_there_is_an_example_the_more_likeness_counts() -> None:
         assert block[1].row == text("disks", 0.6)
 
 
-async def test_nothing_is_asked_where_nothing_is_about_the_excluded() -> None:
+async def test_nothing_is_read_if_no_candidate_is_about_the_exclusion() -> None:
     rows = Rows()
     block = candidate("far", 0.4, -0.2), candidate("unknown", 0.3, None, None)
     assert await learned(rows, *block) == {"far": 0.4, "unknown": 0.3}
     assert rows.asked == []
 
 
-async def test_an_example_that_is_gone_teaches_nothing() -> None:
+async def test_replaced_example_changes_nothing() -> None:
     block = candidate("redis", 0.4, 0.8), candidate("disks", 0.2, 0.1)
     assert await learned(Rows(disks=1.0), *block) == {"redis": 0.4, "disks": 0.2}
 
 
-async def test_an_example_from_further_down_is_compared_and_the_rest_stays_behind() -> None:
+async def test_example_below_the_first_hits_is_compared_and_the_rest_stays_behind() -> None:
     block = [candidate(f"d{n:02}", 0.9 - n / 100, 0.0) for n in range(DEPTH + 5)]
     example = candidate("redis", 0.1, 0.8)
     alike = {item.chunk_id: 0.0 for item in block} | {"redis": 1.0}

@@ -24,19 +24,19 @@ def picked(
     return [pick.place for pick in picks], [pick.score for pick in picks]
 
 
-def test_vectors_that_point_away_are_as_unlike_as_orthogonal_ones() -> None:
+def test_negative_cosines_count_as_zero() -> None:
     found = similarities([DIRECTIONS[name] for name in ("a", "c", "b", "-a", "0")])
     assert found[0].tolist() == pytest.approx([1, 0.8, 0, 0, 0])
     assert found[4].tolist() == [0] * 5
     assert similarities(np.empty((0, 3))).shape == (0, 0)
 
 
-def test_a_repetition_comes_after_what_is_new() -> None:
+def test_repetition_ranks_behind_a_new_text() -> None:
     assert picked([0.9, 0.8, 0.5], "a a b", 0.5)[0] == [0, 2, 1]
     assert picked([0.9, 0.8, 0.5], "a a b", 0.9)[0] == [0, 1, 2]
 
 
-def test_the_score_is_relevance_and_novelty_by_their_weights() -> None:
+def test_score_is_the_weighted_sum_of_relevance_and_novelty() -> None:
     order, scores = picked([0.9, 0.8, 0.5], "a c b", 0.6)
     assert order == [0, 2, 1]
     assert scores == pytest.approx(
@@ -49,21 +49,21 @@ def test_relevance_alone_keeps_scores_and_order() -> None:
     assert picked(relevance, "a a b c", 1.0) == ([0, 1, 2, 3], relevance)
 
 
-def test_variety_alone_begins_with_the_first_by_its_id() -> None:
+def test_diversity_alone_starts_with_the_smallest_id() -> None:
     assert picked([0.9, 0.8, 0.1], "a a b", 0.0) == ([0, 2, 1], [1.0, 1.0, 0.0])
 
 
-def test_picks_choose_only_among_those_within_reach() -> None:
+def test_picks_choose_only_within_their_reach() -> None:
     assert picked([0.9, 0.8, 0.5], "a a b", 0.5, reach=[2, 2, 3])[0] == [0, 1, 2]
     order, scores = picked([0.9, 0.8, 0.5], "a a b", 0.5, reach=[2, 2, 3])
     assert scores[2] < scores[1]
 
 
-def test_as_many_are_picked_as_are_wanted() -> None:
+def test_number_of_picks_equals_the_number_of_reaches() -> None:
     assert picked([0.9, 0.8, 0.5], "a a b", 0.5, reach=[3, 3])[0] == [0, 2]
 
 
-def test_a_pick_tells_what_it_repeats() -> None:
+def test_pick_records_its_similarity() -> None:
     vectors = similarities([DIRECTIONS[name] for name in "acb"])
     picks = diversified([0.9, 0.8, 0.1], vectors, ["a", "b", "c"], trade_off=0.9, reach=[3] * 3)
     assert [(pick.place, pick.similarity) for pick in picks] == [
@@ -71,7 +71,7 @@ def test_a_pick_tells_what_it_repeats() -> None:
     ]  # fmt: skip
 
 
-def test_nothing_to_pick_from() -> None:
+def test_no_candidates_give_no_picks() -> None:
     assert picked([], "", 0.5) == ([], [])
 
 
@@ -81,7 +81,7 @@ lists = st.lists(
 
 
 @given(lists, st.floats(0, 1), st.integers(1, 30))
-def test_picks_are_all_candidates_in_falling_order(
+def test_picks_have_descending_scores(
     candidates: list[tuple[float, str]], trade_off: float, first: int
 ) -> None:
     ordered = sorted(candidates, key=lambda each: -each[0])
@@ -97,7 +97,7 @@ def test_picks_are_all_candidates_in_falling_order(
 
 
 @given(lists, st.floats(0, 1))
-def test_each_pick_is_the_best_by_the_criterion(
+def test_each_pick_has_the_greatest_value(
     candidates: list[tuple[float, str]], trade_off: float
 ) -> None:
     relevance = [each[0] for each in candidates]

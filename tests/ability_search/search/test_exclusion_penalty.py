@@ -7,7 +7,7 @@ from ability_search.search.stages.contrastive_feedback import kinship
 from ability_search.search.stages.exclusion_penalty import aboutness, demoted
 
 
-def test_what_is_closer_to_the_excluded_or_has_its_words_sinks() -> None:
+def test_candidates_close_to_the_exclusion_or_with_its_words_are_demoted() -> None:
     scores = demoted(
         np.array([0.5, 0.5, 0.5, 0.5, 0.5]),
         cosines=np.array([0.6, 0.4, 0.6, 0.6, 0.1]),
@@ -17,19 +17,19 @@ def test_what_is_closer_to_the_excluded_or_has_its_words_sinks() -> None:
     np.testing.assert_allclose(scores, [0.5, 0.3, 0.2, 0.425, 0.0])
 
 
-def test_nothing_excluded_changes_nothing() -> None:
+def test_no_exclusion_changes_no_score() -> None:
     scores, zeros = np.array([0.9, 0.1]), np.zeros(2)
     unchanged = demoted(scores, cosines=scores, excluded_cosines=zeros, excluded_coverage=zeros)
     np.testing.assert_array_equal(unchanged, scores)
 
 
-def test_words_and_meaning_tell_what_a_text_is_about() -> None:
+def test_aboutness_is_the_weighted_mean_of_cosine_and_coverage() -> None:
     about = aboutness(np.array([1.0, 0.8, 0.8, 0.0]), np.array([1.0, 0.0, 0.5, 0.0]))
     np.testing.assert_allclose(about, [1.0, 0.5, 0.59375, 0.0])
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), min_size=1), st.floats(0.01, 1))
-def test_kin_is_what_is_like_the_example_and_less_about_the_excluded(
+def test_kinship_needs_similarity_without_being_about_the_exclusion(
     found: list[tuple[float, float]], example: float
 ) -> None:
     likeness, about = np.array(found).T
@@ -41,6 +41,6 @@ def test_kin_is_what_is_like_the_example_and_less_about_the_excluded(
     )
 
 
-def test_half_as_much_about_it_halves_the_kinship() -> None:
+def test_half_the_aboutness_halves_the_kinship() -> None:
     kin = kinship(np.array([0.6, 0.6, 1.0]), np.array([0.2, 0.4, 0.8]), example=0.8)
     np.testing.assert_allclose(kin, [0.45, 0.3, 0.0])

@@ -1,4 +1,4 @@
-"""Feedback: the cosine to a moved vector, without the vector."""
+"""Pseudo-relevance feedback: weights, cosines to a moved vector, expansion terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(0, 8), st.floats(0, 3))
-def test_it_is_the_cosine_to_the_moved_vector(
+def test_rocchio_cosines_equal_cosines_to_the_moved_vector(
     seed: int, learned: int, others: int, beta: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -33,12 +33,12 @@ def test_it_is_the_cosine_to_the_moved_vector(
     assert found == pytest.approx(wanted, abs=1e-9)
 
 
-def test_without_movement_nothing_changes() -> None:
+def test_beta_zero_changes_nothing() -> None:
     cosines = [0.9, 0.1]
     assert rocchio_cosines(cosines, [[1.0], [0.3]], [1.0], beta=0).tolist() == cosines
 
 
-def test_a_clear_winner_counts_alone_and_level_hits_evenly() -> None:
+def test_clear_winner_gets_all_weight_and_equal_hits_share_it() -> None:
     assert feedback_weights([0.5]).tolist() == [1.0]
     assert feedback_weights([0.5, 0.5]).tolist() == [0.5, 0.5]
     assert feedback_weights([0.9, 0.1, 0.0])[0] > 0.999
@@ -46,9 +46,7 @@ def test_a_clear_winner_counts_alone_and_level_hits_evenly() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.floats(0, 3))
-def test_the_moved_vector_is_the_one_whose_cosines_are_told(
-    seed: int, learned: int, beta: float
-) -> None:
+def test_moved_vector_has_the_rocchio_cosines(seed: int, learned: int, beta: float) -> None:
     rng = np.random.default_rng(seed)
     query, chunks = unit(rng, 16), unit(rng, learned + 3, 16)
     weights = feedback_weights(np.sort(rng.random(learned))[::-1])
@@ -57,7 +55,7 @@ def test_the_moved_vector_is_the_one_whose_cosines_are_told(
     assert chunks @ moved == pytest.approx(told, abs=1e-9)
 
 
-def test_a_vector_that_its_hits_cancel_stays() -> None:
+def test_cancelled_vector_is_unchanged() -> None:
     assert moved_vector([1.0, 0.0], [[-1.0, 0.0]], [1.0], beta=1).tolist() == [1.0, 0.0]
 
 
@@ -75,7 +73,7 @@ def statistics(counts: dict[int, int], chunks: int = 100) -> TermStatistics:
 COUNTS = statistics({FOX: 10, DOG: 20, CAT: 50, OWL: 10, RARE: 1, TITLED: 5})
 
 
-def test_terms_are_learned_by_what_they_weigh_in_the_hits_and_how_rare_they_are() -> None:
+def test_expansion_terms_have_the_greatest_weighted_rarity() -> None:
     taught = [([FOX, DOG, CAT], [2.0, 2.0, 1.0]), ([DOG, OWL], [2.0, 1.0])]
     found = expansion_terms(taught, [0.75, 0.25], COUNTS, own=[], count=9)
     sums = {FOX: 1.5, DOG: 2.0, CAT: 0.75, OWL: 0.25}
@@ -92,7 +90,7 @@ def test_terms_are_learned_by_what_they_weigh_in_the_hits_and_how_rare_they_are(
     assert set(best.ids) == {FOX, DOG}
 
 
-def test_what_the_query_has_what_titles_have_and_what_nobody_else_has_is_not_learned() -> None:
+def test_query_terms_title_terms_and_terms_of_no_other_chunk_are_left_out() -> None:
     taught = [([FOX, DOG, RARE, TITLED], [1.0] * 4)]
     found = expansion_terms(taught, [1.0], COUNTS, own=[FOX], count=9)
     assert found.ids == (DOG,)
@@ -102,13 +100,13 @@ def test_what_the_query_has_what_titles_have_and_what_nobody_else_has_is_not_lea
     )
 
 
-def test_nothing_is_learned_of_nothing() -> None:
+def test_no_feedback_gives_no_expansion_terms() -> None:
     for taught, shares in (([], []), ([([], [])], [1.0]), ([([FOX], [1.0])], [1.0])):
         found = expansion_terms(taught, shares, COUNTS, own=[], count=0 if taught else 9)
         assert (found.ids, found.weights, found.information) == ((), (), 0)
 
 
-def test_of_equal_weight_the_lower_ids_are_learned() -> None:
+def test_ties_go_to_the_lower_term_ids() -> None:
     counts = statistics(dict.fromkeys(range(10), 5))
     found = expansion_terms([(list(range(10)), [1.0] * 10)], [1.0], counts, own=[], count=3)
     assert found.ids == (0, 1, 2)

@@ -1,4 +1,4 @@
-"""What the values of fields do to scores."""
+"""Rules on field values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ability_search.search.stages.field_rules import boosts, equals, holds_text,
         ([], False),
     ],
 )
-def test_text_is_found_within_texts(value: Any, held: bool) -> None:
+def test_contained_text_is_found(value: Any, held: bool) -> None:
     assert holds_text(value, "sEcurity") is held
 
 
-def test_case_is_that_of_every_language() -> None:
+def test_case_is_folded_in_every_language() -> None:
     assert holds_text("GROSSE STRASSE", "straße")
     assert equals("ΣΊΣΥΦΟΣ", "σίσυφος")
 
@@ -54,7 +54,7 @@ def test_values_are_compared_by_type_and_value(value: Any, wanted: Any, same: bo
     assert equals(value, wanted) is same
 
 
-def test_places_are_shared_by_equals_and_missing_values_have_none() -> None:
+def test_equal_values_share_a_place_and_missing_values_have_none() -> None:
     dates = ["2026-03-01", None, "2024-01-31", "2026-03-01", "2025"]
     assert places(dates, descending=True) == pytest.approx([1, 0, 1 / 3, 1, 2 / 3])
     assert places(dates, descending=False) == pytest.approx([1 / 3, 0, 1, 1 / 3, 2 / 3])
@@ -73,7 +73,7 @@ def test_mixed_types_are_ordered_by_type_then_value() -> None:
     assert [a + b for a, b in zip(ascending, descending, strict=True)] == pytest.approx([7 / 6] * 6)
 
 
-def test_of_a_list_the_element_that_comes_first_counts() -> None:
+def test_first_element_of_a_list_counts() -> None:
     assert places([[1, 9], 5], descending=True) == [1, 0.5]
     assert places([[1, 9], 5], descending=False) == [1, 0.5]
 
@@ -84,7 +84,7 @@ def test_rules_on_one_field_stack() -> None:
     assert found == pytest.approx([1.5 * (1 + 0.5 * 2 / 3), 1.5 * 1.5 * 1.5, 1 + 0.5 / 3])
 
 
-def test_an_empty_priority_and_a_false_one_are_rules() -> None:
+def test_empty_and_false_priorities_are_rules() -> None:
     assert boosts([0, False, ""], weight=1, priority=False) == [1, 2, 1]
     assert boosts([0, False, ""], weight=1, priority=0) == [2, 1, 1]
     assert boosts([0, False, ""], weight=1, priority="") == [1, 1, 2]
@@ -95,7 +95,7 @@ values = st.lists(scalars | st.lists(scalars) | st.dictionaries(st.text(), scala
 
 
 @given(values, st.text(min_size=1), scalars, st.none() | st.booleans())
-def test_without_weight_nothing_changes(
+def test_weight_zero_changes_nothing(
     found: list[Any], text: str, wanted: Any, descending: bool | None
 ) -> None:
     assert boosts(found, weight=0, contains=text, priority=wanted, descending=descending) == [
@@ -112,7 +112,7 @@ def test_no_boost_is_above_that_of_all_rules_together(
 
 
 @given(values)
-def test_places_are_in_order_whatever_the_types(found: list[Any]) -> None:
+def test_places_are_ordered_for_mixed_types(found: list[Any]) -> None:
     descending = places(found, descending=True)
     assert all(0 <= place <= 1 for place in descending)
     plain = [value for value in found if isinstance(value, int | float | str)]

@@ -1,4 +1,4 @@
-"""Fusion: scores in [0, 1], comparable, and right when an arm is missing or silent."""
+"""Fusion: scores in [0, 1], comparable, and correct if a retriever is missing or found nothing."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_reciprocal_rank_is_the_weighted_sum_of_reciprocal_places() -> None:
     assert fused.shares["b"][0] == 0.0
 
 
-def test_ranks_are_places_and_equal_scores_keep_their_order() -> None:
+def test_equal_scores_rank_in_input_order() -> None:
     ranks = listed("a", 0.2, NONE, 0.9, 0.2).ranks
     assert ranks[[0, 2, 3]].tolist() == [2, 1, 3]
     assert math.isnan(ranks[1])
 
 
-def test_an_arm_may_be_ordered_by_something_else_than_its_scores() -> None:
+def test_list_may_be_ordered_by_other_values_than_its_scores() -> None:
     scores, order = np.array([0.9, math.nan, 0.1]), np.array([3.0, math.nan, 5.0])
     ranks = RankedList("a", scores, order=order).ranks
     assert ranks[[0, 2]].tolist() == [2, 1]
@@ -70,7 +70,7 @@ def test_an_arm_may_be_ordered_by_something_else_than_its_scores() -> None:
 
 
 @pytest.mark.parametrize("fuse", FUSIONS)
-def test_empty_lists(fuse: Fuse) -> None:
+def test_empty_lists_fuse_to_nothing(fuse: Fuse) -> None:
     assert fuse([listed("a"), listed("b")]).scores.tolist() == []
     fused = fuse([listed("a", 1.0, NONE), listed("b", NONE, NONE)])
     assert fused.scores.tolist() == [0.5, 0.0]
@@ -78,12 +78,12 @@ def test_empty_lists(fuse: Fuse) -> None:
 
 
 @pytest.mark.parametrize("fuse", FUSIONS)
-def test_first_in_every_arm_with_the_highest_score_is_one(fuse: Fuse) -> None:
+def test_first_in_every_list_with_the_highest_score_is_one(fuse: Fuse) -> None:
     fused = fuse([listed("a", 1.0, weight=0.7), listed("b", 1.0, weight=0.3)])
     assert fused.scores.tolist() == pytest.approx([1.0])
 
 
-def test_one_arm_keeps_its_scores() -> None:
+def test_single_list_keeps_its_scores() -> None:
     assert convex([listed("semantic", 0.9, 0.25, weight=0.7)]).scores.tolist() == [0.9, 0.25]
 
 
@@ -134,7 +134,7 @@ def test_weights_are_relative_however_small(fuse: Fuse) -> None:
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
-def test_a_weight_that_is_none_is_refused_by_name(weight: float) -> None:
+def test_invalid_weight_is_refused_by_name(weight: float) -> None:
     with pytest.raises(InvalidInput) as caught:
         listed("keyword", weight=weight)
     assert caught.value.field == "fusion.weights.keyword"
@@ -158,7 +158,7 @@ def test_normalized_cosine_has_fixed_bounds() -> None:
     assert found.tolist() == [0, 0, 0, 0.4, 1, 0]
 
 
-def test_the_unseen_lie_between_nothing_and_the_last_of_a_full_list() -> None:
+def test_unseen_score_is_half_of_the_last_score_of_a_full_list() -> None:
     scores = np.array([0.9, 0.4])
     assert unseen_score(scores, depth=2) == 0.2
     assert unseen_score(scores, depth=3) == 0.0
@@ -166,7 +166,7 @@ def test_the_unseen_lie_between_nothing_and_the_last_of_a_full_list() -> None:
     assert unseen_score(np.array([]), depth=0) == 0.0
 
 
-def test_the_semantic_share_follows_how_far_its_first_hit_stands_out() -> None:
+def test_semantic_share_grows_with_the_lead_of_the_first_hit() -> None:
     def share(first: float, others: float, **options: float) -> float:
         return peaked_share(0.7, [others] * 20 + [first], slope=0.8, **options)
 
@@ -188,13 +188,13 @@ def test_the_semantic_share_follows_how_far_its_first_hit_stands_out() -> None:
         (1.0, [0.9, *[0.1] * 9], 0.8),
     ],
 )
-def test_the_share_stays_where_nothing_can_be_told(
+def test_share_is_kept_without_enough_cosines(
     share: float, cosines: list[float], slope: float
 ) -> None:
     assert peaked_share(share, cosines, slope=slope) == share
 
 
-def test_the_less_the_words_tell_the_more_a_signal_weighs() -> None:
+def test_signal_weighs_more_with_less_informative_words() -> None:
     assert signal_weight(0, 7) == SIGNAL_WEIGHT_LIMIT
     assert signal_weight(7, 7) == pytest.approx(0.4)
     assert signal_weight(28, 7) == pytest.approx(1 / 7)
@@ -230,7 +230,7 @@ def test_the_best_score_counts_and_is_explained() -> None:
     assert a.trace["extended"]["chunkId"] == "y"
 
 
-def test_a_chunk_that_is_better_itself_stays_as_it_is() -> None:
+def test_chunk_with_a_better_own_score_is_unchanged() -> None:
     a = scored("a", 0.5)
     assert places(fold_kinds([[kind(a, "x", 0.5), a]])) == [[("a", 0.5)]]
     b = scored("b", 0.6)
@@ -238,14 +238,14 @@ def test_a_chunk_that_is_better_itself_stays_as_it_is() -> None:
     assert "extended" not in b.trace
 
 
-def test_what_was_listed_is_not_listed_again() -> None:
+def test_chunk_of_an_earlier_block_is_not_repeated() -> None:
     a = scored("a", 0.9)
     blocks = [[kind(a, "x", 0.4)], [a, scored("b", 0.2)]]
     assert places(fold_kinds(blocks)) == [[("a", 0.4)], [("b", 0.2)]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1), st.booleans()), max_size=20))
-def test_each_chunk_is_there_once_with_its_best_score(
+def test_each_chunk_occurs_once_with_its_best_score(
     given_: list[tuple[int, float, bool]],
 ) -> None:
     targets = [scored(str(n)) for n in range(6)]

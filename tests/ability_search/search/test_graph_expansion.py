@@ -1,4 +1,4 @@
-"""How neighbours are reached, and what that is worth."""
+"""Graph expansion: paths to neighbours, and their scores."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_both_ends_of_a_link_are_reached() -> None:
     assert told(found) == {"b": ("a", ("x",)), "c": ("a", ("y",))}
 
 
-def test_of_several_links_the_strongest_leads() -> None:
+def test_strongest_of_several_links_is_followed() -> None:
     links = [link("a", "b", "weak", 0.2), link("a", "b", "strong", 0.9)]
     found = paths(starts("a"), [(links, [])])
     assert told(found) == {"b": ("a", ("strong",))}
 
 
-def test_the_fewest_hops_lead_however_weak() -> None:
+def test_path_with_the_fewest_hops_is_chosen() -> None:
     found = paths(
         starts("a"),
         [
@@ -49,12 +49,12 @@ def test_the_fewest_hops_lead_however_weak() -> None:
     assert found["c"].weights == (1.0, 0.5)
 
 
-def test_a_start_is_reached_from_a_better_one_only() -> None:
+def test_start_is_reached_only_from_a_better_one() -> None:
     found = paths(starts("a", "b"), [([link("b", "a")], [link("b", "a")])])
     assert told(found) == {"b": ("a", ("k",))}
 
 
-def test_what_is_not_linked_to_a_start_is_not_reached() -> None:
+def test_unlinked_sources_are_not_reached() -> None:
     nothing = [([link("x", "y")], [link("a", "a")])]
     assert paths(starts("a"), nothing) == {}
     assert paths(starts("a"), []) == {}
@@ -65,17 +65,17 @@ def test_each_further_hop_halves_the_strength() -> None:
     assert strength([0.8, 0.5]) == pytest.approx(0.8 * 0.5 * HOP)
 
 
-def test_the_gain_between_near_equals_is_small() -> None:
+def test_gain_between_near_ties_is_small() -> None:
     assert lifted(0.5, 0.6, 1.0) == pytest.approx(0.52)
 
 
 @given(shares, shares, shares)
-def test_a_neighbour_never_passes_its_hit_nor_falls(own: float, hit: float, strong: float) -> None:
+def test_neighbour_never_exceeds_its_hit_nor_falls(own: float, hit: float, strong: float) -> None:
     score = lifted(own, hit, strong)
     assert own <= score <= max(own, hit) + 1e-15
     assert score - own <= SHARE * strong * max(0.0, hit - own) + 1e-15
 
 
 @given(shares, shares)
-def test_no_strength_changes_nothing(own: float, hit: float) -> None:
+def test_strength_zero_changes_nothing(own: float, hit: float) -> None:
     assert lifted(own, hit, 0.0) == own

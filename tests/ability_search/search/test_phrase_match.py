@@ -11,7 +11,7 @@ from ability_search.text.phrase_pairs import WORDS_LIMIT, phrase_pairs, spaced, 
 QUERY = phrase_pairs(["wrap", "and", "sort", "dependencies"], [3.0, 0.5, 2.0, 4.0])
 
 
-def test_words_are_folded_and_stand_apart() -> None:
+def test_words_are_folded_and_separated() -> None:
     assert words_of("Wrap-and-sort:  ﬁles_2, ÀB!") == ["wrap", "and", "sort", "files_2", "àb"]
     assert spaced("Wrap-and-sort!") == " wrap and sort "
 
@@ -27,19 +27,19 @@ def test_words_are_folded_and_stand_apart() -> None:
         ("", 0.0),
     ],
 )
-def test_the_share_of_pairs_that_a_text_has(text: str, share: float) -> None:
+def test_share_is_the_weight_of_pairs_in_the_text(text: str, share: float) -> None:
     assert QUERY is not None
     assert math.isclose(QUERY.share(text), share)
 
 
-def test_a_pair_counts_once() -> None:
+def test_repeated_pair_counts_once() -> None:
     found = phrase_pairs(["a", "b", "a", "b"], [1.0, 1.0, 1.0, 1.0])
     assert found is not None
     assert found.pairs == (" a b ", " b a ")
     assert math.isclose(sum(found.weights), 1.0)
 
 
-def test_queries_that_are_not_looked_for_by_their_wording() -> None:
+def test_long_and_uninformative_queries_have_no_pairs() -> None:
     long = [f"w{n}" for n in range(WORDS_LIMIT + 1)]
     assert phrase_pairs(long, [1.0] * len(long)) is None
     assert phrase_pairs(long[1:], [1.0] * WORDS_LIMIT) is not None

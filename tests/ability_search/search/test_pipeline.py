@@ -1,4 +1,4 @@
-"""The stages between candidates and hits."""
+"""Fusion in blocks, pages as slices of one list, and the floor."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_equal_scores_are_in_the_order_of_their_ids() -> None:
 
 
 @pytest.mark.parametrize("choice", [CONVEX, Fusion(method="convex", weights={"keyword": 0.0})])
-def test_one_arm_alone_is_not_weighted(choice: Fusion) -> None:
+def test_single_retriever_is_not_weighted(choice: Fusion) -> None:
     candidates = pool([0.5, 0.1], [2.0, 4.0], 10)
     by_words = ranked(candidates, semantic=False, choice=choice)
     assert [id_ for id_, _ in by_words] == ["001", "000"]
@@ -106,12 +106,12 @@ def test_one_arm_alone_is_not_weighted(choice: Fusion) -> None:
     assert by_meaning == expected
 
 
-def test_what_only_a_further_arm_found_is_kept() -> None:
+def test_candidate_of_a_further_retriever_is_kept() -> None:
     item = chunk("#1", "a", ranks={"other": 1}, values={"other": 3.0})
     assert ranked([item], semantic=False) == [("a", 0.0)]
 
 
-def test_only_what_is_traced_explains_itself() -> None:
+def test_traces_are_recorded_only_with_explain() -> None:
     candidates = pool([0.5, 0.1], [2.0, 0.0], 10)
     ranked(candidates)
     assert all(item.trace == {} for item in candidates)
@@ -122,7 +122,7 @@ def test_only_what_is_traced_explains_itself() -> None:
     assert candidates[1].trace["fusion"]["arms"]["keyword"]["rank"] is None
 
 
-def test_the_floor_is_on_the_cosine_or_on_the_keyword_score() -> None:
+def test_floor_applies_to_the_cosine_or_the_keyword_score() -> None:
     low = chunk("#1", "a", cosine=0.2, fused=0.9, score=0.3)
     high = chunk("#2", "b", cosine=0.6, fused=0.1, score=0.7)
     unknown = chunk("#3", "c", fused=0.5)

@@ -1,4 +1,4 @@
-"""What is made of a language model's words."""
+"""Query expansion: the language model's answer as search text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ability_search.search.stages.query_expansion import (
         ("\n".join(map(str, range(100, 150))), tuple(map(str, range(100, 112)))),
     ],
 )
-def test_phrases(answer: str, phrases: tuple[str, ...] | None) -> None:
+def test_phrases_are_read_from_the_answer(answer: str, phrases: tuple[str, ...] | None) -> None:
     listed = ("feline", "pet", "tom cat", "kitten", "puss", "mouser")
     assert read_phrases(answer) == (listed if phrases is None else phrases)
 
@@ -51,12 +51,12 @@ def test_phrases(answer: str, phrases: tuple[str, ...] | None) -> None:
         ("", ()),
     ],
 )
-def test_a_question(answer: str, question: tuple[str, ...]) -> None:
+def test_first_line_with_a_word_is_the_question(answer: str, question: tuple[str, ...]) -> None:
     assert read_question(answer) == question
 
 
 @given(st.text())
-def test_whatever_is_said_stays_bounded(answer: str) -> None:
+def test_any_answer_stays_within_bounds(answer: str) -> None:
     phrases = read_phrases(answer)
     assert len(phrases) <= 12
     assert all(0 < len(phrase) <= 64 for phrase in phrases)
@@ -64,7 +64,7 @@ def test_whatever_is_said_stays_bounded(answer: str) -> None:
     assert all(0 < len(line) <= 300 for line in read_question(answer))
 
 
-def test_phrases_are_embedded_with_the_query_and_a_question_alone() -> None:
+def test_phrases_are_embedded_with_the_topic_and_a_question_alone() -> None:
     terms = query_of("cats", expandQuery=True)
     back = query_of("cats", expandQuery={"method": "stepBack"})
     own = {"cosine": "cats"}
@@ -73,7 +73,7 @@ def test_phrases_are_embedded_with_the_query_and_a_question_alone() -> None:
     assert replace(back, expansion=("pets?",)).texts == own | {EXPANSION: "pets?"}
 
 
-def test_the_query_s_own_vector_counts_more() -> None:
+def test_own_vector_counts_more_than_the_expansion() -> None:
     own, further = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     assert search_vector({"cosine": [1.0, 0.0]}) == [1.0, 0.0]
     moved = np.array(search_vector({"cosine": own.tolist(), EXPANSION: further.tolist()}))

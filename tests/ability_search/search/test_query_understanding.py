@@ -1,4 +1,4 @@
-"""The stages of time and of exclusion, without a database."""
+"""Time, events and exclusions in a query, without a database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, floa
     return {item.chunk_id: item.score for item in items}
 
 
-def test_a_query_that_was_not_understood_is_its_own_topic() -> None:
+def test_query_without_intent_is_its_own_topic() -> None:
     query = query_of("caching in 2025 besides Redis")
     assert (query.topic, query.excluded) == (query.asked.query, ())
     assert query.texts == {"cosine": query.asked.query}
@@ -64,7 +64,7 @@ def test_a_query_that_was_not_understood_is_its_own_topic() -> None:
     assert query.explained(None, 0.0) == {}
 
 
-def test_what_is_embedded_stands_under_the_column_of_its_cosine() -> None:
+def test_embedded_texts_are_named_by_their_columns() -> None:
     text = "what was decided on caching besides Redis or disks after the outage"
     query = read(text)
     assert query.texts == {
@@ -78,7 +78,7 @@ def test_what_is_embedded_stands_under_the_column_of_its_cosine() -> None:
     assert (imagined["cosine"], imagined["withoutEvent"]) == ("an answer", "an answer")
 
 
-def test_only_what_is_needed_is_read_of_candidates() -> None:
+def test_only_needed_fields_are_read() -> None:
     assert wanted_fields(read("caching besides Redis")) == []
     assert wanted_fields(read("caching in 2025")) == ["dates"]
     assert wanted_fields(read("caching", timeRange=MARCH_RANGE)) == ["dates", "created_at"]
@@ -88,7 +88,7 @@ def test_only_what_is_needed_is_read_of_candidates() -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
-def test_the_dated_search_is_by_what_the_mode_has(mode: Any) -> None:
+def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     own = Exists(Field("title"))
     query = replace(read("caching in March 2021", mode=mode), filter=own)
     vectors = None if mode == "keyword" else {"cosine": [1.0]}
@@ -101,7 +101,7 @@ def test_the_dated_search_is_by_what_the_mode_has(mode: Any) -> None:
     assert dated.filter == And((HasFacet(("2021-02", "2021-03", "2021-04")), own))
 
 
-def test_what_joins_is_known_by_the_score_of_its_own_search() -> None:
+def test_dated_candidates_have_the_score_of_their_search() -> None:
     row = Row("#a", "a", 0.7)
     (by_vector,) = pooled({"dated": [row]}, DOCS, compared={"semantic", "dated"})
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
@@ -129,7 +129,7 @@ def test_closeness_is_a_share_of_the_score() -> None:
     }
 
 
-def test_the_more_the_words_tell_the_less_dates_count() -> None:
+def test_dates_count_less_with_informative_words() -> None:
     query = read("caching in March 2021")
     weights = []
     for informative in (0.0, 0.5, 2.0, 10.0):
@@ -139,7 +139,7 @@ def test_the_more_the_words_tell_the_less_dates_count() -> None:
     assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
 
 
-def test_only_a_range_falls_back_to_when_a_chunk_was_indexed() -> None:
+def test_only_a_time_range_falls_back_to_the_indexing_time() -> None:
     created = {"created_at": NOW}
     week = {"from": iso_day(NOW // DAY_MS - 7), "to": iso_day(NOW // DAY_MS)}
     weight = {"weight": 0.5}
@@ -195,7 +195,7 @@ def dated(text: str, *items: Candidate) -> Query | None:
     ],
     ids=lambda item: item.chunk_id,
 )
-def test_the_dated_candidate_that_is_about_an_event_tells_when_it_was(telling: Candidate) -> None:
+def test_best_dated_candidate_about_the_event_resolves_it(telling: Candidate) -> None:
     other = one_day(2019, 9, 9)
     query = dated(
         "what was decided on caching before the outage",
@@ -224,7 +224,7 @@ def test_the_dated_candidate_that_is_about_an_event_tells_when_it_was(telling: C
     assert so["spans"] == [{"kind": "time", "start": 28, "end": 45}]
 
 
-def test_of_equals_the_first_by_its_id_tells() -> None:
+def test_ties_are_resolved_by_the_smallest_id() -> None:
     items = [event("b", 0.7, OUTAGE), event("a", 0.7, one_day(2019, 9, 9))]
     query = dated("what was decided before the outage", *items)
     assert query == dated("what was decided before the outage", *reversed(items))
@@ -233,7 +233,7 @@ def test_of_equals_the_first_by_its_id_tells() -> None:
     assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
 
 
-def test_what_is_beside_an_event_is_neither_on_its_other_side_nor_about_it() -> None:
+def test_chunks_after_the_event_and_about_it_are_demoted() -> None:
     query = dated("what was decided on caching before the outage", event("it", 0.7, OUTAGE))
     assert query is not None
     eve, morrow = (Period(day, day) for day in ((OUTAGE.first or 0) - 1, (OUTAGE.last or 0) + 1))
@@ -249,7 +249,7 @@ def test_what_is_beside_an_event_is_neither_on_its_other_side_nor_about_it() -> 
     ) == pytest.approx({"eve": 0.75, "morrow": 0.25, "about": 0.75 - 0.5 * 0.4 - 0.3})
 
 
-def test_an_event_that_nobody_dates_counts_for_nothing() -> None:
+def test_undated_event_changes_nothing() -> None:
     text = "what was decided before the outage"
     for item in (event("far", 0.3, OUTAGE), event("undated", 0.9)):
         assert dated(text, item) is None
@@ -261,7 +261,7 @@ def test_an_event_that_nobody_dates_counts_for_nothing() -> None:
     assert (signal.weight, signal.period) == (0.5, None)
 
 
-def test_the_newest_of_what_is_as_relevant_comes_first() -> None:
+def test_newest_of_equally_relevant_comes_first() -> None:
     spring, summer = one_day(2021, 3, 1), one_day(2021, 7, 1)
     for text, best in (("latest on caching", "summer"), ("oldest on caching", "spring")):
         query = read(text)
@@ -285,7 +285,7 @@ def test_the_newest_of_what_is_as_relevant_comes_first() -> None:
         assert query.explained(None, 0.0)["understood"]["order"] in ("newest", "oldest")
 
 
-def test_what_names_no_date_and_is_of_one_day_stays_as_it_is() -> None:
+def test_undated_candidates_of_one_day_are_unchanged() -> None:
     items = [
         candidate(name, score=score, created_at=NOW) for name, score in (("a", 0.5), ("b", 0.4))
     ]
@@ -293,13 +293,13 @@ def test_what_names_no_date_and_is_of_one_day_stays_as_it_is() -> None:
     assert items[0].trace["order"]["gain"] == pytest.approx(0)
 
 
-def test_what_was_stored_after_the_query_was_asked_is_no_newer_than_it() -> None:
+def test_candidates_stored_after_the_query_count_as_of_its_day() -> None:
     items = [candidate(name, created_at=NOW + days * DAY_MS) for name, days in (("a", 0), ("b", 9))]
     found = scored(read("latest on caching"), *items)
     assert found["b"] == found["a"]
 
 
-def test_an_order_may_be_asked_for_or_switched_off() -> None:
+def test_order_can_be_requested_or_disabled() -> None:
     dates = [candidate("a", one_day(2020, 1, 1)), candidate("b", one_day(2021, 1, 1))]
     asked = scored(read("caching", temporal={"order": "oldest"}), *dates)
     assert asked["a"] > asked["b"]
@@ -309,7 +309,7 @@ def test_an_order_may_be_asked_for_or_switched_off() -> None:
         assert plain[0].trace == {}
 
 
-def test_excluded_words_and_meaning_push_down() -> None:
+def test_excluded_words_and_cosines_lower_scores() -> None:
     query = read("caching besides Redis or disks")
     terms = QueryTerms((1,), (2.0,), 2.0)
     plan = replace(PLAN, products={"excluded0Words": terms, "excluded1Words": terms})
@@ -327,7 +327,7 @@ def test_excluded_words_and_meaning_push_down() -> None:
     )
 
 
-def test_phrases_without_words_or_statistics_exclude_by_meaning_alone() -> None:
+def test_phrases_without_terms_exclude_by_cosine_alone() -> None:
     query = read("caching", exclude=["the"])
     empty = replace(PLAN, products={"excluded0Words": QueryTerms((), (), 0.0)})
     for plan in (PLAN, empty):
@@ -367,7 +367,7 @@ def test_scores_stay_within_bounds(
     assert all(0 <= score <= 1 for score in scored(query, *candidates, plan=plan).values())
 
 
-def test_without_either_the_stages_do_nothing() -> None:
+def test_stages_without_time_or_exclusion_do_nothing() -> None:
     query = read("caching")
     item = candidate("a", MARCH, excluded0=0.9, score=0.1 + 0.2)
     candidates = candidates_of(query, PLAN, [item], NOW)

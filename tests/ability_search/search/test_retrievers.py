@@ -82,7 +82,7 @@ def pool(**lists: list[Row]) -> list[Candidate]:
     return pooled(lists, DOCS)
 
 
-def test_each_chunk_is_there_once_with_what_both_retrievers_know() -> None:
+def test_each_chunk_occurs_once_with_the_scores_of_both_retrievers() -> None:
     semantic = [found_row("b", 0.5), found_row("a", 0.9), found_row("c", 0.5)]
     keyword = [found_row("d", 1.0, cosine=0.1), found_row("b", 4.0, cosine=0.5)]
     found = {item.chunk_id: item for item in pool(semantic=semantic, keyword=keyword)}
@@ -95,7 +95,7 @@ def test_each_chunk_is_there_once_with_what_both_retrievers_know() -> None:
     assert found["d"].cosine == 0.1
 
 
-def test_of_a_chunk_that_was_replaced_in_between_the_last_sight_counts() -> None:
+def test_replaced_chunk_counts_as_found_last() -> None:
     old, new = found_row("a", 0.9), found_row("a", 4.0, "#new", cosine=0.3)
     (item,) = pool(semantic=[old], keyword=[new])
     assert (item.rid, item.cosine, item.bm25, item.ranks) == ("#new", 0.3, 4.0, {"keyword": 1})
@@ -105,7 +105,7 @@ def test_no_rows_give_no_candidates() -> None:
     assert pool(semantic=[], keyword=[]) == []
 
 
-async def test_both_retrievers_take_one_statement() -> None:
+async def test_both_retrievers_run_in_one_statement() -> None:
     store = Fake()
     found = await find(store, plan())
     assert [item.chunk_id for item in found.found] == ["a", "b"]
@@ -113,7 +113,7 @@ async def test_both_retrievers_take_one_statement() -> None:
     assert len(store.scripts) == 1
 
 
-async def test_a_vector_is_sent_once_for_whatever_it_is_compared_with() -> None:
+async def test_vector_is_sent_once() -> None:
     store, wanted = Fake(), plan()
     await find(store, wanted)
     (params,) = store.params
@@ -124,21 +124,19 @@ async def test_a_vector_is_sent_once_for_whatever_it_is_compared_with() -> None:
     ("refused", "lost", "kept"),
     [("sparseNeighbors", "keyword", "a"), ("ORDER BY", "semantic", "b")],
 )
-async def test_a_retriever_that_is_refused_leaves_the_other(
-    refused: str, lost: str, kept: str
-) -> None:
+async def test_refused_retriever_leaves_the_other(refused: str, lost: str, kept: str) -> None:
     found = await find(Fake(refused), plan())
     assert [item.chunk_id for item in found.found] == [kept]
     assert list(found.failed) == [lost]
 
 
-async def test_retrievers_that_fail_only_together_are_all_kept() -> None:
+async def test_retrievers_that_fail_only_together_are_kept() -> None:
     found = await find(Fake("ORDER BY score DESC LIMIT 10), $keyword = "), plan())
     assert [item.chunk_id for item in found.found] == ["a", "b"]
     assert found.failed == {}
 
 
-async def test_if_both_retrievers_are_refused_so_is_the_search() -> None:
+async def test_search_fails_if_both_retrievers_are_refused() -> None:
     with pytest.raises(DatabaseUnavailable):
         await find(Fake("SELECT"), plan())
 
@@ -150,12 +148,12 @@ async def test_a_single_retriever_is_not_tried_twice() -> None:
     assert ["sparseNeighbors" in script for script in store.scripts].count(True) == 1
 
 
-async def test_a_collection_that_is_gone_is_not_found() -> None:
+async def test_deleted_collection_is_not_found() -> None:
     with pytest.raises(NotFound):
         await find(Fake(record=None), plan())
 
 
-def test_the_graph_is_asked_only_where_there_is_one_and_it_pays() -> None:
+def test_graph_is_searched_only_if_it_exists_and_the_collection_is_large() -> None:
     def exact(chunks: int, graph: bool) -> bool:
         return plan().exact(replace(DOCS, chunks=chunks, graph=graph))
 

@@ -1,4 +1,4 @@
-"""Rules, chosen fields and decay on candidates that are made up."""
+"""Full text, rules and decay on made-up candidates."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ options = st.fixed_dictionaries(
 
 
 @given(chunks, options, st.integers(1, 8))
-def test_whatever_is_asked_for_deeper_searches_only_append(
+def test_deeper_search_only_appends_with_any_options(
     found: list[Chunk], asked: Query, first: int
 ) -> None:
     shallower: list[tuple[str, float]] = []
@@ -109,7 +109,7 @@ def test_whatever_is_asked_for_deeper_searches_only_append(
 
 
 @given(chunks)
-def test_what_weighs_nothing_changes_nothing(found: list[Chunk]) -> None:
+def test_options_of_weight_zero_change_nothing(found: list[Chunk]) -> None:
     nothing = options_of(
         fullText={"fields": ["title"], "weight": 0.0},
         rerank=rule("metadata.value", 0.0, contains="a", sort="asc"),
@@ -123,7 +123,7 @@ def test_what_weighs_nothing_changes_nothing(found: list[Chunk]) -> None:
     assert wanted_fields(nothing) == []
 
 
-def test_only_the_columns_that_count_are_read() -> None:
+def test_only_fields_of_effective_rules_are_read() -> None:
     asked = options_of(
         rerank={
             **rule("source", 1.0, contains="a"),
@@ -136,7 +136,7 @@ def test_only_the_columns_that_count_are_read() -> None:
     assert wanted_fields(asked) == ["source", "metadata", "created_at"]
 
 
-def test_a_value_that_is_missing_counts_as_none() -> None:
+def test_missing_value_counts_as_none() -> None:
     asked = options_of(rerank=rule("metadata.value.deep", 1.0, contains="a"))
     for value in (None, "a", ["a"], {"other": "a"}):
         (item,) = ranked([(0.5, 0.0, 0, value)], asked, (10,))
@@ -145,7 +145,7 @@ def test_a_value_that_is_missing_counts_as_none() -> None:
     assert item.score == 0.5
 
 
-def test_what_was_stored_in_the_future_is_new() -> None:
+def test_future_chunk_counts_as_new() -> None:
     decay = options_of(decay={"halfLifeDays": 1.0, "floor": 0.0, "weight": 1.0})
     (item,) = ranked([(0.5, 0.0, NOW + 5, None)], decay, (10,))
     assert item.score == 0.5

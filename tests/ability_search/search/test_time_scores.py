@@ -12,7 +12,7 @@ from ability_search.understanding.periods import Period
 MARCH = Period(100, 130)
 
 
-def test_a_day_within_the_period_counts_fully_and_less_with_distance() -> None:
+def test_day_within_the_period_counts_fully_and_others_by_distance() -> None:
     assert proximity([Period(110, 110)], MARCH) == 1
     for distance in (1, 15, 40):
         near = exp(-(distance**2) / (2 * 15**2))
@@ -20,7 +20,7 @@ def test_a_day_within_the_period_counts_fully_and_less_with_distance() -> None:
             assert proximity([Period(day, day)], MARCH) == pytest.approx(near, rel=2e-3)
 
 
-def test_open_ends_reach_as_far_as_there_are_days() -> None:
+def test_open_ends_include_all_days() -> None:
     assert proximity([Period(10**6, 10**6)], Period(100, None)) == 1
     assert proximity([Period(-(10**6), -(10**6))], Period(None, 100)) == 1
     assert proximity([Period(99, 99)], Period(100, None)) < 1
@@ -32,7 +32,7 @@ def test_a_longer_period_counts_as_the_mean_of_its_days() -> None:
     assert proximity([Period(0, 364)], MARCH) < 0.2
 
 
-def test_the_closest_of_several_counts() -> None:
+def test_closest_of_several_periods_counts() -> None:
     assert proximity([Period(0, 0), Period(120, 120), Period(900, 900)], MARCH) == 1
     assert proximity([], MARCH) == 0
     assert proximity([Period(None, 3)], MARCH) == 0
@@ -46,13 +46,13 @@ def test_proximity_is_a_share(chunk: Period, asked: Period) -> None:
     assert 0 <= proximity([chunk], asked) <= 1
 
 
-def test_without_a_bell_only_the_days_within_count() -> None:
+def test_sigma_zero_counts_only_days_within() -> None:
     assert proximity([Period(130, 130)], MARCH, sigma=0) == 1
     assert proximity([Period(131, 131)], MARCH, sigma=0) == 0
     assert proximity([Period(121, 140)], MARCH, sigma=0) == 0.5
 
 
-def test_the_newest_is_meant_while_no_newer_one_is() -> None:
+def test_gain_is_the_probability_that_no_newer_one_is_relevant() -> None:
     days, relevance = np.array([3.0, 9.0, 9.0, 5.0]), np.array([1.0, 0.5, 0.25, 1.0])
     newest = 1.0
     third = (1 - 0.5 / 2) * (1 - 0.25 / 2)
@@ -65,13 +65,13 @@ def test_the_newest_is_meant_while_no_newer_one_is() -> None:
     assert reverse[1] == reverse[2] == min(reverse)
 
 
-def test_what_is_of_one_day_gains_nothing() -> None:
+def test_candidates_of_one_day_gain_nothing() -> None:
     assert order_gains(np.array([7.0]), np.array([1.0])).tolist() == [0]
     assert order_gains(np.full(3, 7.0), np.array([1.0, 0.3, 0.7])) == pytest.approx(np.zeros(3))
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.floats(0, 1)), max_size=9))
-def test_gains_balance(found: list[tuple[int, float]]) -> None:
+def test_weighted_gains_sum_to_zero(found: list[tuple[int, float]]) -> None:
     days, relevance = np.array([(0.0, 1.0), *found], dtype=np.float64).T
     gains = order_gains(days, relevance)
     assert gains @ relevance == pytest.approx(0)

@@ -1,4 +1,4 @@
-"""What fits into a budget of tokens."""
+"""Hits within a token budget."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def counters() -> list[TokenCounter]:
     return [EstimatedTokens(), TokenizerTokens(model)]
 
 
-def test_what_does_not_fit_leaves_its_place_to_what_does() -> None:
+def test_hits_that_do_not_fit_are_skipped() -> None:
     assert fitted([(5, 0), (9, 0), (4, 0), (2, 0)], 10) == ["whole", "nothing", "whole", "nothing"]
 
 
-def test_a_context_goes_before_its_hit() -> None:
+def test_context_is_dropped_before_its_hit() -> None:
     assert fitted([(3, 9), (3, 1)], 8) == ["content", "whole"]
 
 
-def test_of_the_first_hit_the_beginning_stays() -> None:
+def test_beginning_of_the_first_hit_is_kept() -> None:
     assert fitted([(9, 9), (1, 0)], 5) == ["start", "nothing"]
 
 
-def test_nothing_of_nothing() -> None:
+def test_no_hits_need_no_budget() -> None:
     assert fitted([], 5) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(1, 200))
-def test_the_budget_is_kept_and_only_used_up_things_are_cut(
+def test_budget_is_never_exceeded_and_cuts_are_necessary(
     sizes: list[tuple[int, int]], budget: int
 ) -> None:
     left = budget
@@ -60,12 +60,12 @@ def test_a_beginning_ends_with_a_sentence() -> None:
     assert beginning(text, 12, EstimatedTokens()) == "One two three four. Five six seven eight."
 
 
-def test_a_beginning_ends_with_a_word_where_a_sentence_would_lose_more_than_half() -> None:
+def test_beginning_ends_with_a_word_if_a_sentence_would_lose_half() -> None:
     text = "Yes. One two three four five six seven eight nine ten."
     assert beginning(text, 7, EstimatedTokens()) == "Yes. One two three four five"
 
 
-def test_a_text_that_fits_is_whole() -> None:
+def test_text_that_fits_is_unchanged() -> None:
     assert beginning("One two. ", 3, EstimatedTokens()) == "One two. "
     assert beginning("", 1, EstimatedTokens()) == ""
 
@@ -74,7 +74,7 @@ def test_a_text_that_fits_is_whole() -> None:
     "text", ["漢字かなまじり文。次の文です。", "x" * 200, "👩‍👩‍👧‍👦👩‍👩‍👧‍👦 e\u0301"]
 )
 @pytest.mark.parametrize("which", [0, 1])
-def test_texts_without_spaces_are_cut_too(text: str, which: int) -> None:
+def test_texts_without_spaces_are_cut(text: str, which: int) -> None:
     counter = counters()[which]
     for budget in range(1, counter.count(text)):
         start = beginning(text, budget, counter)

@@ -1,4 +1,4 @@
-"""Counting what agents were shown."""
+"""Counts of use, written in the background."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_each_answer_is_one_statement() -> None:
 
 
 @pytest.mark.parametrize("reason", ["conflict", "duplicate"])
-async def test_two_that_count_the_same_take_turns(reason: str) -> None:
+async def test_conflicting_counts_are_retried(reason: str) -> None:
     database = Fake(StatementRefused(reason, "x"), StatementRefused(reason, "x"))
     use = counting(database)
     use.count("a", HITS)
@@ -61,7 +61,7 @@ async def test_two_that_count_the_same_take_turns(reason: str) -> None:
     assert len(database.written) == 1
 
 
-async def test_what_fails_is_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_count_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
     database = Fake(StatementRefused("other", "secret"))
     use = counting(database)
     with caplog.at_level(logging.WARNING):
@@ -71,7 +71,7 @@ async def test_what_fails_is_logged_and_forgotten(caplog: pytest.LogCaptureFixtu
     assert "2 hits" in caplog.text
 
 
-async def test_what_the_database_cannot_take_in_time_is_left_out(
+async def test_counts_beyond_the_limits_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(decay, "_PENDING", 3)

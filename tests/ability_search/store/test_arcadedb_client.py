@@ -1,4 +1,4 @@
-"""BrokerStore: answers and refusals, as the engine and as foreign abilities word them."""
+"""BrokerScripts: answers and refusals, as the engine and as foreign abilities word them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
-from ability_search.store import arcadedb
-from ability_search.store.arcadedb.client import BrokerStore, refusal
+from ability_search.store.arcadedb.client import BrokerScripts, refusal
+from ability_search.store.arcadedb.collections import collections, insert_collection
 from ability_search.store.arcadedb.core import rows_together
+from ability_search.store.arcadedb.schema import create_generation, schema
+from ability_search.store.arcadedb.search import candidates, hit_rows
 from ability_search.store.records import Search, SparseVector, TermSearch, VectorSearch
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
@@ -45,8 +47,8 @@ class Ability:
         return outcome
 
 
-def store(ability: Ability, *, timeout: float = 5.0) -> BrokerStore:
-    return BrokerStore(ability, database="d", timeout=timeout)
+def store(ability: Ability, *, timeout: float = 5.0) -> BrokerScripts:
+    return BrokerScripts(ability, database="d", timeout=timeout)
 
 
 def rows(*result: Any) -> dict[str, Any]:
@@ -175,30 +177,26 @@ async def reason(reading: Any) -> str:
 async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> None:
     database = store(engine, timeout=30)
     kind = "Chunk_x_1"
-    assert await reason(database.read(*arcadedb.collections())) == "missing_database"
-    assert await reason(database.write(*arcadedb.insert_collection({"name": "a"}))) == (
-        "missing_type"
-    )
+    assert await reason(database.read(*collections())) == "missing_database"
+    assert await reason(database.write(*insert_collection({"name": "a"}))) == ("missing_type")
     assert [tool for tool, *_ in engine.calls][1:] == [
         *("arcade-command", "arcade-db-create", "arcade-command")
     ]
-    assert await reason(database.read(*arcadedb.collections())) == "missing_type"
-    generation = arcadedb.create_generation(kind, dimensions=8)
+    assert await reason(database.read(*collections())) == "missing_type"
+    generation = create_generation(kind, dimensions=8)
     assert await reason(database.write(*generation)) == "missing_type"
-    await database.write(*arcadedb.schema())
+    await database.write(*schema())
     await database.write(*generation)
-    await database.write(*arcadedb.insert_collection({"name": "a"}))
-    again = database.write(*arcadedb.insert_collection({"name": "a"}))
+    await database.write(*insert_collection({"name": "a"}))
+    again = database.write(*insert_collection({"name": "a"}))
     assert await reason(again) == "duplicate"
-    assert await reason(database.read(*arcadedb.hit_rows("Chunk_y_1", ["#1:0"]))) == (
-        "missing_type"
-    )
+    assert await reason(database.read(*hit_rows("Chunk_y_1", ["#1:0"]))) == ("missing_type")
     for vector in ([1.0] * 8, [1.0] * 3):
         searches: list[Search] = [
             VectorSearch("semantic", vector, 3, beam=3, exact=False),
             TermSearch("keyword", SparseVector([1], [1.0]), 3),
         ]
-        search = arcadedb.candidates("a", kind, searches)
+        search = candidates("a", kind, searches)
         if len(vector) == 8:
             answer = await database.read(*search)
             assert [row["name"] for row in answer["collection"]] == ["a"]
@@ -321,7 +319,7 @@ async def test_an_answer_that_does_not_fit_into_a_message_is_too_large() -> None
         Connection(broker.url, tools=[tool], max_message_bytes=5000),
         Connection(broker.url) as client,
     ):
-        database = BrokerStore(client.invoke, database="d", timeout=5)
+        database = BrokerScripts(client.invoke, database="d", timeout=5)
         with pytest.raises(TooLarge) as raised:
             await database.read("SELECT n", {})
     assert raised.value.hint.startswith("Request less")

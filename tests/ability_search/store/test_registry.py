@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from ability_search.collection import (
-    Collection,
-    checked_name,
-    new_type,
-    type_created_at,
-)
+from ability_search.collection import Collection, checked_name, new_type, type_created_at
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
 from ability_search.store.arcadedb.collections import from_record, to_record
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.records import Read
 from ability_search.store.registry import Registry
 
 DOCS = Collection(
@@ -133,9 +129,9 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
     asked: list[str] = []
 
-    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], str]:
+    async def ask(current: Collection) -> Read[str]:
         asked.append(current.type)
-        return [to_record(moved)], f"answer of {current.type}"
+        return Read(moved, f"answer of {current.type}")
 
     found = await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask)
     assert found == (moved, "answer of Chunk_docs_2")
@@ -145,10 +141,10 @@ async def test_a_question_follows_the_collection_to_its_new_generation() -> None
 async def test_a_refusal_because_the_generation_is_gone_is_asked_of_the_current_one() -> None:
     moved = replace(DOCS, type="Chunk_docs_2", generation=2)
 
-    async def ask(current: Collection) -> tuple[list[Mapping[str, Any]], str]:
+    async def ask(current: Collection) -> Read[str]:
         if current.type == DOCS.type:
             raise StatementRefused("other", "no buckets associated")
-        return [to_record(moved)], "answer"
+        return Read(moved, "answer")
 
     assert await Registry(ArcadeStore(Records(moved))).consult(DOCS, ask) == (moved, "answer")
     assert await Registry(ArcadeStore(Records())).consult(DOCS, ask) is None

@@ -128,3 +128,24 @@ def test_long_texts_are_not_analyzed() -> None:
     assert read(long) == Intent(long, long)
     endless = "notes besides Redis " + "x" * 2000
     assert read(endless) == Intent(endless, endless)
+
+
+def test_a_resolved_event_becomes_a_period() -> None:
+    query = "what was set up before the outage"
+    intent = read(query)
+    resolved = intent.resolved(one_day(2026, 3, 1))
+    day = one_day(2026, 3, 1).first or 0
+    assert resolved.period == Period(day - 180, day - 1)
+    assert resolved.topic == intent.resolved_topic == "what was set up"
+    assert resolved.recognized == (Recognized("time", query.index("before"), len(query)),)
+
+
+def test_a_topic_that_would_be_empty_keeps_the_clause_of_its_event() -> None:
+    query = "what was there before the outage"
+    assert read(query).event is not None
+    assert read(query).resolved_topic == query
+
+
+def test_a_query_without_an_event_cannot_be_resolved() -> None:
+    with pytest.raises(ValueError, match="no event"):
+        read("caching notes").resolved(one_day(2026, 3, 1))

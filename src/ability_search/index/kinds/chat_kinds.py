@@ -44,7 +44,7 @@ def shown(document: Document) -> str:
     return f"{document.title}\n\n{document.content}"[:MOST_CHARACTERS]
 
 
-def read_aspect(kind: str, answer: str) -> list[Statement]:
+def read_answer(kind: str, answer: str) -> list[Statement]:
     """Parse the model's answer; empty if it cannot be used.
 
     Args:

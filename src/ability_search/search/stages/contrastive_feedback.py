@@ -18,7 +18,12 @@ from ability_search.search.candidates import Candidate, Candidates, best_first, 
 from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.exclusion_penalty import aboutness, closeness
-from ability_search.search.stages.feedback import DEPTH, cosines_to, feedback_applies, read_compared
+from ability_search.search.stages.feedback import (
+    DEPTH,
+    cosines_to,
+    feedback_applies,
+    read_compared,
+)
 
 Floats = npt.NDArray[np.float64]
 

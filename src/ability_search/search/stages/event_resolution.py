@@ -69,7 +69,7 @@ def resolved(hits: Sequence[Candidate], candidates: Candidates) -> Query | None:
     period = _event_period(shown, candidates) if shown else None
     if query.intent is None or period is None:
         return None
-    return replace(query, intent=query.intent.beside(period))
+    return replace(query, intent=query.intent.resolved(period))
 
 
 def _event_period(hits: Sequence[Candidate], candidates: Candidates) -> Period | None:

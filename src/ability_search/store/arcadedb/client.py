@@ -51,7 +51,7 @@ _LOGGED = 200
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
-class BrokerStore:
+class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
     A write creates the database if it is missing.
@@ -133,7 +133,17 @@ class BrokerStore:
     async def _run(
         self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
     ) -> Any:
-        return await self._execute(tool, key, script, params, timeout, await self._agent())
+        agent = await self._agent()
+        try:
+            return await self._execute(tool, key, script, params, timeout, agent)
+        except DatabaseUnavailable as exc:
+            if agent is None or not isinstance(exc.__cause__, NoProvider):
+                raise
+            # Nothing was executed; another agent may offer the same database by now.
+            other = await self._agent()
+            if other == agent:
+                raise
+            return await self._execute(tool, key, script, params, timeout, other)
 
     async def _execute(
         self,

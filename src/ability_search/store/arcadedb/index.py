@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ability_search.batching import batches
+from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -33,6 +33,7 @@ from ability_search.store.records import (
     VectorCheck,
     VectorPlaces,
     WeightedChunk,
+    chunk_bytes,
 )
 
 Row = Mapping[str, Any]
@@ -43,6 +44,8 @@ _PAUSE = growing(0.25, longest=8)
 _BUILDS = 10
 _BUILD_PAUSE = 60.0
 """Seconds between checks of a graph whose build takes longer than a statement may."""
+_FEW = 16
+"""Chunks that are converted to rows without a thread."""
 MESSAGE_BYTES = 4 << 20
 
 
@@ -73,8 +76,7 @@ class IndexSql(Database):
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         """Replace the contents of some sources in one transaction."""
-        per_source = await asyncio.to_thread(_chunk_rows, replacement.chunks)
-        chunks, kinds = await self._parts(per_source)
+        chunks, kinds = await self._parts(replacement.chunks)
         await self._create_types(collection, links=bool(replacement.links), kinds=kinds.count > 0)
         statistics = replacement.term_statistics
         statement = write.replace_sources(
@@ -116,33 +118,35 @@ class IndexSql(Database):
         """Delete parts of replacements that writers left behind before this time."""
         await self.write(write.discard_staged(before=before))
 
-    async def _parts(self, per_source: Sequence[Sequence[Row]]) -> tuple[write.Rows, write.Rows]:
+    async def _parts(
+        self, per_source: Sequence[Sequence[ChunkRecord]]
+    ) -> tuple[write.Rows, write.Rows]:
         """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
-        inline: dict[bool, list[Row]] = {False: [], True: []}
+        inline: dict[bool, list[ChunkRecord]] = {False: [], True: []}
         tokens: dict[bool, list[str]] = {False: [], True: []}
         staged = {False: 0, True: 0}
         room = self._message_bytes
         for own in per_source:
-            size = sum(map(row_bytes, own))
-            of_kind = bool(own and own[0]["aspectOf"])
+            size = sum(map(chunk_bytes, own))
+            of_kind = bool(own and own[0].of)
             if size <= room:
                 inline[of_kind] += own
                 room -= size
             else:
                 tokens[of_kind].append(await self._stage(own))
                 staged[of_kind] += len(own)
-        chunks, kinds = (
-            write.Rows(inline[of_kind], tokens[of_kind], staged[of_kind])
+        chunks, kinds = [
+            write.Rows(await _rows(inline[of_kind]), tokens[of_kind], staged[of_kind])
             for of_kind in (False, True)
-        )
+        ]
         return chunks, kinds
 
-    async def _stage(self, own: Sequence[Row]) -> str:
+    async def _stage(self, own: Sequence[ChunkRecord]) -> str:
         """Stage the chunks of a source in messages of bounded size; return their token."""
         token = secrets.token_hex(8)
-        sized = batches(own, row_bytes, most=len(own), most_bytes=self._message_bytes)
+        sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
-            await self._insist(write.stage_rows(token, part))
+            await self._insist(write.stage_rows(token, await _rows(part)))
         return token
 
     async def _create_types(self, collection: Collection, *, links: bool, kinds: bool) -> None:
@@ -380,17 +384,11 @@ def _chunk_type(generation: str, *, kinds: bool) -> str:
     return aspect_type(generation) if kinds else generation
 
 
-def _chunk_rows(per_source: Sequence[Sequence[ChunkRecord]]) -> list[list[dict[str, Any]]]:
-    return [list(map(rows.chunk_row, own)) for own in per_source]
-
-
-def row_bytes(row: Row) -> int:
-    """Estimate the bytes of a row in a statement, seldom too low."""
-    text = 3 * (len(row["content"]) + len(row["lead"]) + len(row["title"]))
-    text += len(str(row["metadata"])) + sum(3 + len(facet) for facet in row["facets"])
-    vector = row["embedding"] or row.get("spareEmbedding") or ()
-    terms = row["terms"] or row.get("spareTerms") or ()
-    return 600 + text + 11 * len(vector) + 18 * len(terms) + 8 * len(row["dates"])
+async def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
+    """Return the rows of chunks; many are converted in a thread, 500 take some 10 ms."""
+    if len(chunks) <= _FEW:
+        return list(map(rows.chunk_row, chunks))
+    return await asyncio.to_thread(lambda: list(map(rows.chunk_row, chunks)))
 
 
 def _weighted(row: Row) -> WeightedChunk:

@@ -11,14 +11,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import link, passage
-from ability_search.store.arcadedb.search import (
-    FIELDS,
-    candidates,
-    chunk_embedding,
-    embeddings,
-    hit_rows,
-)
+from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link, passage
+from ability_search.store.arcadedb.search import candidates, chunk_embedding, embeddings, hit_rows
 from ability_search.store.records import (
     ChunkText,
     Columns,
@@ -33,6 +27,11 @@ from ability_search.store.records import (
 
 _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
+
+_OWN = ("rid", "chunkId", "score")
+"""Columns that every row has, besides those requested."""
+_RENAMED = {column: name for column, name in CHUNK_FIELDS.items() if column != name}
+"""Columns -> fields of a chunk, where they differ."""
 
 
 class SearchSql(Database):
@@ -144,15 +143,12 @@ def _lists(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Sequenc
 
 
 def _row(row: Mapping[str, Any], score: float | None) -> Row:
-    return Row(
-        row["rid"],
-        row["chunkId"],
-        0.0 if score is None else score,
-        {FIELDS.get(name, name): value for name, value in row.items() if name not in _OWN},
-    )
-
-
-_OWN = frozenset({"rid", "chunkId", "score"})
+    columns = dict(row)
+    for name in _OWN:
+        columns.pop(name, None)
+    for name in columns.keys() & _RENAMED.keys():
+        columns[_RENAMED[name]] = columns.pop(name)
+    return Row(row["rid"], row["chunkId"], 0.0 if score is None else score, columns)
 
 
 def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:

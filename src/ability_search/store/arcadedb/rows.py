@@ -19,7 +19,7 @@ from ability_search.store.records import (
 
 Row = Mapping[str, Any]
 
-_CHUNK_COLUMNS = {
+CHUNK_COLUMNS = {
     "collection": "collection",
     "source": "source",
     "title": "title",
@@ -52,7 +52,7 @@ _CHUNK_COLUMNS = {
     "duplicate_of": "duplicateOf",
 }
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
-_CHUNK_FIELDS = {column: name for name, column in _CHUNK_COLUMNS.items()}
+CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
 _SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {
@@ -79,19 +79,9 @@ _SOURCE_COLUMNS = {
 """Fields of a :class:`SourceRecord` -> columns, in the order of new rows."""
 
 
-def column_of(field: str) -> str:
-    """Return the column of a field of :class:`ChunkRecord`."""
-    return _CHUNK_COLUMNS[field]
-
-
-def field_of(column: str) -> str:
-    """Return the field of a column; a column that was computed keeps its name."""
-    return _CHUNK_FIELDS.get(column, column)
-
-
 def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     """Return the row of a chunk to store."""
-    row = {column: getattr(record, name) for name, column in _CHUNK_COLUMNS.items()}
+    row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
     row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
     row["metadata"] = dict(record.metadata)
     if record.duplicate_of is None:
@@ -108,8 +98,8 @@ def chunk_record(row: Row) -> ChunkRecord:
     for name, spare in _SPARE.items():
         if stored.get(name) is None:
             stored[name] = stored.get(spare)
-    known = {*_CHUNK_COLUMNS.values(), *_SPARE.values()}
-    fields = {"metadata": {}, **_fields(stored, _CHUNK_COLUMNS)}
+    known = {*CHUNK_COLUMNS.values(), *_SPARE.values()}
+    fields = {"metadata": {}, **_fields(stored, CHUNK_COLUMNS)}
     return ChunkRecord(**fields, further=_further(row, known))
 
 

@@ -1,15 +1,17 @@
-"""Candidates, hits and neighbours."""
+"""Statements on candidates, hits and neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, aspect_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS
 from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
 
 HIT_COLUMNS = (
@@ -24,12 +26,8 @@ _COLLECTION = "SELECT FROM Collection WHERE name = :name"
 _HAS_EMBEDDING = "duplicateOf IS NULL"
 
 
-_NAMES = {"created_at": "createdAt", "of": "aspectOf"}
-"""Fields of :class:`ability_search.store.records.ChunkRecord` -> columns, where they differ."""
-FIELDS = {column: name for name, column in _NAMES.items()}
-"""Columns -> fields, where they differ."""
 _PREFIXES = "fghijkl"
-"""Prefixes of the parameters of the filters in one statement."""
+"""Prefixes of the parameters of the first filters in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class ColumnSql:
         cosines = (name for name, by in self.columns.cosines.items() if by is not but)
         return "".join(
             [
-                *(f", {_NAMES.get(name, name)}" for name in self.columns.fields),
+                *(f", {CHUNK_COLUMNS.get(name, name)}" for name in self.columns.fields),
                 *(f", {self.value(name)} AS {name}" for name in (*self.columns.products, *cosines)),
             ]
         )
@@ -153,9 +151,10 @@ def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:
 def _predicates(searches: Sequence[Search]) -> dict[Filter, Predicate]:
     """Return the conditions of the filters, each with its own parameters."""
     filters = dict.fromkeys(each.filter for each in searches if each.filter is not None)
+    prefixes = chain(_PREFIXES, (f"f{number}_" for number in count()))
     return {
         filter: Predicate(*to_sql(filter, prefix=prefix))
-        for prefix, filter in zip(_PREFIXES, filters, strict=False)
+        for prefix, filter in zip(prefixes, filters, strict=False)
     }
 
 
@@ -232,14 +231,14 @@ def _within(allowed: str) -> list[str]:
 def nearest(
     chunk_type: str, vectors: Sequence[Sequence[float]], *, limit: int, beam: int, exact: bool
 ) -> Statement:
-    """The nearest neighbours of each vector, among the chunks that are in the vector index.
+    """Select the nearest neighbours of each vector among the chunks in the vector index.
 
     Args:
         chunk_type: The generation to search.
-        vectors: What to look for.
-        limit: Neighbours of each.
-        beam: Width of the beam of the graph search.
-        exact: Scan the embeddings instead of asking the graph.
+        vectors: The vectors to compare with.
+        limit: Number of neighbours of each.
+        beam: Beam width of the graph search.
+        exact: Scan the embeddings instead of searching the graph.
 
     Returns one map: ``n0``, ``n1``, ... for each vector in turn, rows ``chunkId, source,
     createdAt, cosine``, nearest first.
@@ -266,11 +265,11 @@ def nearest(
 
 
 def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = ()) -> Statement:
-    """The chunks with these record ids, in any order; those that are gone are left out.
+    """Select chunks by record id, in any order; those that are gone are left out.
 
     Args:
         chunk_type: Their generation.
-        rids: Which chunks.
+        rids: Their record ids.
         compared: Record ids among these: each row has its cosine to them in ``like0``, ``like1``,
             ..., which means nothing if that chunk is left out.
 
@@ -296,7 +295,7 @@ def hit_rows(chunk_type: str, rids: Sequence[str], *, compared: Sequence[str] = 
 
 
 def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
-    """One chunk with its embedding, beside the collection's record as it is now."""
+    """Select one chunk with its embedding, and the current record of the collection."""
     columns = f"@rid AS rid, {HIT_COLUMNS}, ifnull(embedding, spareEmbedding) AS embedding"
     queries = {
         "collection": _COLLECTION,
@@ -306,7 +305,7 @@ def chunk_embedding(name: str, chunk_type: str, chunk_id: str) -> Statement:
 
 
 def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """The vectors of the chunks with these record ids: rows ``rid, embedding``, in any order."""
+    """Select the vectors of chunks by record id: rows ``rid, embedding``, in any order."""
     return Statement(
         f"SELECT @rid AS rid, embedding FROM `{chunk_type}` WHERE @rid IN :rids",
         {"rids": list(rids)},
@@ -314,7 +313,7 @@ def embeddings(chunk_type: str, rids: Sequence[str]) -> Statement:
 
 
 def build_graph(chunk_type: str, vector: Sequence[float]) -> Statement:
-    """A search for one neighbour, which makes the engine build the vector graph and wait for it."""
+    """Search for one neighbour, which makes the engine build the vector graph first."""
     return Statement(
         f"SELECT chunkId FROM (SELECT expand(vectorNeighbors('{chunk_type}[embedding]', :vector,"
         " 1)))",

@@ -70,7 +70,7 @@ def _in_conflict(exc: BaseException) -> bool:
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:
     """Select how often each of these chunks was returned to an agent.
 
-    Rows ``chunkId, uses``; none for those it never was shown.
+    Rows ``chunkId, uses``; there are none for chunks that were never shown to it.
     """
     return Statement(
         "SELECT chunkId, uses FROM Usage WHERE agent = :agent AND chunkId IN :ids",
@@ -111,7 +111,7 @@ def count_uses(agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> Sta
 
 
 def agents(collection: str) -> Statement:
-    """The agents that were shown anything of a collection; rows ``agent``."""
+    """Select the agents that were shown chunks of a collection; rows ``agent``."""
     return Statement(
         "SELECT agent FROM Usage WHERE collection = :collection GROUP BY agent ORDER BY agent",
         {"collection": collection},
@@ -136,7 +136,7 @@ def uses_of(agent: str, collection: str, *, after: str, limit: int) -> Statement
 
 
 def delete_uses(collection: str) -> Statement:
-    """Forget who was shown what of a collection."""
+    """Delete all counts of a collection."""
     return Statement(
         "BEGIN; DELETE FROM Usage WHERE collection = :collection; COMMIT;",
         {"collection": collection},

@@ -92,7 +92,7 @@ def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
     Raises:
         typer.BadParameter: if a kind is unknown.
     """
-    from ability_search.documents import ASPECTS  # imports numpy, which `search` does not need
+    from ability_search.documents import ASPECTS
 
     fields: dict[str, Any] = {} if by is None else {"kindsBy": by.value}
     if kinds is None:

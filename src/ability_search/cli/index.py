@@ -15,7 +15,7 @@ import typer
 from ability_search.cli import output
 from ability_search.cli.app import FAILED, NOT_FOUND, app, command, explain
 from ability_search.cli.clients import new_client, with_client
-from ability_search.cli.options import (
+from ability_search.cli.parameters import (
     BrokerOption,
     ChunkStrategyOption,
     CollectionOption,

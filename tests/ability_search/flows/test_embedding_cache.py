@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,10 @@ from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
     record,
-    services_of,
+    scripts_of,
 )
 
-from ability_search.store.arcadedb import source_type
+from ability_search.store.arcadedb.core import source_type
 from ability_search.store.arcadedb.write import known_vectors
 from kadi_client import RemoteError
 
@@ -184,16 +183,12 @@ async def test_a_look_up_that_fails_is_no_failed_document(network: Network) -> N
     assert (again["added"], again["reused"], len(network.model.texts)) == (1, 0, 1)
 
 
-async def test_of_a_text_that_many_chunks_have_one_vector_comes(
-    network: Network, tmp_path: Path
-) -> None:
+async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network) -> None:
     same = [document(f"s{n}", "The very same words.", title="") for n in range(40)]
     await index(network, "docs", *same)
     (key,) = {row["vectorKey"] for row in await chunks(network, "docs")}
     collection = await record(network, "docs")
-    answer = await services_of(network, tmp_path).store.read(
-        *known_vectors([collection.type], [key, "none"])
-    )
+    answer = await scripts_of(network).read(*known_vectors([collection.type], [key, "none"]))
     assert [row["vectorKey"] for row in answer["v0"]] == [key]
 
 

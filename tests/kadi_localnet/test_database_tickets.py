@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from kadi_client.context import call_id, handling
-from kadi_localnet.database.calls import Ticket
+from kadi_localnet.database.tickets import Ticket
 
 
 async def test_work_in_a_thread_is_still_part_of_the_call() -> None:

@@ -1,0 +1,133 @@
+"""Queries over the store in memory, through the whole pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from tests.ability_search.search.values import query_of
+
+from ability_search.config.loader import load_settings
+from ability_search.documents import Document, Vector
+from ability_search.errors import EmbeddingUnavailable, NotFound
+from ability_search.index.index_calls import IndexOptions, Progress
+from ability_search.ports import Chat, Reranker
+from ability_search.search.response import QueryResult
+from ability_search.store.memory import MemoryStore
+from ability_search.tools.handlers import Services
+from ability_search.worker import build_services
+
+TEXTS = {
+    "apples": "Apples grow on trees in the orchard.",
+    "pears": "Pears grow on trees beside the apples.",
+    "harbour": "Ships leave the harbour at night.",
+    "storm": "The harbour was closed on 2021-03-10 because of a storm.",
+}
+
+
+class Words:
+    """An embedder: texts that share words point the same way. It can be told to fail."""
+
+    failing = False
+
+    async def embed(self, model: str, texts: Sequence[str], *, timeout: float) -> Vector:
+        if self.failing:
+            raise EmbeddingUnavailable("nobody embeds")
+        vectors = np.full((len(texts), 32), 0.01, np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                vector[blake2b(word.encode()).digest()[0] % 32] += 1
+        unit: Vector = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
+async def unreported(_progress: Progress) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture
+def words() -> Words:
+    return Words()
+
+
+@pytest.fixture
+async def services(tmp_path: Path, words: Words) -> Services:
+    settings = load_settings({"HOME": str(tmp_path), "SEARCH_EMBEDDING_MODEL": "words"}, tmp_path)
+    nobody = cast(Any, None)
+    built = build_services(
+        settings,
+        MemoryStore(),
+        words,
+        cast(Reranker, nobody),
+        cast(Chat, nobody),
+        base=tmp_path,
+    )
+    for name in ("docs", "notes"):
+        documents = [
+            Document(source=source, title=source, content=text) for source, text in TEXTS.items()
+        ]
+        await built.indexing.index(name, documents, IndexOptions(), unreported)
+    return built
+
+
+async def asked(services: Services, text: str, **options: Any) -> QueryResult:
+    return await services.searcher.query(query_of(text, **options))
+
+
+def sources(result: QueryResult) -> list[str]:
+    return [hit.source for hit in result.results]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+async def test_the_text_with_the_words_is_first(services: Services, mode: str) -> None:
+    result = await asked(services, "ships leave at night", mode=mode, limit=2)
+    assert sources(result)[0] == "harbour"
+    assert result.mode == mode
+    assert result.results[0].collection is None
+
+
+async def test_options_change_the_ranking(services: Services) -> None:
+    assert sources(await asked(services, "harbour besides ships", limit=1)) == ["storm"]
+    dated = await asked(services, "harbour in March 2021", limit=1)
+    assert sources(dated) == ["storm"]
+    assert dated.understood is not None
+    assert dated.understood.start == "2021-03-01"
+    rule = {"source": {"weight": 9, "rules": {"priority": "pears"}}}
+    assert sources(await asked(services, "apples trees", rerank=rule, limit=1)) == ["pears"]
+    diverse = await asked(services, "apples trees", diversity=0.2, graph={}, prf=True, explain=True)
+    assert diverse.explain is not None
+    assert {"feedback", "diversity"} & diverse.timings.keys() == {"diversity"}
+
+
+async def test_hits_of_several_collections_are_merged(services: Services) -> None:
+    result = await asked(services, "ships at night", collection=["docs", "notes", "none"], limit=2)
+    assert {hit.collection for hit in result.results} == {"docs", "notes"}
+    assert sources(result) == ["harbour", "harbour"]
+    assert result.warnings is not None
+    assert result.warnings[0].startswith("none: ")
+
+
+async def test_hybrid_query_without_an_embedder_is_degraded(
+    services: Services, words: Words
+) -> None:
+    words.failing = True
+    result = await asked(services, "ships at night", limit=1)
+    assert sources(result) == ["harbour"]
+    assert result.degraded is not None
+    assert (result.degraded.mode, result.degraded.code) == ("keyword", "embedding_unavailable")
+    with pytest.raises(EmbeddingUnavailable):
+        await asked(services, "ships at night", mode="semantic")
+
+
+async def test_similar_chunks_leave_out_the_chunk_itself(services: Services) -> None:
+    result = await services.searcher.similar("docs", "docs:apples:0", limit=2)
+    assert result.source_chunk.source == "apples"
+    assert [hit.source for hit in result.results][0] == "pears"
+    assert result.count == 2
+    with pytest.raises(NotFound):
+        await services.searcher.similar("docs", "docs:apples:9")
