@@ -15,10 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from ability_search.collection import Collection, is_collection_name
+from ability_search.collection import K1, B, Collection, is_collection_name
 from ability_search.errors import InvalidInput
 from ability_search.index.preparation import LAYOUT
-from ability_search.text.bm25 import K1, B
 from kadi_client.tools import validation_text
 
 MANIFEST = "index_manifest.json"
