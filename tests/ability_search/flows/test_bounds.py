@@ -8,8 +8,6 @@ from time import process_time
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 
-pytestmark = pytest.mark.engine
-
 _BEAT_S = 0.005
 _HELD_S = 0.25
 """Processor time of this process; the loop is held for some 50 ms at most."""

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document, down
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     chunks,
     command,
@@ -31,8 +30,6 @@ from ability_search.errors import Busy, Cancelled
 from ability_search.index.index_calls import IndexOptions
 from kadi_client import Connection, Event
 from kadi_client.errors import KadiError, ToolError
-
-pytestmark = pytest.mark.engine
 
 ALONE = {
     "SEARCH_DATABASE_GRACE_PERIOD": "0",
@@ -182,6 +179,7 @@ async def test_a_caller_who_is_lost_does_not_end_it(start: Start) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_what_a_killed_worker_has_built_is_not_built_again(
     start: Start, tmp_path: Path
 ) -> None:
@@ -211,6 +209,7 @@ async def test_what_a_killed_worker_has_built_is_not_built_again(
         await rebuilt_as_asked(network, 20)
 
 
+@pytest.mark.engine
 async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_path: Path) -> None:
     async with start(**ALONE) as network:
         await fill(network)
@@ -233,6 +232,7 @@ async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_other_options_begin_anew_where_nobody_works_on_the_old_ones(
     start: Start, tmp_path: Path
 ) -> None:
@@ -250,6 +250,7 @@ async def test_other_options_begin_anew_where_nobody_works_on_the_old_ones(
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
     async with start(**ALONE) as network:
         await fill(network)
@@ -271,6 +272,7 @@ async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_a_worker_that_comes_back_after_another_took_over_changes_nothing(
     start: Start, tmp_path: Path
 ) -> None:
@@ -321,6 +323,7 @@ async def test_a_worker_that_is_stopped_hands_its_job_over(start: Start, tmp_pat
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_a_model_that_is_away_is_waited_for(start: Start) -> None:
     async with start(**ALONE, **SMALL_STEPS) as network:
         await fill(network)
@@ -337,6 +340,7 @@ async def test_a_model_that_is_away_is_waited_for(start: Start) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -382,6 +386,7 @@ async def test_a_tree_of_files_is_a_job_too(network: Network, tmp_path: Path) ->
     assert (job["state"], job["error"]["code"]) == ("failed", "invalid_input")
 
 
+@pytest.mark.engine
 async def test_a_database_that_knows_no_jobs_yet_learns_them(start: Start) -> None:
     async with start(**ALONE) as network:
         await fill(network)

@@ -12,8 +12,6 @@ from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import command, rows
 
-pytestmark = pytest.mark.engine
-
 DAY = 86_400_000
 AGES = [800, 90, 0, 180, 10]
 """Days, of each chunk."""
@@ -50,6 +48,7 @@ async def used_once(network: Network, agent: str) -> None:
     await used(network, agent, len(shown))
 
 
+@pytest.mark.engine
 async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> None:
     for mode in MODES:
         plain = scores_of(await hits_of(library, mode=mode))
@@ -71,6 +70,7 @@ async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> Non
         )
 
 
+@pytest.mark.engine
 async def test_ages_are_those_when_the_question_is_asked(library: Network) -> None:
     (stored,) = await rows(library, "SELECT createdAt FROM Chunk WHERE source = 'd2'")
     option = {"halfLifeDays": 90, "floor": 0.2}
@@ -90,6 +90,7 @@ async def test_ages_are_those_when_the_question_is_asked(library: Network) -> No
     assert use["lastAt"] >= stored["createdAt"], "use is counted when it happens"
 
 
+@pytest.mark.engine
 async def test_without_weight_nothing_changes(library: Network) -> None:
     for mode in MODES:
         plain = await hits_of(library, mode=mode, explain=True)
@@ -98,6 +99,7 @@ async def test_without_weight_nothing_changes(library: Network) -> None:
             assert await hits_of(library, mode=mode, decay=option, explain=True) == plain
 
 
+@pytest.mark.engine
 async def test_what_an_agent_was_shown_counts_for_this_agent_alone(library: Network) -> None:
     ageless = {"floor": 1}
     plain = scores_of(await hits_of(library))
@@ -118,6 +120,7 @@ async def test_what_an_agent_was_shown_counts_for_this_agent_alone(library: Netw
     assert scores_of(await hits_of(library)) == plain
 
 
+@pytest.mark.engine
 async def test_use_has_a_limit(library: Network) -> None:
     plain = scores_of(await hits_of(library))
     await used_once(library, "reader")
@@ -127,6 +130,7 @@ async def test_use_has_a_limit(library: Network) -> None:
     assert all(hit["score"] <= plain[hit["source"]] for hit in hits)
 
 
+@pytest.mark.engine
 async def test_only_what_is_shown_is_counted(library: Network) -> None:
     await hits_of(library, limit=2, offset=1, decay={"agentId": "reader", "floor": 1})
     assert await used(library, "reader", 2) == {"docs:d1:0": 1, "docs:d2:0": 1}
@@ -134,6 +138,7 @@ async def test_only_what_is_shown_is_counted(library: Network) -> None:
     assert len(await rows(library, "SELECT FROM Usage")) == 2
 
 
+@pytest.mark.engine
 async def test_a_deleted_collection_takes_its_use_along(library: Network) -> None:
     await library.call("search-index", collection="other", documents=[document("o", "cats")])
     await hits_of(library, collection="*", decay={"agentId": "reader"})
@@ -145,6 +150,7 @@ async def test_a_deleted_collection_takes_its_use_along(library: Network) -> Non
     assert (left["collection"], left["chunkId"]) == ("other", "other:o:0")
 
 
+@pytest.mark.engine
 async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: Network) -> None:
     gate = asyncio.Event()
 
@@ -161,6 +167,7 @@ async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: 
     await used(library, "reader", 5)
 
 
+@pytest.mark.engine
 async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network) -> None:
     await used_once(library, "reader")
 
@@ -178,6 +185,7 @@ async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network
     assert "previous use is ignored" in warning
 
 
+@pytest.mark.engine
 async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
     async with start(database="drained") as network:
         await network.call("search-index", collection="docs", documents=[document("a", "cats")])
@@ -189,6 +197,7 @@ async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
         ]
 
 
+@pytest.mark.engine
 async def test_an_older_database_learns_to_count(library: Network) -> None:
     await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
     hits = await hits_of(library, decay={"agentId": "reader"}, explain=True)
@@ -204,6 +213,7 @@ async def _usage_type(network: Network) -> None:
         pass
 
 
+@pytest.mark.engine
 async def test_counting_costs_one_look_and_one_write(library: Network) -> None:
     await used_once(library, "reader")
     library.hops()
