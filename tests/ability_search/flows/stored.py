@@ -18,7 +18,7 @@ from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import aspect_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
 from ability_search.store.memory import MemoryStore
-from ability_search.store.records import TermStatisticsEntry
+from ability_search.store.records import TermStatisticsEntry, Use
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
@@ -209,6 +209,46 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
         [row["lengths"] for row in stored],
     )
     assert told == counted
+
+
+async def under_construction(network: Network) -> list[Collection]:
+    """Return the records that jobs build."""
+    await asyncio.sleep(0)
+    return [each for each in await network.store.collections() if "@" in each.name]
+
+
+async def expire_leases(network: Network) -> None:
+    """End the leases of all running jobs."""
+    if not isinstance(network.store, MemoryStore):
+        await command(network, "UPDATE Job SET leaseUntil = 0 WHERE state = 'running'")
+        return
+    for leased in network.store._jobs.values():
+        if leased.job.running:
+            leased.until = 0
+
+
+async def backdate(network: Network, name: str, source: str, milliseconds: int) -> None:
+    """Make the chunks of a source older."""
+    collection = await record(network, name)
+    if not isinstance(network.store, MemoryStore):
+        change = f"UPDATE `{collection.type}` SET createdAt = createdAt - :age WHERE source = :name"
+        await command(network, change, age=milliseconds, name=source)
+        return
+    for chunk in network.store._generations[collection.type].chunks.values():
+        if chunk.record.source == source:
+            created_at = chunk.record.created_at - milliseconds
+            chunk.record = replace(chunk.record, created_at=created_at)
+
+
+async def uses(network: Network, *names: str) -> list[Use]:
+    """Return what was counted of the use of these collections, by all agents."""
+    await asyncio.sleep(0)
+    return [
+        use
+        for name in names
+        for agent in await network.store.agents(name)
+        for use in await network.store.uses_of(agent, name, after="", limit=100)
+    ]
 
 
 @asynccontextmanager
