@@ -244,7 +244,7 @@ def test_a_link_to_a_file_is_not_followed(directory: Path, tmp_path: Path, file:
 def test_a_pipe_is_no_plain_file_and_nobody_waits_for_it(directory: Path) -> None:
     (directory / CHUNKS).unlink()
     os.mkfifo(directory / CHUNKS)
-    with pytest.raises(Damaged, match="is no plain file"):
+    with pytest.raises(Damaged, match="a FIFO, not a regular file"):
         checked(directory)
 
 
