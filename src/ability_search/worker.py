@@ -149,9 +149,9 @@ async def open_services(
         if store is None:
             store = open_store(settings, invoke, meter, providers=providers)
         chat = broker_chat(settings, invoke, providers=providers)
-        breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
-        breakers["chat"] = chat.breaker
-        meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
+        breakers = {"embedder": embedder.breakers, "reranker": reranker.breakers}
+        breakers["chat"] = chat.breakers
+        meter.watch(BREAKER_OPEN, lambda: {(n,): each.any_open for n, each in breakers.items()})
 
         async def publish(channel: str, data: dict[str, Any]) -> None:
             try:
