@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -74,8 +76,9 @@ LAYERS = (
     {"index.charts"},
     {"retry"},
     {"filters", "understanding"},
+    {"collection"},
     {"text"},
-    {"ports", "config", "index.kinds", "collection"},
+    {"ports", "config", "index.kinds"},
     {"store", "providers"},
     {"files"},
     {"index", "search"},
@@ -249,16 +252,6 @@ def test_imports_point_one_way() -> None:
     assert not upwards
 
 
-def test_search_and_indexing_know_nothing_of_each_other() -> None:
-    modules = within("ability_search")
-    search = [module for module in modules if part(module) == "search"]
-    indexing = [module for module in modules if part(module) == "index"]
-    assert search
-    assert indexing
-    assert not offences(search, "ability_search.index")
-    assert not offences(indexing, "ability_search.search")
-
-
 def test_one_module_knows_the_client_of_prometheus() -> None:
     assert set(offences(list(TREES), "prometheus_client")) == {
         "ability_search.ops.metrics.prometheus_meter",
@@ -316,6 +309,15 @@ def test_a_small_module_has_more_than_one_reader() -> None:
         and readers[module] == 1
     }
     assert small <= {"ability_search.store.arcadedb.store"}
+
+
+def test_a_component_without_vectors_loads_no_numpy() -> None:
+    """A broker stays small: numpy alone is 11 MB."""
+    program = (
+        "import sys, ability_search.cli.services, ability_search.components.contexts;"
+        " sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
 def test_no_module_imports_itself_through_others() -> None:

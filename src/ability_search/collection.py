@@ -6,9 +6,13 @@ import re
 import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from ability_search.errors import InvalidInput
-from ability_search.text.bm25 import K1, B
+
+K1: Final = 1.2
+B: Final = 0.75
+"""The usual parameters of BM25, and those of collections that record none."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST_MODEL = 256

@@ -15,12 +15,11 @@ from pydantic import (
     model_validator,
 )
 
-from ability_search.collection import Collection, is_collection_name
+from ability_search.collection import K1, B, Collection, is_collection_name
 from ability_search.config.setting_fields import ModelName
 from ability_search.errors import InvalidInput
 from ability_search.index.preparation import LAYOUT
 from ability_search.text.analyzer import languages
-from ability_search.text.bm25 import K1, B
 from ability_search.text.chunkers import Strategy
 from kadi_client.tools import validation_text
 
