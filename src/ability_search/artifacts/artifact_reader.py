@@ -304,7 +304,16 @@ def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
             found.check()
     except InvalidInput as exc:
         raise Damaged(place, str(exc)) from exc
+    if wrong := next((name for name, value in further.items() if _has_type(value)), None):
+        raise Damaged(place, f"{wrong[:100]!r} has the key @type, which the database reserves")
     return found, further
+
+
+def _has_type(value: Any) -> bool:
+    """Return whether the engine would read a value, or one inside it, as a record of a type."""
+    if isinstance(value, dict):
+        return "@type" in value or any(map(_has_type, value.values()))
+    return isinstance(value, list) and any(map(_has_type, value))
 
 
 def _json(data: bytes, place: str) -> dict[str, Any]:

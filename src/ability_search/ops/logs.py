@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 from kadi_client.context import LOG_FIELD, call_id
 
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+_REPEATED = 20
+"""Number of equal messages that are written before the others are counted."""
+_FOLDED_SECONDS = 10.0
+"""Time in which equal messages are counted together."""
+_MOST_FOLDED = 1000
+"""Maximum number of different messages that are counted at a time."""
 _CHATTY = (
     "asyncio",
     "charset_normalizer",
@@ -32,6 +43,9 @@ def configure(
 ) -> None:
     """Send the log of this process to stderr only, replacing any earlier setup.
 
+    Repeated messages are folded, see :class:`FoldingHandler`. There is no rotation, which is up to
+    whoever keeps the stream.
+
     Libraries that log every request are kept at warning, or at info if ``level`` is debug: below
     that they log the content of messages, including texts and keys.
 
@@ -40,13 +54,86 @@ def configure(
         format: ``pretty`` for text; ``json`` for one object per line.
         part: Name of this component, added to every line.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = FoldingHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if format == "json" else PrettyFormatter(part))
     root = logging.getLogger()
+    for earlier in root.handlers:
+        if isinstance(earlier, FoldingHandler):
+            earlier.close()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.INFO if level == "debug" else logging.WARNING)
+
+
+class FoldingHandler(logging.StreamHandler[TextIO]):
+    """Writes log lines to a stream; of messages that repeat, one line gives the number.
+
+    Messages are equal if they have the same logger, severity and text before its arguments are
+    filled in. Of equal warnings or errors 20 are written in 10 seconds, the others are counted. The
+    count is written with the text of the last of them, before the first message of any kind after
+    the 10 seconds, and when the handler is closed. Messages below warning are all written, because
+    there is one for each call.
+
+    Args:
+        stream: Where the lines go.
+        clock: The time in seconds.
+    """
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._runs: dict[tuple[str, int, str], _Run] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write or count a record; the caller holds the handler's lock."""
+        now = self._clock()
+        self._write_counts(before=now - _FOLDED_SECONDS)
+        if record.levelno < logging.WARNING or self._is_first(record, now):
+            super().emit(record)
+
+    def close(self) -> None:
+        """Write the outstanding counts and close the handler."""
+        with self.lock or nullcontext():
+            self._write_counts()
+        super().close()
+
+    def _is_first(self, record: logging.LogRecord, now: float) -> bool:
+        """Return whether a record is to be written; count it if not."""
+        key = (record.name, record.levelno, str(record.msg))
+        run = self._runs.get(key)
+        if run is None:
+            if len(self._runs) >= _MOST_FOLDED:
+                return True
+            run = self._runs[key] = _Run(now)
+        run.seen += 1
+        if run.seen <= _REPEATED:
+            return True
+        run.last = record
+        return False
+
+    def _write_counts(self, *, before: float = math.inf) -> None:
+        """End the runs that began before a time; write the counts of those with more messages."""
+        # Runs are in the order in which they began.
+        for key, run in list(self._runs.items()):
+            if run.began > before:
+                return
+            del self._runs[key]
+            if run.last is not None:
+                more = f"{run.seen - _REPEATED} more like this: {run.last.getMessage()}"
+                fields = {**run.last.__dict__, "msg": more, "args": None}
+                fields |= {"exc_info": None, "exc_text": None, "stack_info": None, LOG_FIELD: None}
+                super().emit(logging.makeLogRecord(fields))
+
+
+@dataclass(slots=True)
+class _Run:
+    """Equal messages."""
+
+    began: float
+    seen: int = 0
+    last: logging.LogRecord | None = None
+    """The last one that was not written."""
 
 
 class PrettyFormatter(logging.Formatter):
@@ -95,4 +182,4 @@ class JsonFormatter(logging.Formatter):
 
 def _call_of(record: logging.LogRecord) -> str | None:
     """Return the id of the call in which the record was logged; ``None`` outside a call."""
-    return getattr(record, LOG_FIELD, None) or call_id()
+    return record.__dict__[LOG_FIELD] if LOG_FIELD in record.__dict__ else call_id()
