@@ -364,7 +364,7 @@ def broker_chat(
     return RemoteChat(
         over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
         model=expansion.model,
-        timeout=max(expansion.timeout, settings.aspects.timeout),
+        timeout=max(expansion.timeout, settings.kinds.timeout),
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,
     )

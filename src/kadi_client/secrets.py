@@ -115,7 +115,7 @@ async def _first_answer(events: Subscription) -> dict[str, Any]:
 
 
 def _reason(given: object) -> str | None:
-    """The deployer's reason, printable and of a bounded length."""
+    """Return the deployer's reason, printable and truncated."""
     if not isinstance(given, str) or not given.strip():
         return None
     text = "".join(char if char.isprintable() else " " for char in given.strip())

@@ -29,7 +29,7 @@ class LinkLine(msgspec.Struct):
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of the file of sources."""
+    """A line of ``sources.jsonl``."""
 
     source: _Text
     title: str
@@ -44,7 +44,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     format: str | None = None
     language: str | None = None
     links: list[LinkLine] | None = None
-    aspect_of: str | None = None
+    of: str | None = msgspec.field(default=None, name="aspectOf")
     file: bool | None = None
     file_hash: str | None = None
     generated: bool | None = None
@@ -67,7 +67,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
             format=self.format,
             language=self.language,
             links=tuple(msgspec.to_builtins(self.links or [])),
-            of=self.aspect_of,
+            of=self.of,
             file=bool(self.file),
             file_hash=self.file_hash,
             generated=bool(self.generated),
@@ -78,7 +78,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of the file of chunks; the vectors are in a file of their own.
+    """A line of ``chunks.jsonl``; the vectors are in another file.
 
     A duplicate has spare terms and weights in place of the others.
     """
@@ -107,7 +107,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     end_offset: int | None = None
     dates: list[int] | None = None
     metadata: dict[str, Any] | None = None
-    aspect_of: str | None = None
+    of: str | None = msgspec.field(default=None, name="aspectOf")
     vector_key: _Key | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
@@ -121,7 +121,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         return self.duplicate_of or None
 
     def weighted_terms(self) -> tuple[list[int], list[float]] | None:
-        """Return the terms and weights, spare ones for a duplicate; ``None`` if they are wrong."""
+        """Return the terms and weights, also of a duplicate; ``None`` if they are invalid."""
         used, spared = (self.terms, self.weights), (self.spare_terms or None, self.spare_weights)
         if self.stand_in is not None:
             used, spared = (self.spare_terms or [], self.spare_weights or []), used
@@ -162,7 +162,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             lead=self.lead or "",
             overlap=self.overlap or 0,
             section=self.section,
-            of=self.aspect_of,
+            of=self.of,
             facets=self.facets,
             dates=self.dates or (),
             vector_key=self.vector_key,
@@ -176,7 +176,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class UseLine(msgspec.Struct, rename="camel"):
-    """A line of the file of uses."""
+    """A line of ``usage.jsonl``."""
 
     agent: _Text
     chunk_id: _Text
@@ -185,7 +185,7 @@ class UseLine(msgspec.Struct, rename="camel"):
 
 
 def source_line(record: SourceRecord) -> bytes:
-    """Return the line of a source, with its end."""
+    """Return the line of a source, with a line break."""
     return _encoded(
         SourceLine(
             source=record.source,
@@ -201,7 +201,7 @@ def source_line(record: SourceRecord) -> bytes:
             format=record.format,
             language=record.language,
             links=[LinkLine(each["target"], each["kind"], each["weight"]) for each in record.links],
-            aspect_of=record.of,
+            of=record.of,
             file=record.file,
             file_hash=record.file_hash,
             generated=record.generated or None,
@@ -213,7 +213,7 @@ def source_line(record: SourceRecord) -> bytes:
 
 
 def chunk_line(chunk: ChunkRecord) -> bytes:
-    """Return the line of a chunk, with its end."""
+    """Return the line of a chunk, with a line break."""
     terms, weights = list(chunk.terms), list(chunk.weights)
     duplicate = chunk.duplicate_of is not None
     return _encoded(
@@ -242,7 +242,7 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
             end_offset=chunk.end_offset,
             dates=list(chunk.dates),
             metadata=dict(chunk.metadata),
-            aspect_of=chunk.of,
+            of=chunk.of,
             vector_key=chunk.vector_key,
             terms=None if duplicate else terms,
             weights=None if duplicate else weights,
@@ -255,7 +255,7 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
 
 
 def use_line(use: Use) -> bytes:
-    """Return the line of a use, with its end."""
+    """Return the line of a use, with a line break."""
     return _encoded(UseLine(use.agent, use.chunk_id, use.uses, use.last_at), {})
 
 

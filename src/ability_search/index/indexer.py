@@ -221,7 +221,7 @@ class Indexing:
         if removed is None:
             return None
         deleted = removed.deleted
-        if kinds and removed.collection.aspects:
+        if kinds and removed.collection.kind_chunks:
             of_callers = await self._store.kinds_of(collection.type, sources)
             further = await self._remove(collection, of_callers) if of_callers else None
             deleted += further.deleted if further else 0
@@ -229,7 +229,7 @@ class Indexing:
         return deleted
 
     async def _remove(self, collection: Collection, sources: Sequence[str]) -> Replaced | None:
-        made = generated_sources(sources) if collection.aspects else []
+        made = generated_sources(sources) if collection.kind_chunks else []
         replaced = await self._store.replace(collection, Replacement([*sources, *made]))
         if replaced is not None:
             self._registry.learn(collection.name, replaced.collection)
@@ -289,7 +289,7 @@ class Indexing:
         kinds = KindDerivation(
             self._chat,
             recipe,
-            settings=self._settings.aspects,
+            settings=self._settings.kinds,
             analyzer=analyzer_for(recipe.language),
             count=self._count,
         )

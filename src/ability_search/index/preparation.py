@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
-from ability_search.documents import ASPECTS, Document, Passage, Vector
+from ability_search.documents import KINDS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
@@ -55,7 +55,7 @@ class Recipe:
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
-        is_kind = document.aspect_of is not None or document.kind in ASPECTS
+        is_kind = document.of is not None or document.kind in KINDS
         return () if is_kind else self.kinds
 
 
@@ -134,7 +134,7 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         said if document.file_hash is None else document.file_hash,
         document.kind,
         document.links,
-        document.aspect_of,
+        document.of,
         recipe.chunk_strategy,
         recipe.chunk_size,
         recipe.chunk_overlap,
@@ -260,7 +260,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 lead=document.content[end : passage.start],
                 overlap=max(0, end - passage.start),
                 section=section,
-                of=document.aspect_of,
+                of=document.of,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
@@ -311,7 +311,7 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
         format=document.format,
         language=document.language,
         links=document.links,
-        of=document.aspect_of,
+        of=document.of,
         file=document.file,
         file_hash=document.file_hash,
         generated=document.generated,
@@ -353,7 +353,7 @@ def restored_document(
         format=record.format,
         language=record.language,
         links=tuple(record.links),
-        aspect_of=record.of,
+        of=record.of,
         file=record.file,
         file_hash=record.file_hash,
         generated=record.generated,
@@ -393,7 +393,7 @@ def generated_source(source: str, kind: str) -> str:
 
 def generated_sources(sources: Iterable[str]) -> list[str]:
     """Return the source names of all kinds that may have been derived from documents."""
-    return [generated_source(source, kind) for source in sources for kind in ASPECTS]
+    return [generated_source(source, kind) for source in sources for kind in KINDS]
 
 
 def _check_stored(document: Document, passages: Sequence[Passage], most: int) -> None:
@@ -414,21 +414,21 @@ def _bytes(text: str) -> int:
 
 
 def _check_kind(document: Document) -> None:
-    if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in ASPECTS)):
+    if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in KINDS)):
         raise InvalidInput(
             "source",
             f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
             hint="Choose another name.",
         )
-    if document.aspect_of is None:
+    if document.of is None:
         return
-    if document.kind not in ASPECTS:
+    if document.kind not in KINDS:
         raise InvalidInput(
             "kind",
             f"is {document.kind!r}, which is not a kind of another document",
-            hint=f"With of, use one of {', '.join(ASPECTS)}.",
+            hint=f"With of, use one of {', '.join(KINDS)}.",
         )
-    if document.aspect_of == document.source:
+    if document.of == document.source:
         raise InvalidInput("of", "is the document itself", hint="Name another document's source.")
 
 

@@ -46,7 +46,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             format=item.format,
             language=item.language,
             links=tuple(link.model_dump() for link in item.links),
-            aspect_of=item.of,
+            of=item.of,
             file_hash=item.file_hash,
         )
         for item in value.documents

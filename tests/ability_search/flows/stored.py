@@ -16,7 +16,7 @@ from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import aspect_type, link_type, source_type
+from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import statistics_entry
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.statistics_cache import EMPTY, advanced
@@ -94,9 +94,9 @@ async def links(network: Network, name: str) -> list[tuple[str, str, str, float]
     return [(row["source"], row["target"], row["kind"], row["weight"]) for row in found]
 
 
-async def aspects(network: Network, name: str) -> list[Any]:
-    """All chunks of a collection's aspects, by chunkId."""
-    kind = aspect_type((await record(network, name)).type)
+async def kind_chunks(network: Network, name: str) -> list[Any]:
+    """All chunks of a collection's kinds, by chunkId."""
+    kind = kind_type((await record(network, name)).type)
     if kind not in await types(network):
         return []
     return await rows(network, f"SELECT FROM `{kind}` ORDER BY chunkId")
@@ -106,8 +106,8 @@ async def assert_consistent(network: Network, name: str) -> Collection:
     """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
     collection = await record(network, name)
     ordinary = await rows(network, f"SELECT FROM `{collection.type}`")
-    covering = await aspects(network, name)
-    assert collection.aspects == len(covering)
+    covering = await kind_chunks(network, name)
+    assert collection.kind_chunks == len(covering)
     assert all(row.get("aspectOf") for row in covering)
     assert not any(row.get("aspectOf") for row in ordinary)
     stored = [*ordinary, *covering]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import (
-    aspects,
     assert_consistent,
     chunks,
+    kind_chunks,
     links,
     record,
     rows,
@@ -143,7 +143,7 @@ async def contents(network: Network, name: str) -> list[Any]:
     sources = source_type((await record(network, name)).type)
     return [
         [without_identity(row, name) for row in await chunks(network, name)],
-        [without_identity(row, name) for row in await aspects(network, name)],
+        [without_identity(row, name) for row in await kind_chunks(network, name)],
         [
             {key: value for key, value in row.items() if not key.startswith("@")}
             for row in await rows(network, f"SELECT FROM `{sources}` ORDER BY source")
@@ -188,7 +188,7 @@ async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Pat
         expected = await answers(network, "docs", queries)
         assert manifest.counts.chunks == before.chunks
         assert manifest.counts.duplicates == before.duplicates > 0
-        assert manifest.counts.aspects == before.aspects > 0
+        assert manifest.counts.kind_chunks == before.kind_chunks > 0
         assert manifest.counts.links == before.links > 0
     async with start(**SMALL_GROUPS) as empty:
         await import_(empty, tmp_path / "out", "docs")

@@ -57,7 +57,7 @@ def all_searched(query: Query, assumed: Collection, current: Collection) -> bool
 
     Always true if the query searches no kinds.
     """
-    return not searches_kinds(query) or bool(assumed.aspects) == bool(current.aspects)
+    return not searches_kinds(query) or bool(assumed.kind_chunks) == bool(current.kind_chunks)
 
 
 def count_chunks(candidates: Candidates) -> int:

@@ -27,14 +27,15 @@ _WIRE = {
     "kinds_by": "kindsBy",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
-    "aspect_graph": "aspectGraph",
+    "kind_chunks": "aspects",
+    "kind_graph": "aspectGraph",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
 _FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
 """Fields of a :class:`Collection` -> columns of its record."""
 _BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
-"""Types of a generation besides that of its chunks, which names it."""
+"""The other types of a generation; it is named after the type of its chunks."""
 
 
 class CollectionSql(Database):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.store.arcadedb import rows
-from ability_search.store.arcadedb.core import Statement, aspect_type, source_type
+from ability_search.store.arcadedb.core import Statement, kind_type, source_type
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.records import ChunkRecord, SourceRecord
 
@@ -38,7 +38,7 @@ class CopySql(Database):
         self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
     ) -> list[ChunkRecord]:
         """Return the chunks ``first`` to ``end - 1`` of each source."""
-        chunk_type = aspect_type(generation) if kinds else generation
+        chunk_type = kind_type(generation) if kinds else generation
         found = await self.generation_read(
             generation, source_chunks(chunk_type, sources, first=first, end=end)
         )

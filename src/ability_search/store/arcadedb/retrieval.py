@@ -49,7 +49,7 @@ class SearchSql(Database):
         statement = candidates(
             collection.name,
             collection.type,
-            [each for each in searches if collection.aspects or not each.kinds],
+            [each for each in searches if collection.kind_chunks or not each.kinds],
             columns,
             first=first,
         )
