@@ -23,6 +23,8 @@ from chaos.steps import Parameters, Step
 from kadi_client import Connection, Identity, KadiError, Tool
 
 RECOVERY_SECONDS = 120.0
+PROBE = "observer"
+"""Collection of the calls that show whether the stack works."""
 SLOW_SECONDS = 0.05
 """Delay of each block through a slow connection."""
 FREE_BYTES = 100 * 2**20
@@ -87,7 +89,7 @@ class Faults:
         self._ledger.wrote(step, after, outcome, time.monotonic() - began)
 
     async def recovered(self) -> None:
-        """Wait until every component works.
+        """Wait until every component is up, and a document can be indexed and found.
 
         Raises:
             Violation: if that takes too long.
@@ -100,11 +102,22 @@ class Faults:
                     host, port = await self._stack.gateway()
                     response = await client.get(f"http://{host}:{port}/health")
                     seen = response.json()
-                    listed = await self._observer.call("search-collections", {}, 10.0)
-                    if response.status_code == httpx.codes.OK and listed.ok:
+                    if response.status_code == httpx.codes.OK and await self._works():
                         return
                 await asyncio.sleep(POLL_SECONDS)
         raise Violation(f"a recovery within {RECOVERY_SECONDS:g} s", str(seen))
+
+    async def _works(self) -> bool:
+        """Return whether a document can be embedded, stored and found by meaning."""
+        text = "The lighthouse keeper counts the ships."
+        document = {"source": "probe", "title": "Probe", "content": text}
+        sent = {"collection": PROBE, "documents": [document], "force": True}
+        indexed = await self._observer.call("search-index", sent, 30.0)
+        if indexed.answer is None or indexed.answer["failed"]:
+            return False
+        query = {"collection": PROBE, "query": text, "mode": "semantic"}
+        found = await self._observer.call("search-query", query, 30.0)
+        return found.answer is not None and found.answer["count"] == 1
 
     async def _kill(self, component: str) -> None:
         pid = self._stack.pids().get(component)

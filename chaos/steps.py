@@ -92,7 +92,7 @@ def fault_step(seed: int, number: int, faults: Sequence[str]) -> Step:
         number,
         chance.choice(faults),
         {
-            "gap": chance.randint(2, 10),
+            "gap": chance.randint(5, 40),
             "seconds": round(chance.uniform(0.5, 8.0), 1),
             "component": chance.choice(COMPONENTS),
             "proxy": chance.choice(("broker", "gateway")),

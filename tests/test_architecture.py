@@ -249,16 +249,6 @@ def test_imports_point_one_way() -> None:
     assert not upwards
 
 
-def test_search_and_indexing_know_nothing_of_each_other() -> None:
-    modules = within("ability_search")
-    search = [module for module in modules if part(module) == "search"]
-    indexing = [module for module in modules if part(module) == "index"]
-    assert search
-    assert indexing
-    assert not offences(search, "ability_search.index")
-    assert not offences(indexing, "ability_search.search")
-
-
 def test_one_module_knows_the_client_of_prometheus() -> None:
     assert set(offences(list(TREES), "prometheus_client")) == {
         "ability_search.ops.metrics.prometheus_meter",

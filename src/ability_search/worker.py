@@ -51,6 +51,9 @@ from kadi_client.tracing import span
 
 log = logging.getLogger(__name__)
 
+_LIST_SECONDS = 2.0
+"""Seconds that a broker may take to list its tools."""
+
 _SELF_REPAIR = 600.0
 """Seconds between two checks for terms missing from the keyword index."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
@@ -115,8 +118,12 @@ async def open_services(
 
     Arguments and errors as for :func:`open_worker`.
     """
+
+    async def providers(tool: str) -> frozenset[str]:
+        return await connection.providers(tool, timeout=_LIST_SECONDS)
+
     async with AsyncExitStack() as stack:
-        invoke, providers = _metered(connection.invoke, meter), connection.providers
+        invoke = _metered(connection.invoke, meter)
         embedder = await stack.enter_async_context(
             open_embedder(settings, invoke, meter, providers=providers)
         )

@@ -365,12 +365,20 @@ class Brokers(Invoker):
         return (members or self._members)[0]
 
     async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
-        """Return the ids of the agents that offer a tool on any broker that is connected."""
-        found = await asyncio.gather(
+        """Return the ids of the agents that offer a tool on any broker that is connected.
+
+        Raises:
+            KadiError: if no broker lists its tools; it is that of the first one.
+        """
+        outcomes = await asyncio.gather(
             *(member.connection.providers(tool, timeout=timeout) for member in self._connected()),
             return_exceptions=True,
         )
-        return frozenset().union(*(each for each in found if not isinstance(each, BaseException)))
+        found = [each for each in outcomes if not isinstance(each, BaseException)]
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        if failures and not found:
+            raise failures[0]
+        return frozenset().union(*found)
 
     def _remember(self, tool: str, member: _Member) -> _Member:
         self._offered[tool] = member

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
@@ -23,6 +24,7 @@ from ability_search.stack.data_directory import (
 )
 from ability_search.wire import PROGRESS
 from kadi_client import Connection, Identity, RemoteError
+from kadi_client.addresses import is_loopback
 from kadi_client.context import calling
 
 log = logging.getLogger(__name__)
@@ -75,20 +77,33 @@ def find_target(
     """
     networks = settings.broker.networks
     configured = settings.broker.url.get_secret_value()
+    running = read_running(settings.files.data_dir)
+
+    def chosen(url: str, origin: str) -> Target:
+        if running is None or _place(url) != _place(running.url):
+            return Target(url, networks, origin)
+        return Target(url, tuple(dict.fromkeys((*networks, *running.networks))), origin, running)
+
     if broker is not None:
         if not broker.startswith(("ws://", "wss://")):
             raise InvalidInput(given_as, "expected an address like ws://localhost:8080/kadi")
-        return Target(broker, networks, given_as)
+        return chosen(broker, given_as)
     for name in ("BROKER_URL", "KADI_BROKER_URL"):
         if environ.get(name, "").strip():
-            return Target(configured, networks, name)
+            return chosen(configured, name)
     if settings.broker.name != "local":
-        return Target(configured, networks, f"broker {settings.broker.name} of the configuration")
-    running = read_running(settings.files.data_dir)
+        return chosen(configured, f"broker {settings.broker.name} of the configuration")
     if running is not None:
         origin = f"the stack of process {running.pid}"
         return Target(running.url, running.networks, origin, running)
     return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
+
+
+def _place(url: str) -> tuple[str, int | None]:
+    """Return host and port of a broker; all names of the loopback interface are one host."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return "localhost" if is_loopback(host) else host, parts.port
 
 
 def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -136,7 +151,7 @@ class ToolClient:
             networks or target.networks,
             name=name,
             open_timeout=open_timeout,
-            identity=_identity(settings, target),
+            identity=client_identity(settings, target),
         )
 
     async def __aenter__(self) -> ToolClient:
@@ -183,7 +198,8 @@ class ToolClient:
             return await self.call(tool, request, timeout=timeout)
 
 
-def _identity(settings: Settings, target: Target) -> Identity | None:
+def client_identity(settings: Settings, target: Target) -> Identity | None:
+    """Return the identity of clients of the running stack; ``None`` for another broker."""
     if target.stack is None:
         return None
     return Identity.load_or_create(identity_file(settings.files.data_dir, CLIENT))

@@ -15,7 +15,7 @@ from ability_search.artifacts.artifact_service import (
 )
 from ability_search.artifacts.importer import Importable, Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.client.tool_client import Target, joined_environ
+from ability_search.client.tool_client import Target, client_identity, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.index.index_calls import IndexOptions
@@ -49,9 +49,12 @@ async def open_local_services(
         ConfigurationError: if the settings are invalid.
         KadiError: if the broker cannot be reached.
     """
+    identity = client_identity(settings, target)
     if target.stack is not None:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
-    connection = client_connection(settings, target.url, target.networks, name=name)
+    connection = client_connection(
+        settings, target.url, target.networks, name=name, identity=identity
+    )
     async with open_services(settings, connection, base=Path.cwd()) as services:
         yield services, connection
 

@@ -18,6 +18,7 @@ from kadi_client import (
     KadiError,
     NotConnected,
     Raw,
+    RemoteError,
     ToolError,
 )
 from kadi_client.context import calling
@@ -169,6 +170,13 @@ def _translated(exc: Exception, tool: str) -> SearchError:
         )
     if isinstance(exc, CallTimeout):
         return DeadlineExceeded(str(exc))
+    if isinstance(exc, RemoteError) and str(exc).startswith("toolInput:"):
+        log.info("%s cannot read its input: %s", tool, exc)
+        return InvalidInput(
+            "input",
+            "holds a value that cannot be represented, such as 1e999",
+            hint="Send numbers within the range of 64-bit floats.",
+        )
     log.warning("%s did not answer: %s", tool, exc)
     if isinstance(exc, NotConnected):
         return Unavailable("the connection to the broker was lost during the call", retry_after=1.0)

@@ -186,7 +186,7 @@ async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candi
 
 def wanted_fields(query: Query) -> list[str]:
     """Return the fields of candidates that the stages of a query need, each once."""
-    stages = (*SCORERS, *CANDIDATES, *SELECTION)
+    stages = (*RANKING, *CANDIDATES, *SELECTION, *RERANKING, *PAGE)
     return list(dict.fromkeys(name for stage in stages for name in stage.fields(query)))
 
 

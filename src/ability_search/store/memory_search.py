@@ -22,6 +22,7 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
+    TEXT_FIELDS,
     ChunkText,
     Columns,
     GraphAnswer,
@@ -185,25 +186,9 @@ def _search(generation: Generation, search: Search, columns: Columns, first: int
 
 
 def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:
-    record = chunk.record
-    return ChunkText(
-        rid=chunk.rid,
-        chunk_id=record.chunk_id,
-        source=record.source,
-        title=record.title,
-        content=record.content,
-        metadata=deepcopy(record.metadata),
-        kind=record.kind,
-        chunk_index=record.chunk_index,
-        total_chunks=record.total_chunks,
-        breadcrumb=record.breadcrumb,
-        page=record.page,
-        start_line=record.start_line,
-        end_line=record.end_line,
-        created_at=record.created_at,
-        tokens=record.tokens,
-        cosines=tuple(cosines),
-    )
+    values = {name: getattr(chunk.record, name) for name in TEXT_FIELDS}
+    values["metadata"] = deepcopy(values["metadata"])
+    return ChunkText(chunk.rid, **values, cosines=tuple(cosines))
 
 
 def _strongest(links: Iterable[Link]) -> list[Link]:

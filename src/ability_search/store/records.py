@@ -9,7 +9,7 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from ability_search.collection import Collection
@@ -221,6 +221,12 @@ class ChunkText:
     """Its vector, if requested."""
 
 
+TEXT_FIELDS = tuple(
+    each.name for each in fields(ChunkText) if each.name not in ("rid", "cosines", "embedding")
+)
+"""Fields of a :class:`ChunkText` that are fields of a :class:`ChunkRecord` too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A chunk's part of the text of its document."""
@@ -288,7 +294,7 @@ class Replacement:
     """The chunks of each source."""
     links: Sequence[Link] = ()
     term_statistics: bytes | None = None
-    """Term statistics of the chunks, encoded; see :mod:`ability_search.search.statistics`."""
+    """Term statistics of the chunks, encoded; see :mod:`ability_search.text.term_statistics`."""
     stand_ins: Mapping[str, int] = field(default_factory=dict)
     """Stored chunks that stand for duplicates among ``chunks``: ``created_at`` by chunkId. If one
     of them was replaced, nothing is written."""

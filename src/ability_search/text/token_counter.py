@@ -150,6 +150,8 @@ _BLANKS = {ord(blank): " " for blank in "\t\n\r"}
 _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64
 """Maximum characters of a cached word; longer words rarely recur."""
+_LONG = 10_000
+"""Characters from which encoding a text takes milliseconds."""
 
 
 class TokenizerTokens:
@@ -215,7 +217,11 @@ class TokenizerTokens:
             text.encode()
         except UnicodeEncodeError:
             text = _SURROGATE.sub("\ufffd", text)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        if len(text) <= _LONG:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        else:
+            # Unlike encode(), this releases the interpreter lock.
+            (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
         return tuple([start for start, _ in encoding.offsets])
 
 

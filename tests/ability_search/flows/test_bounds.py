@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from time import process_time
+from time import perf_counter
 
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
@@ -12,21 +12,23 @@ pytestmark = pytest.mark.engine
 
 _BEAT_S = 0.005
 _HELD_S = 0.25
-"""Processor time of this process; the loop is held for some 50 ms at most."""
+_SHARE = 0.1
+"""The loop is held for some 50 ms at most. A busy machine prolongs that, and the work alike."""
 
 
-async def longest_hold(network: Network, task: asyncio.Task[object]) -> float:
-    """Return the longest hold of the loop until the embedder is asked, in seconds.
+async def longest_hold(network: Network, task: asyncio.Task[object]) -> tuple[float, float]:
+    """Return the longest hold of the loop until the embedder is called, and the time until then.
 
-    It is measured in processor time of this process, which other processes do not prolong.
+    Both are in seconds.
     """
     longest = 0.0
+    started = perf_counter()
     async with asyncio.timeout(60):
         while not (network.model.requests or task.done()):
-            began = process_time()
+            began = perf_counter()
             await asyncio.wait([task], timeout=_BEAT_S)
-            longest = max(longest, process_time() - began - _BEAT_S)
-    return longest
+            longest = max(longest, perf_counter() - began - _BEAT_S)
+    return longest, perf_counter() - started
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,8 @@ async def test_no_document_holds_the_loop(
     given = {"collection": "docs", "documents": [document("b", text, **further)]}
     task = asyncio.create_task(network.client.invoke("search-index", given, timeout=60))
     try:
-        assert await longest_hold(network, task) < _HELD_S
+        held, taken = await longest_hold(network, task)
+        assert held < max(_HELD_S, _SHARE * taken)
         assert network.model.requests
     finally:
         task.cancel()

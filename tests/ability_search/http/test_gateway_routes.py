@@ -84,6 +84,7 @@ async def test_failures_are_problem_documents_with_code_hint_and_status(
             (await http.get("/events?colection=notes"), 400, "invalid_input"),
             (await http.post("/search?tag=notes", json={"query": "x"}), 400, "invalid_input"),
             (await http.post(query, content=HUGE, headers=KIND), 413, "too_large"),
+            (await http.post(query, content=b'{"a":1e999}', headers=KIND), 400, "invalid_input"),
         ]
         for response, status, code in cases:
             problem = response.json()

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.store.arcadedb.core import Statement
+from kadi_client.errors import KadiError
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,12 @@ class ProviderPin:
             self._database = await self._identify(self._agent)
 
     async def _choose(self) -> None:
-        agents = sorted(await self._providers())
+        try:
+            agents = sorted(await self._providers())
+        except KadiError as exc:
+            log.warning("the broker does not list its tools, any database is used: %s", exc)
+            self._chosen = True
+            return
         if not agents:
             return  # the call says that there is none, or waits for the agent that was chosen
         ids = {agent: await self._id(agent) for agent in agents}

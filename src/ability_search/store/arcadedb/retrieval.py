@@ -11,9 +11,10 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.arcadedb.graph import best_chunks, context_rows, walk
-from ability_search.store.arcadedb.rows import CHUNK_FIELDS, link, passage
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, CHUNK_FIELDS, link, passage
 from ability_search.store.arcadedb.search import candidates, chunk_embedding, embeddings, hit_rows
 from ability_search.store.records import (
+    TEXT_FIELDS,
     ChunkText,
     Columns,
     GraphAnswer,
@@ -152,22 +153,11 @@ def _row(row: Mapping[str, Any], score: float | None) -> Row:
 
 
 def _chunk(row: Mapping[str, Any], *, compared: int = 0) -> ChunkText:
+    values: dict[str, Any] = {name: row.get(CHUNK_COLUMNS[name]) for name in TEXT_FIELDS}
+    values["metadata"] = values["metadata"] or {}
     return ChunkText(
-        rid=row["rid"],
-        chunk_id=row["chunkId"],
-        source=row["source"],
-        title=row["title"],
-        content=row["content"],
-        metadata=row.get("metadata") or {},
-        kind=row.get("kind"),
-        chunk_index=row["chunkIndex"],
-        total_chunks=row["totalChunks"],
-        breadcrumb=row.get("breadcrumb"),
-        page=row.get("page"),
-        start_line=row.get("startLine"),
-        end_line=row.get("endLine"),
-        created_at=row.get("createdAt"),
-        tokens=row.get("tokens"),
+        row["rid"],
+        **values,
         cosines=[row.get(f"like{place}") for place in range(compared)],
         embedding=row.get("embedding"),
     )

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ability_search.store.records import (
+    TEXT_FIELDS,
     ChunkRecord,
     Link,
     Passage,
@@ -54,6 +55,10 @@ CHUNK_COLUMNS = {
 """Fields of a :class:`ChunkRecord` -> columns, in the order of new rows."""
 CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
 _SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
+STORED_COLUMNS = ", ".join([*CHUNK_COLUMNS.values(), *_SPARE.values()])
+"""All columns of a stored chunk."""
+HIT_COLUMNS = ", ".join(CHUNK_COLUMNS[name] for name in TEXT_FIELDS)
+"""The columns of a :class:`ChunkText`."""
 _LISTS = ("facets", "dates", "embedding", "terms", "weights", "lengths")
 _SOURCE_COLUMNS = {
     "source": "source",

@@ -11,13 +11,8 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
 from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS
 from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
-
-HIT_COLUMNS = (
-    "chunkId, source, title, content, metadata, kind, chunkIndex, totalChunks,"
-    " breadcrumb, page, startLine, endLine, createdAt, tokens"
-)
 
 _NO_COLUMNS = Columns()
 _COLLECTION = "SELECT FROM Collection WHERE name = :name"

@@ -14,15 +14,7 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-
-CHUNK_COLUMNS = (
-    "chunkId, collection, source, title, content, lead, overlap, kind, tokens, metadata, facets,"
-    " dates, chunkIndex, totalChunks, breadcrumb, section, page, startLine, endLine,"
-    " startOffset, endOffset, createdAt, aspectOf,"
-    " embedding, vectorKey, terms, weights, lengths, averageLength, duplicateOf, spareEmbedding,"
-    " spareTerms, spareWeights"
-)
-"""All columns of a chunk."""
+from ability_search.store.arcadedb.rows import STORED_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +248,7 @@ def _insert(chunk_type: str, rows: Rows, name: str) -> str:
         return inline
     parameter = f":staged{name.capitalize()}"
     return (
-        f"{inline} INSERT INTO `{chunk_type}` FROM (SELECT {CHUNK_COLUMNS} FROM Staging"
+        f"{inline} INSERT INTO `{chunk_type}` FROM (SELECT {STORED_COLUMNS} FROM Staging"
         f" WHERE token IN {parameter}); DELETE FROM Staging WHERE token IN {parameter};"
     )
 
