@@ -22,7 +22,10 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 NOUN_PHRASE = re.compile(
-    r"(The|A|An|All|Every|Each|Those|This|That|Of|For|If|Why|Texts?|Rows?|Numbers?|Names)\b"
+    r"(The|A|An|All|Every|Each|One|Whole|Pieces|Those|This|That|Of|For|If|Why|Texts?|Rows?|Numbers?|Names)\b"
+)
+ODD_NAME = re.compile(
+    r"_*(told|tell|beside|look|settled|mending|mended|anew|\w*aspects?|aspects?_\w+)", re.IGNORECASE
 )
 NO_SUMMARY = re.compile(r"(What|Whether|Who|How|Which|Where)\b(?!.*\?)")
 """The first line of a docstring says what a function does."""
@@ -44,6 +47,34 @@ def test_no_text_of_the_source_has_an_odd_phrase() -> None:
         for path in SOURCES
         for line, text in texts_of(path)
         for match in ODD.finditer(text)
+    ]
+    assert found == []
+
+
+def names_of(path: Path) -> list[tuple[int, str]]:
+    """Every name that a module defines, with its line."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.append((node.lineno, node.name))
+            case ast.arg():
+                found.append((node.lineno, node.arg))
+            case ast.Name(ctx=ast.Store()):
+                found.append((node.lineno, node.id))
+            case ast.Attribute(ctx=ast.Store()):
+                found.append((node.lineno, node.attr))
+            case _:
+                pass
+    return found
+
+
+def test_no_name_of_the_source_is_an_odd_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in SOURCES
+        for line, name in names_of(path)
+        if ODD_NAME.fullmatch(name)
     ]
     assert found == []
 

@@ -99,12 +99,12 @@ async def open_tools(
     )
     async with open_services(settings, connection, base=base, meter=meter) as services:
 
-        async def look() -> None:
+        async def resume_jobs() -> None:
             await services.reindexing.resume()
             await services.generations.drop_due()
 
         async with (
-            repeating("abandoned jobs", look, every=settings.jobs.lease / 2),
+            repeating("abandoned jobs", resume_jobs, every=settings.jobs.lease / 2),
             repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(search_tools(services), meter)

@@ -117,7 +117,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def stand_in(self) -> str | None:
-        """The chunk that stands for this one."""
+        """The chunk that represents this one."""
         return self.duplicate_of or None
 
     def weighted_terms(self) -> tuple[list[int], list[float]] | None:

@@ -28,8 +28,8 @@ class IndexOptions:
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
     """Index unchanged documents, too."""
-    anew: bool = False
-    """Do not reuse stored vectors."""
+    embed_all: bool = False
+    """Embed every text, without stored vectors."""
     dedup_threshold: float | None = None
     """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 

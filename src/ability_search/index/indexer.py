@@ -168,7 +168,7 @@ class Indexing:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, anew=options.anew)
+            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -282,7 +282,7 @@ class Indexing:
         recipe: Recipe,
         model: str,
         *,
-        anew: bool,
+        embed_all: bool,
     ) -> None:
         """Prepare, embed and store documents."""
         embedding, database = self._settings.embedding, self._settings.database
@@ -300,7 +300,7 @@ class Indexing:
             record=writer.name,
             dimensions=writer.collection.dimensions if writer.collection else None,
             embed=embed,
-            enabled=embedding.reuse and not anew,
+            enabled=embedding.reuse and not embed_all,
             meter=self._meter,
         )
         steps = Steps(

@@ -66,7 +66,7 @@ def index_options(
         kinds=None if value.kinds is None else tuple(value.kinds),
         kinds_by=value.kinds_by,
         force=getattr(value, "force", False),
-        anew=getattr(value, "force", False),
+        embed_all=getattr(value, "force", False),
         dedup_threshold=getattr(value, "dedup_threshold", None),
     )
 

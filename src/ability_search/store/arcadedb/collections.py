@@ -141,7 +141,7 @@ class CollectionSql(Database):
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         encoded = base64.b64encode(merged).decode("ascii")
         answer = await self.write(
             fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
@@ -315,7 +315,7 @@ def stored_types() -> Statement:
 def term_statistics(chunk_type: str, *, after: int) -> Statement:
     """Select the log of term statistics after revision ``after``, in order.
 
-    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that stands for
+    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that represents
     everything up to its ``seq``.
     """
     return Statement(
@@ -326,7 +326,7 @@ def term_statistics(chunk_type: str, *, after: int) -> Statement:
 
 
 def fold_term_statistics(chunk_type: str, *, up_to: int, count: int, merged: str) -> Statement:
-    """Replace the ``count`` entries up to revision ``up_to`` by one that stands for them.
+    """Replace the ``count`` entries up to revision ``up_to`` by one that represents them.
 
     Returns one map: ``deleted``; if it is not ``count``, another worker was faster and nothing was
     changed.

@@ -67,14 +67,14 @@ def source_places(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_records_at(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """Whole Source records by their ``rid``, in no order."""
+    """Select whole Source records by their ``rid``, in any order."""
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE @rid IN :rids", {"rids": list(rids)}
     )
 
 
 def source_chunks(chunk_type: str, sources: Sequence[str], *, first: int, end: int) -> Statement:
-    """Whole chunks ``first`` to ``end - 1`` of each of ``sources``, in no order."""
+    """Select whole chunks ``first`` to ``end - 1`` of each of ``sources``, in no order."""
     return Statement(
         f"SELECT FROM `{chunk_type}` WHERE source IN :sources"
         f" AND chunkIndex >= {first:d} AND chunkIndex < {end:d}",

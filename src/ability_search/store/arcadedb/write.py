@@ -119,7 +119,7 @@ def replace_sources(
     """Replace all stored data of ``sources`` by chunks and records, in one transaction.
 
     Without chunks and records, it deletes the sources. It is idempotent. Duplicates
-    in other sources return to the indexes when the chunk that stands for them is replaced.
+    in other sources return to the indexes when the chunk that represents them is replaced.
 
     Args:
         name: The collection.
