@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -74,8 +76,9 @@ LAYERS = (
     {"index.charts"},
     {"retry"},
     {"filters", "understanding"},
+    {"collection"},
     {"text"},
-    {"ports", "config", "index.kinds", "collection"},
+    {"ports", "config", "index.kinds"},
     {"store", "providers"},
     {"files"},
     {"index", "search"},
@@ -306,6 +309,15 @@ def test_a_small_module_has_more_than_one_reader() -> None:
         and readers[module] == 1
     }
     assert small <= {"ability_search.store.arcadedb.store"}
+
+
+def test_a_component_without_vectors_loads_no_numpy() -> None:
+    """A broker stays small: numpy alone is 11 MB."""
+    program = (
+        "import sys, ability_search.cli.services, ability_search.components.contexts;"
+        " sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -6,11 +6,16 @@ import re
 import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from ability_search.errors import InvalidInput
-from ability_search.text.bm25 import K1, B
+
+K1: Final = 1.2
+B: Final = 0.75
+"""The usual parameters of BM25, and those of collections that record none."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
 
@@ -119,5 +124,20 @@ def checked_name(name: str, *, field: str = "collection") -> str:
             "not a collection name",
             hint="Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and begin with a letter or"
             " a digit.",
+        )
+    return name
+
+
+def checked_model(name: str) -> str:
+    """Return ``name`` if it can be the name of a model: 1 to 256 characters.
+
+    Raises:
+        InvalidInput: if it cannot.
+    """
+    if not 1 <= len(name) <= _LONGEST_MODEL:
+        raise InvalidInput(
+            "model",
+            f"must have 1 to {_LONGEST_MODEL} characters, not {len(name)}",
+            hint="Use the name of a model that the model manager serves.",
         )
     return name

@@ -207,7 +207,7 @@ class Busy(SearchError):
 
 
 class ForbiddenPath(SearchError):
-    """A path outside the allowed roots."""
+    """A path outside the allowed roots, or to a key file or file of secrets."""
 
     code = "forbidden_path"
 

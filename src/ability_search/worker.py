@@ -63,7 +63,12 @@ several per call."""
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
+    settings: Settings,
+    *,
+    base: Path,
+    connect_timeout: float = 30.0,
+    meter: Meter = UNMETERED,
+    store: Store | None = None,
 ) -> AsyncIterator[Brokers]:
     """Connect to the brokers and serve the eight tools during the block.
 
@@ -72,12 +77,13 @@ async def open_worker(
         base: Directory that relative paths of search-index-file start from.
         connect_timeout: Seconds to wait for the first broker.
         meter: Meter for the metrics of the worker.
+        store: The store; ``None`` for the one that the settings choose.
 
     Raises:
         KadiError: if no broker can be reached, or none accepts the worker.
     """
     async with open_tools(
-        settings, base=base, connect_timeout=connect_timeout, meter=meter
+        settings, base=base, connect_timeout=connect_timeout, meter=meter, store=store
     ) as tools:
         connection, table = tools
         await connection.serve(table)
@@ -88,7 +94,12 @@ async def open_worker(
 
 @asynccontextmanager
 async def open_tools(
-    settings: Settings, *, base: Path, connect_timeout: float = 30.0, meter: Meter = UNMETERED
+    settings: Settings,
+    *,
+    base: Path,
+    connect_timeout: float = 30.0,
+    meter: Meter = UNMETERED,
+    store: Store | None = None,
 ) -> AsyncIterator[tuple[Brokers, list[Tool]]]:
     """Connect to the brokers and yield the eight tools, not yet registered.
 
@@ -97,7 +108,7 @@ async def open_tools(
     connection = worker_brokers(
         settings, connect_timeout=connect_timeout, observe=LOGGED, on_busy=_busy
     )
-    async with open_services(settings, connection, base=base, meter=meter) as services:
+    async with open_services(settings, connection, base=base, meter=meter, store=store) as services:
 
         async def resume_jobs() -> None:
             await services.reindexing.resume()
@@ -112,7 +123,12 @@ async def open_tools(
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, connection: Connection | Brokers, *, base: Path, meter: Meter = UNMETERED
+    settings: Settings,
+    connection: Connection | Brokers,
+    *,
+    base: Path,
+    meter: Meter = UNMETERED,
+    store: Store | None = None,
 ) -> AsyncIterator[Services]:
     """Build the services over a connection, open it, and close it after the block.
 
@@ -130,11 +146,12 @@ async def open_services(
         reranker = await stack.enter_async_context(
             open_reranker(settings, invoke, meter, providers=providers)
         )
-        store = open_store(settings, invoke, meter, providers=providers)
+        if store is None:
+            store = open_store(settings, invoke, meter, providers=providers)
         chat = broker_chat(settings, invoke, providers=providers)
-        breakers = {"embedder": embedder.breaker, "reranker": reranker.breaker}
-        breakers["chat"] = chat.breaker
-        meter.watch(BREAKER_OPEN, lambda: {(n,): each.is_open for n, each in breakers.items()})
+        breakers = {"embedder": embedder.breakers, "reranker": reranker.breakers}
+        breakers["chat"] = chat.breakers
+        meter.watch(BREAKER_OPEN, lambda: {(n,): each.any_open for n, each in breakers.items()})
 
         async def publish(channel: str, data: dict[str, Any]) -> None:
             try:

@@ -1,4 +1,4 @@
-"""A gateway over a real broker: before the real worker and engine, or before tools a test plays."""
+"""A gateway over a real broker: before the real worker, or before tools a test plays."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.contract.stored_records import (
 from ability_search.collection import Collection
 from ability_search.filters.tree import And, Compare, Field, Not, OneOf
 from ability_search.store.port import Store
-from ability_search.store.records import Columns, GraphRequest, Link, Row
+from ability_search.store.records import Columns, GraphRequest, Link, Row, Search
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -230,6 +230,24 @@ async def test_first_rows_have_their_terms_and_embeddings(store: Store) -> None:
     assert list(first.columns["weights"]) == pytest.approx([1.0, 0.5])
     assert list(first.columns["embedding"]) == pytest.approx(towards(0.9), abs=1e-6)
     assert "embedding" not in second.columns
+
+
+async def test_first_chunk_of_one_search_has_its_embedding_in_all(store: Store) -> None:
+    near = chunk("a", embedding=towards(0.9), terms=(1,), weights=(1.0,))
+    heavy = chunk("b", embedding=towards(0.5), terms=(1,), weights=(2.0,))
+    last = chunk("c", embedding=towards(0.1), terms=(1,), weights=(0.5,))
+    stored = await filled(store, near, heavy, last)
+    searches: list[Search] = [
+        replace(by_vector(FIRST), name="near"),
+        replace(by_terms({1: 1.0}), name="heavy"),
+    ]
+    rows = (await store.search(stored, searches, Columns(), first=1)).value
+    for name, ids in (("near", "abc"), ("heavy", "bac")):
+        assert [row.chunk_id for row in rows[name]] == [f"notes:{each}:0" for each in ids]
+        known = {row.chunk_id: row.columns.get("embedding") for row in rows[name]}
+        assert list(known["notes:a:0"] or ()) == pytest.approx(towards(0.9), abs=1e-6)
+        assert list(known["notes:b:0"] or ()) == pytest.approx(towards(0.5), abs=1e-6)
+        assert known["notes:c:0"] is None
 
 
 async def test_chunks_are_read_by_record_id(store: Store) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,18 +23,12 @@ from ability_search.artifacts.manifest import (
     FileDigest,
 )
 from ability_search.errors import InvalidInput
+from ability_search.files.regular_files import open_regular
 from ability_search.ops.locks import locked
 
 _LONGEST_LINE = 256 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _OURS = {MANIFEST, CHUNKS, SOURCES, USAGE, VECTORS, SKILLS}
-_READ_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -95,12 +88,10 @@ def opened(directory: Path, name: str) -> Iterator[BinaryIO]:
         Damaged: if it is missing or not a regular file.
     """
     try:
-        descriptor = os.open(directory / name, _READ_FLAGS)
+        file = open_regular(directory / name, buffering=_BLOCK)
     except OSError as exc:
         raise Damaged(name, f"cannot be read: {exc.strerror}") from exc
-    with os.fdopen(descriptor, "rb", buffering=_BLOCK) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Damaged(name, "is not a regular file")
+    with file:
         yield file
 
 

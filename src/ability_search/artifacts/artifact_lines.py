@@ -10,46 +10,70 @@ import msgspec
 import msgspec.structs
 from msgspec import UNSET, Meta, UnsetType
 
+from ability_search.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
+from ability_search.documents import KINDS
+from ability_search.errors import InvalidInput
+from ability_search.filters.facets import facets_of
+from ability_search.index.preparation import check_kind
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
+from ability_search.understanding.periods import FIRST_DAY, LAST_DAY
 
-_Text = Annotated[str, Meta(min_length=1)]
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_MOST = 2**31 - 1
+"""Largest number of a column of the database."""
+_Name = Annotated[str, Meta(min_length=1, max_length=4096)]
+_Word = Annotated[str, Meta(max_length=256)]
+_Kind = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+_Time = Annotated[int, Meta(ge=0, le=LATEST)]
+_Count = Annotated[int, Meta(ge=0, le=_MOST)]
+_Positive = Annotated[int, Meta(ge=1, le=_MOST)]
+_Uses = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Day = Annotated[int, Meta(ge=FIRST_DAY, le=LAST_DAY)]
 _Key = Annotated[str, Meta(max_length=64)]
 _TermId = Annotated[int, Meta(ge=0, lt=2**31)]
-_Weight = Annotated[float, Meta(ge=0)]
+_Weight = Annotated[float, Meta(ge=0, le=1e6)]
 _Lengths = Annotated[list[_Count], Meta(min_length=2, max_length=2)]
+_Average = Annotated[float, Meta(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)]
 
 
 class LinkLine(msgspec.Struct):
     """A link of a source to another one."""
 
-    target: str
-    kind: str
+    target: _Name
+    kind: _Word
     weight: Annotated[float, Meta(ge=0, le=1)]
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     """A line of ``sources.jsonl``."""
 
-    source: _Text
+    source: _Name
     title: str
-    content_hash: _Text
-    chunks: Annotated[int, Meta(ge=1)]
-    tokens: _Count
+    content_hash: Annotated[_Word, Meta(min_length=1)]
+    chunks: _Positive
+    tokens: _Uses
     tokens_min: _Count | None
     tokens_max: _Count | None
-    indexed_at: _Count
-    kind: str = "document"
+    indexed_at: _Time
+    kind: _Kind = "document"
     metadata: dict[str, Any] | None = None
-    format: str | None = None
-    language: str | None = None
+    format: _Word | None = None
+    language: _Word | None = None
     links: list[LinkLine] | None = None
-    of: str | None = msgspec.field(default=None, name="aspectOf")
+    of: _Name | None = msgspec.field(default=None, name="aspectOf")
     file: bool | None = None
-    file_hash: str | None = None
+    file_hash: _Word | None = None
     generated: bool | None = None
     tail: str | None = None
-    origin: str | None = None
+    origin: _Word | None = None
+
+    def check(self) -> None:
+        """Check what the types leave open.
+
+        Raises:
+            InvalidInput: naming the field.
+        """
+        facets_of(self.metadata or {})
+        check_kind(self.source, self.kind, self.of, generated=bool(self.generated))
 
     def record(self, further: Mapping[str, Any]) -> SourceRecord:
         """Return the record of the source, with properties of a later version."""
@@ -90,22 +114,22 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     tokens: _Count
     chunk_index: _Count
     total_chunks: _Count
-    created_at: _Count
-    facets: list[str]
+    created_at: _Time
+    facets: list[_Word]
     lengths: _Lengths
-    average_length: Annotated[float, Meta(gt=0)]
+    average_length: _Average
     text_hash: str = msgspec.field(name="text_hash")
-    kind: str = "document"
+    kind: _Kind = "document"
     lead: str | None = None
-    overlap: int | None = None
+    overlap: _Count | None = None
     breadcrumb: str | None = None
-    section: int | None = None
-    page: int | None = None
-    start_line: int | None = None
-    end_line: int | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
-    dates: list[int] | None = None
+    section: _Count | None = None
+    page: _Positive | None = None
+    start_line: _Positive | None = None
+    end_line: _Positive | None = None
+    start_offset: _Count | None = None
+    end_offset: _Count | None = None
+    dates: list[_Day] | None = None
     metadata: dict[str, Any] | None = None
     of: str | None = msgspec.field(default=None, name="aspectOf")
     vector_key: _Key | None = None
@@ -119,6 +143,27 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     def stand_in(self) -> str | None:
         """The chunk that represents this one."""
         return self.duplicate_of or None
+
+    def check(self) -> None:
+        """Check what the types leave open.
+
+        Raises:
+            InvalidInput: naming the field.
+        """
+        facets_of(self.metadata or {})
+        if self.of is not None and self.kind not in KINDS:
+            raise InvalidInput("kind", f"is {self.kind!r}, not a kind of another document")
+        if self.section is not None and self.section > self.chunk_index:
+            raise InvalidInput("section", "begins after the chunk")
+        if (self.overlap or 0) > len(self.content):
+            raise InvalidInput("overlap", "is longer than the chunk")
+        if _reversed(self.start_line, self.end_line):
+            raise InvalidInput("endLine", "is before startLine")
+        if _reversed(self.start_offset, self.end_offset):
+            raise InvalidInput("endOffset", "is before startOffset")
+        days = self.dates or []
+        if len(days) % 2 or any(a > b for a, b in zip(days[::2], days[1::2], strict=True)):
+            raise InvalidInput("dates", "are not pairs of a first and a last day")
 
     def weighted_terms(self) -> tuple[list[int], list[float]] | None:
         """Return the terms and weights, also of a duplicate; ``None`` if they are invalid."""
@@ -178,10 +223,10 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 class UseLine(msgspec.Struct, rename="camel"):
     """A line of ``usage.jsonl``."""
 
-    agent: _Text
-    chunk_id: _Text
-    uses: _Count
-    last_at: _Count
+    agent: _Name
+    chunk_id: Annotated[str, Meta(min_length=1, max_length=4200)]
+    uses: _Uses
+    last_at: _Time
 
 
 def source_line(record: SourceRecord) -> bytes:
@@ -273,3 +318,7 @@ def properties(kind: type[msgspec.Struct]) -> frozenset[str]:
 def _encoded(line: msgspec.Struct, further: Mapping[str, Any]) -> bytes:
     value: Any = {**msgspec.to_builtins(line), **further} if further else line
     return msgspec.json.encode(value, order="sorted") + b"\n"
+
+
+def _reversed(first: int | None, last: int | None) -> bool:
+    return first is not None and last is not None and last < first

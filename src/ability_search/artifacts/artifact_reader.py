@@ -33,6 +33,8 @@ from ability_search.artifacts.manifest import (
     parsed_manifest,
 )
 from ability_search.documents import Vector
+from ability_search.errors import InvalidInput
+from ability_search.filters.facets import facets_of
 from ability_search.index.preparation import links_of, restored_document
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
@@ -41,6 +43,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _LARGEST_MANIFEST = 1024 * 1024
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NOT_PROPERTIES = {"embedding", "spareEmbedding", "collection", "token"}
+_FURTHER = 100_000
+"""Maximum number of values in properties of a later version."""
 _UNIT = 1e-3
 """Tolerance for the length of a unit vector."""
 
@@ -295,7 +299,14 @@ def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
     except msgspec.ValidationError as exc:
         raise Damaged(place, str(exc)) from exc
     known = properties(kind)
-    return found, {name: value for name, value in row.items() if name not in known}
+    further = {name: value for name, value in row.items() if name not in known}
+    try:
+        facets_of(further, max_facets=_FURTHER)
+        if isinstance(found, SourceLine | ChunkLine):
+            found.check()
+    except InvalidInput as exc:
+        raise Damaged(place, str(exc)) from exc
+    return found, further
 
 
 def _json(data: bytes, place: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, checked_model, checked_name
 from ability_search.config.schema import Settings
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -124,10 +124,12 @@ class Importing:
 
         Raises:
             Damaged: if the artifact is invalid.
-            InvalidInput: if the collection exists and ``replacing`` is false.
+            InvalidInput: if the collection exists and ``replacing`` is false, or the name of the
+                collection or of the model is not valid.
             DatabaseUnavailable: if the store did not answer.
         """
         await self._check_free(checked_name(name), replacing)
+        checked_model(model or artifact.manifest.model_id)
         record = _record(name, artifact, model)
         try:
             await self.load(artifact, record, report, model=model)

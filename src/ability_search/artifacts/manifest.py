@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,10 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from ability_search.collection import Collection, is_collection_name
+from ability_search.collection import K1, B, Collection, is_collection_name
+from ability_search.config.setting_fields import ModelName
 from ability_search.errors import InvalidInput
 from ability_search.index.preparation import LAYOUT
-from ability_search.text.bm25 import K1, B
+from ability_search.text.analyzer import languages
+from ability_search.text.chunkers import Strategy
 from kadi_client.tools import validation_text
 
 MANIFEST = "index_manifest.json"
@@ -33,6 +35,11 @@ VERSION = 1
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 """A file name without a path, so that all files are in the directory of the artifact."""
+
+LATEST = 253_402_300_799_999
+"""Last millisecond of the year 9999, the latest time that can be written as a date."""
+SHORTEST_AVERAGE, LONGEST_AVERAGE = 1e-3, 1e9
+"""Range of the average number of terms of a chunk."""
 
 Count = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -50,6 +57,12 @@ class Damaged(InvalidInput):
 def _collection_name(name: str) -> str:
     if not is_collection_name(name):
         raise ValueError("not a collection name")
+    return name
+
+
+def _language(name: str) -> str:
+    if name.strip().lower() not in languages():
+        raise ValueError("not a language of keyword search")
     return name
 
 
@@ -83,21 +96,31 @@ class Origin(_Record):
     """The collection that was exported, and how its texts became chunks."""
 
     name: Annotated[str, AfterValidator(_collection_name)]
-    language: Text
-    chunk_strategy: Text
-    chunk_size: int = Field(ge=1)
+    language: Annotated[str, AfterValidator(_language)]
+    chunk_strategy: Strategy
+    chunk_size: int = Field(ge=1, le=2**31 - 1)
     chunk_overlap: Count
-    kinds: tuple[Text, ...] = Field((), strict=False)
+    kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = Field(
+        (), strict=False
+    )
     """Kinds that are derived from each document."""
-    kinds_by: Text = "local"
+    kinds_by: Literal["local", "chat"] = "local"
     token_counter: Text
-    average_length: float = Field(gt=0)
-    bm25_k1: float = Field(K1, ge=0)
+    average_length: float = Field(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)
+    bm25_k1: float = Field(K1, ge=0, le=1000)
     bm25_b: float = Field(B, ge=0, le=1)
     layout: Text
     """Version of the code that determines what is stored for a text."""
-    created_at: Count
+    created_at: int = Field(ge=0, le=LATEST)
     """Epoch milliseconds."""
+
+    @model_validator(mode="after")
+    def _can_be_indexed_again(self) -> Origin:
+        if self.chunk_overlap >= self.chunk_size:
+            raise ValueError("chunk_overlap must be smaller than chunk_size")
+        if len(set(self.kinds)) < len(self.kinds):
+            raise ValueError("kinds names one twice")
+        return self
 
 
 class Manifest(_Record):
@@ -107,7 +130,7 @@ class Manifest(_Record):
     created_at: Text
     revision: Text = Field(validation_alias=AliasChoices("revision", "hub_revision"))
     """Revision of the sources; equal for artifacts of the same sources."""
-    model_id: Text
+    model_id: ModelName
     dim: int = Field(ge=1, le=65_536)
     normalize: bool
     vector_file: FileName
@@ -169,21 +192,22 @@ def origin_of(collection: Collection, counter: str) -> Origin:
         collection: The collection.
         counter: Name of the token counter.
     """
-    return Origin(
-        name=collection.public_name,
-        language=collection.language,
-        chunk_strategy=collection.chunk_strategy,
-        chunk_size=collection.chunk_size,
-        chunk_overlap=collection.chunk_overlap,
-        kinds=collection.kinds,
-        kinds_by=collection.kinds_by,
-        token_counter=counter,
-        average_length=collection.average_length,
-        bm25_k1=collection.bm25_k1,
-        bm25_b=collection.bm25_b,
-        layout=LAYOUT,
-        created_at=collection.created_at,
-    )
+    fields = {
+        "name": collection.public_name,
+        "language": collection.language,
+        "chunk_strategy": collection.chunk_strategy,
+        "chunk_size": collection.chunk_size,
+        "chunk_overlap": collection.chunk_overlap,
+        "kinds": collection.kinds,
+        "kinds_by": collection.kinds_by,
+        "token_counter": counter,
+        "average_length": collection.average_length,
+        "bm25_k1": collection.bm25_k1,
+        "bm25_b": collection.bm25_b,
+        "layout": LAYOUT,
+        "created_at": collection.created_at,
+    }
+    return Origin.model_validate(fields)
 
 
 def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,7 +11,8 @@ from pathlib import Path, PurePath
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.selection import Selection, Skipped, parts, shown
+from ability_search.files.regular_files import open_beneath
+from ability_search.files.selection import Selection, Skipped, is_secret, parts, shown
 from ability_search.text import loaders
 
 
@@ -117,17 +119,39 @@ def _opened(
             yield path, Skipped(shown(source), "its name is not valid UTF-8")
             continue
         try:
-            size = path.stat().st_size
-            if size > max_bytes:
-                problem = f"{size} bytes, more than the {max_bytes} allowed (max_file_bytes)"
-                raise loaders.Unreadable(problem)
-            data = path.read_bytes()
+            data = _read(path, selection, max_bytes)
             kind = format or loaders.format_of(source, data)
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             yield path, Skipped(source, reason)
         else:
             yield path, File(source, data, kind)
+
+
+def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
+    """Return the bytes of a file; links may have replaced it since it was selected.
+
+    Raises:
+        Unreadable: if the file is too large, is a secret, or lies outside the directory.
+        OSError: if it cannot be opened, or is not a regular file.
+    """
+    real = Path(os.path.realpath(path, strict=True))
+    if not real.is_relative_to(selection.within):
+        raise loaders.Unreadable("a link leads outside the directory that may be read")
+    with open_beneath(selection.within, real) as file:
+        about = os.fstat(file.fileno())
+        named = is_secret(real.relative_to(selection.within).as_posix()) or is_secret(path.name)
+        if named or (about.st_dev, about.st_ino) in selection.secrets:
+            problem = "a key file, .env or secrets.toml, or a link to one: never indexed"
+            raise loaders.Unreadable(problem)
+        if about.st_size <= max_bytes:
+            # One byte more than there should be, because the file may be growing.
+            data = file.read(about.st_size + 1)
+            data += file.read(max_bytes + 1 - len(data)) if len(data) > about.st_size else b""
+            if len(data) <= max_bytes:
+                return data
+    size = max(about.st_size, max_bytes + 1)
+    raise loaders.Unreadable(f"{size} bytes, more than the {max_bytes} allowed (max_file_bytes)")
 
 
 def read_files(

@@ -13,16 +13,9 @@ from pathspec import GitIgnoreSpec
 
 from ability_search.bounded_batches import batches
 from ability_search.errors import ForbiddenPath, InvalidInput
+from ability_search.files.regular_files import open_regular
 
-_LEFT_OUT = (
-    ".git/",
-    ".hg/",
-    ".svn/",
-    "node_modules/",
-    "__pycache__/",
-    ".venv/",
-    "*.pyc",
-    # Secrets are never indexed.
+_SECRETS = (
     ".env",
     ".env.*",
     "*.key",
@@ -32,7 +25,23 @@ _LEFT_OUT = (
     "id_ed25519*",
     "secrets.toml",
 )
+"""Key files and files of secrets, which are never indexed."""
+_LEFT_OUT = (
+    ".git/",
+    ".hg/",
+    ".svn/",
+    "node_modules/",
+    "__pycache__/",
+    ".venv/",
+    "*.pyc",
+    *_SECRETS,
+)
 _NEVER = GitIgnoreSpec.from_lines(_LEFT_OUT)
+_SECRET = GitIgnoreSpec.from_lines(_SECRETS)
+_LARGEST_GITIGNORE = 1024 * 1024
+
+Identity = tuple[int, int]
+"""Device and inode number of a file: equal for all its hard links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,12 @@ class Selection:
     files: tuple[Path, ...]
     prefix: str
     """Common beginning of the sources of files below the path."""
+    within: Path
+    """Directory that no file may lead out of, without links in its path."""
     skipped: tuple[Skipped, ...] = ()
     """Directories that could not be read."""
+    secrets: frozenset[Identity] = frozenset()
+    """Key files and files of secrets in the tree, and in the directories above it."""
 
     def only(self, files: Set[Path]) -> Selection:
         """Return the selection reduced to these files."""
@@ -69,7 +82,7 @@ def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path
         base: Directory to which a relative path is relative.
 
     Raises:
-        ForbiddenPath: if the path is outside all roots.
+        ForbiddenPath: if the path is outside all roots, or names a key file or file of secrets.
         InvalidInput: if it does not exist.
     """
     if "\0" in path:
@@ -83,6 +96,11 @@ def allowed(path: str, roots: Sequence[Path], *, base: Path) -> tuple[Path, Path
         if real.is_relative_to(resolved):
             if not _exists(real):
                 raise InvalidInput("path", "no such file or directory on the worker's machine")
+            if is_secret(Path(path).name) or is_secret(real.relative_to(resolved).as_posix()):
+                raise ForbiddenPath(
+                    "path: names a key file, .env or secrets.toml; these are never indexed",
+                    hint="Choose another file.",
+                )
             return real, resolved
     raise ForbiddenPath(
         "path: lies outside the directories that this worker may read",
@@ -98,11 +116,13 @@ def select(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     gitignore: bool = False,
+    known_secrets: dict[Path, frozenset[Identity]] | None = None,
 ) -> Selection:
     """Return the files below a path, or the file at the path, in the order of their names.
 
     Version control, installed packages and secrets are left out; other hidden files are not. Links
-    to places outside the root are not followed.
+    to places outside the root are not followed. The files are checked again when they are read,
+    see :func:`ability_search.files.file_documents.load`.
 
     Args:
         path: As returned by :func:`allowed`.
@@ -112,6 +132,7 @@ def select(
         exclude: Patterns of files and directories to leave out.
         gitignore: Also leave out files matched by ``.gitignore`` files, in the path and above it
             up to the top of the repository.
+        known_secrets: Secrets of the directories listed so far, if several paths are selected.
 
     Raises:
         InvalidInput: if a pattern is not in gitignore syntax.
@@ -119,8 +140,9 @@ def select(
     base = names_from or root
     below = path.relative_to(base).as_posix()
     prefix = "" if below == "." else f"{below}/"
-    if path.is_file():
-        return Selection(base, (path,), prefix)
+    secrets = _secrets_above(path, root, {} if known_secrets is None else known_secrets)
+    if not path.is_dir():
+        return Selection(base, (path,), prefix, root, secrets=frozenset(secrets))
     skipped: list[Skipped] = []
 
     def unreadable(exc: OSError) -> None:
@@ -130,12 +152,20 @@ def select(
     wanted = _patterns(include, "include") if include else None
     unwanted = _patterns([*_LEFT_OUT, *exclude], "exclude")
     ignored = _Ignored(path) if gitignore else None
-    files = [
-        file
-        for file in _walk(path, root, unwanted, ignored, unreadable)
-        if wanted is None or wanted.match_file(file.relative_to(path).as_posix())
-    ]
-    return Selection(base, tuple(files), prefix, tuple(skipped))
+    files = []
+    for file in _walk(path, unwanted, ignored, unreadable):
+        relative = file.relative_to(path).as_posix()
+        if unwanted.match_file(relative):
+            if is_secret(file.name):
+                secrets.update(_identity(file))
+            continue
+        if ignored is not None and ignored.names(file, directory=False):
+            continue
+        if wanted is not None and not wanted.match_file(relative):
+            continue
+        if file.is_file() and file.resolve().is_relative_to(root):
+            files.append(file)
+    return Selection(base, tuple(files), prefix, root, tuple(skipped), frozenset(secrets))
 
 
 def slices(selection: Selection, *, most: int) -> Iterator[Selection]:
@@ -202,7 +232,8 @@ class _Ignored:
     def read(self, directory: Path) -> None:
         """Load the file of a directory if it exists and can be read."""
         with suppress(OSError, ValueError):
-            text = (directory / ".gitignore").read_text(encoding="utf-8", errors="replace")
+            with open_regular(directory / ".gitignore") as file:
+                text = file.read(_LARGEST_GITIGNORE).decode("utf-8", "replace")
             self._specs[directory] = GitIgnoreSpec.from_lines(text.splitlines())
 
     def names(self, path: Path, *, directory: bool) -> bool:
@@ -222,27 +253,49 @@ def left_out(path: str) -> bool:
     return _NEVER.match_file(path)
 
 
+def is_secret(path: str) -> bool:
+    """Return whether a relative path names a key file or file of secrets, in either case."""
+    return _SECRET.match_file(path.lower())
+
+
+def _secrets_above(path: Path, root: Path, known: dict[Path, frozenset[Identity]]) -> set[Identity]:
+    """Return the secrets in the directories above a path, up to the root."""
+    found: set[Identity] = set()
+    for directory in path.parents:
+        if not directory.is_relative_to(root):
+            break
+        if directory not in known:
+            secrets: list[Identity] = []
+            with suppress(OSError):
+                names = filter(is_secret, os.listdir(directory))
+                secrets += [each for name in names for each in _identity(directory / name)]
+            known[directory] = frozenset(secrets)
+        found |= known[directory]
+    return found
+
+
+def _identity(file: Path) -> Iterator[Identity]:
+    """Yield the identity of a file, with links followed; nothing if it has none."""
+    with suppress(OSError):
+        about = file.stat()
+        yield about.st_dev, about.st_ino
+
+
 def _walk(
     top: Path,
-    root: Path,
     unwanted: GitIgnoreSpec,
     ignored: _Ignored | None,
     unreadable: Callable[[OSError], None],
 ) -> Iterator[Path]:
-    def wanted(path: Path, *, directory: bool) -> bool:
-        relative = path.relative_to(top).as_posix()
-        if unwanted.match_file(f"{relative}/" if directory else relative):
-            return False
-        return ignored is None or not ignored.names(path, directory=directory)
-
+    """Yield what is below a directory and is no directory; links to directories are left out."""
     for walked, names, files in os.walk(top, onerror=unreadable):
         here = Path(walked)
         if ignored is not None:
             ignored.read(here)
-        names[:] = sorted(name for name in names if wanted(here / name, directory=True))
-        for name in sorted(files):
-            file = here / name
-            if not wanted(file, directory=False):
-                continue
-            if file.is_file() and file.resolve().is_relative_to(root):
-                yield file
+        names[:] = sorted(
+            name
+            for name in names
+            if not unwanted.match_file(f"{(here / name).relative_to(top).as_posix()}/")
+            and not (ignored and ignored.names(here / name, directory=True))
+        )
+        yield from (here / name for name in sorted(files))

@@ -164,7 +164,7 @@ def prepare(
             or its kind or source is not valid for a document of another one.
         TooLarge: if it exceeds ``bounds``.
     """
-    _check_kind(document)
+    check_kind(document.source, document.kind, document.of)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy,
@@ -413,22 +413,37 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _check_kind(document: Document) -> None:
-    if document.source.endswith(tuple(f"{_GENERATED}{kind}" for kind in KINDS)):
+def check_kind(source: str, kind: str, of: str | None, *, generated: bool = False) -> None:
+    """Check the source and the kind of a document, and the document that it was made of.
+
+    Args:
+        source: Source of the document.
+        kind: Its kind.
+        of: Source of the other document; ``None`` if it is not derived.
+        generated: Whether it was derived from the other document by this program.
+
+    Raises:
+        InvalidInput: if they do not fit together.
+    """
+    if generated:
+        if of is None or kind not in KINDS or source != generated_source(of, kind):
+            raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
+        return
+    if source.endswith(tuple(f"{_GENERATED}{each}" for each in KINDS)):
         raise InvalidInput(
             "source",
             f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
             hint="Choose another name.",
         )
-    if document.of is None:
+    if of is None:
         return
-    if document.kind not in KINDS:
+    if kind not in KINDS:
         raise InvalidInput(
             "kind",
-            f"is {document.kind!r}, which is not a kind of another document",
+            f"is {kind!r}, which is not a kind of another document",
             hint=f"With of, use one of {', '.join(KINDS)}.",
         )
-    if document.of == document.source:
+    if of == source:
         raise InvalidInput("of", "is the document itself", hint="Name another document's source.")
 
 

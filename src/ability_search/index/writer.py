@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ability_search.collection import Collection, new_type
+from ability_search.collection import Collection, checked_model, new_type
 from ability_search.config.schema import Ranking
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -232,12 +232,15 @@ def new_collection(
         k1: BM25 term frequency saturation.
         b: BM25 length normalisation.
         now: Time in epoch milliseconds.
+
+    Raises:
+        InvalidInput: if the name of the model is empty or too long.
     """
     return Collection(
         name=name,
         type=new_type(name, now=now),
         generation=1,
-        model=model,
+        model=checked_model(model),
         dimensions=dimensions,
         language=recipe.language,
         average_length=average_length,

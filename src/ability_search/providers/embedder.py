@@ -87,7 +87,8 @@ class RemoteEmbedder(ModelClient):
             limit, so that indexing does not delay queries.
         timeout: Maximum time for one request in seconds.
         attempts: Maximum attempts of a request that fails for a temporary reason.
-        breaker_failures: Consecutive failures of this kind after which requests fail at once.
+        breaker_failures: Consecutive failures of this kind after which requests to a model fail at
+            once.
         breaker_reset: Seconds until a request is let through again.
         meter: Counts requests, texts and retries.
     """
@@ -162,7 +163,8 @@ class RemoteEmbedder(ModelClient):
         if left <= 0:
             raise EmbeddingUnavailable(f"{self.who} did not answer in time")
         request = {"model": model, "input": list(texts), "encoding_format": "base64"}
-        vectors = unit_vectors(await self._ask(request, timeout=left), expected=len(texts))
+        answer = await self._ask(request, model=model, timeout=left)
+        vectors = unit_vectors(answer, expected=len(texts))
         self._meter.add(EMBEDDING_BATCHES, 1)
         self._meter.add(EMBEDDING_TEXTS, len(texts), "embedded")
         return vectors

@@ -1,4 +1,4 @@
-"""Requests to a model server: one attempt each, with a timeout and a circuit breaker."""
+"""Requests to a model server: one attempt each, with a timeout and circuit breakers by model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from ability_search.providers.transports import Service, Transport
 
 log = logging.getLogger(__name__)
 
+_MODELS = 64
+"""Maximum number of models with a circuit breaker of their own."""
+
 
 class ModelClient:
     """A client of a model server.
@@ -21,7 +24,7 @@ class ModelClient:
     Args:
         transport: Sends requests to the server.
         timeout: Maximum time for a request in seconds.
-        breaker_failures: Consecutive failures after which requests fail at once.
+        breaker_failures: Consecutive failures of a model after which its requests fail at once.
         breaker_reset: Seconds until a request is let through again.
         model: Default model; ``None`` leaves the choice to the server.
     """
@@ -44,17 +47,19 @@ class ModelClient:
         self._transport = transport
         self._model = model
         self._timeout = timeout
-        self.breaker = CircuitBreaker(limit=breaker_failures, reset=breaker_reset)
+        self.breakers = CircuitBreakers(limit=breaker_failures, reset=breaker_reset)
 
     async def _ask(
         self, request: Mapping[str, Any], *, timeout: float, model: str | None = None
     ) -> Any:
         """Return the answer to ``request`` within ``timeout`` seconds, or the client's if less."""
-        if chosen := model or self._model:
+        chosen = model or self._model
+        if chosen:
             request = {**request, "model": chosen}
+        breaker = self.breakers.of_model(chosen)
         most = min(timeout, self._timeout)
         started = time.perf_counter()
-        with self.breaker.watching(self.service.unavailable, self.who, held_back=self.held_back):
+        with breaker.watching(self.service.unavailable, self.who, held_back=self.held_back):
             try:
                 # A transport may apply the timeout to each of its steps, not to the whole request.
                 async with asyncio.timeout(most):
@@ -141,3 +146,42 @@ class CircuitBreaker:
         self.failures += 1
         if self.failures >= self._limit:
             self._closed_until = self._clock() + self._reset
+
+
+class CircuitBreakers:
+    """The circuit breakers of a server, one for each model, so that models fail independently.
+
+    At most 64 are kept. The least recently used one without failures is dropped first; if all
+    have failures, the least recently used one.
+
+    Args:
+        limit: Consecutive failures after which a breaker opens.
+        reset: Seconds until an open breaker lets a request through.
+    """
+
+    def __init__(
+        self, *, limit: int, reset: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._reset = reset
+        self._clock = clock
+        self._by_model: dict[str | None, CircuitBreaker] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_model)
+
+    @property
+    def any_open(self) -> bool:
+        """True if requests to a model are currently refused."""
+        return any(breaker.is_open for breaker in self._by_model.values())
+
+    def of_model(self, model: str | None) -> CircuitBreaker:
+        """Return the breaker of a model; ``None`` is the server's choice of a model."""
+        breaker = self._by_model.pop(model, None)
+        if breaker is None:
+            breaker = CircuitBreaker(limit=self._limit, reset=self._reset, clock=self._clock)
+            if len(self._by_model) >= _MODELS:
+                idle = (name for name, each in self._by_model.items() if not each.failures)
+                del self._by_model[next(idle, next(iter(self._by_model)))]
+        self._by_model[model] = breaker
+        return breaker

@@ -56,7 +56,7 @@ class MemorySearch(Tables):
         generation = self._generation(collection.type)
         return Read(
             self._records.get(collection.name),
-            {each.name: _search(generation, each, columns, first) for each in searches},
+            _search(generation, searches, columns, first),
         )
 
     async def chunks(
@@ -168,21 +168,35 @@ class MemorySearch(Tables):
         return True
 
 
-def _search(generation: Generation, search: Search, columns: Columns, first: int) -> list[Row]:
+def _search(
+    generation: Generation, searches: Sequence[Search], columns: Columns, first: int
+) -> dict[str, list[Row]]:
+    found = {each.name: _found(generation, each) for each in searches}
+    whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
+    return {
+        each.name: [
+            row_of(
+                chunk,
+                score,
+                columns,
+                scored_by=each.vector if isinstance(each, VectorSearch) else None,
+                products=each.products if isinstance(each, TermSearch) else None,
+                whole=chunk.rid in whole,
+            )
+            for chunk, score in found[each.name]
+        ]
+        for each in searches
+    }
+
+
+def _found(generation: Generation, search: Search) -> list[tuple[StoredChunk, float]]:
+    """Return the chunks that a search finds with their scores, best first."""
     chunks = selected(generation.table(kinds=search.kinds).values(), search.filter)
-    vector: Sequence[float] | None = None
-    products = None
     match search:
         case VectorSearch():
-            vector = search.vector
-            found = nearest_chunks(chunks, vector, limit=search.limit)
+            return nearest_chunks(chunks, search.vector, limit=search.limit)
         case TermSearch():
-            products = search.products
-            found = heaviest_chunks(chunks, search.terms, limit=search.limit)
-    return [
-        row_of(chunk, score, columns, scored_by=vector, products=products, whole=place < first)
-        for place, (chunk, score) in enumerate(found)
-    ]
+            return heaviest_chunks(chunks, search.terms, limit=search.limit)
 
 
 def _text(chunk: StoredChunk, cosines: Sequence[float | None] = ()) -> ChunkText:

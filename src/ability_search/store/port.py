@@ -139,8 +139,8 @@ class SearchStore(Protocol):
                 generation has none.
             columns: Columns to read of every row. The rows of a search by a vector have no column
                 for the cosine to that very vector: it is their score.
-            first: Number of rows of each search that also get ``terms``, ``weights`` and
-                ``embedding``.
+            first: Number of chunks of each search whose rows also get ``terms``, ``weights`` and
+                ``embedding``, in every search that finds them.
 
         Returns:
             Rows by the name of the search, best first, equal ones in the order of storage: that of

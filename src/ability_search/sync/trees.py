@@ -12,7 +12,7 @@ from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
 from ability_search.files.file_documents import Reading, read_files
 from ability_search.files.isolated_reader import Extractor
-from ability_search.files.selection import Selection, select, vanished
+from ability_search.files.selection import Identity, Selection, select, vanished
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 64
@@ -62,6 +62,7 @@ def trees(
             gitignore syntax.
     """
     seen: set[Path] = set()
+    known_secrets: dict[Path, frozenset[Identity]] = {}
     found = []
     for path in paths:
         real = path.resolve()
@@ -69,7 +70,14 @@ def trees(
             problem = f"{path}: no such file or directory"
             raise InvalidInput("PATH", problem, hint="Choose an existing file or directory.")
         home = _home(path, real, root)
-        selection = select(real, home, include=include, exclude=exclude, gitignore=gitignore)
+        selection = select(
+            real,
+            home,
+            include=include,
+            exclude=exclude,
+            gitignore=gitignore,
+            known_secrets=known_secrets,
+        )
         files = tuple(file for file in selection.files if file not in seen)
         seen.update(files)
         found.append(Tree(replace(selection, files=files), real.is_dir()))
@@ -108,11 +116,13 @@ def count_files(chosen: Sequence[Tree]) -> int:
 
 def by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
     """Yield the files of all trees, merged by root."""
-    found: dict[Path, list[Path]] = {}
+    found: dict[Path, list[Selection]] = {}
     for tree in chosen:
-        found.setdefault(tree.selection.root, []).extend(tree.selection.files)
-    for root, files in found.items():
-        yield Selection(root, tuple(files), "")
+        found.setdefault(tree.selection.root, []).append(tree.selection)
+    for root, selections in found.items():
+        files = (file for selection in selections for file in selection.files)
+        secrets = frozenset[Identity]().union(*(selection.secrets for selection in selections))
+        yield Selection(root, tuple(files), "", root, secrets=secrets)
 
 
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:

@@ -22,14 +22,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.collection import K1, B
 from ability_search.text.term_ids import CONTENT, TITLE, TermIds, are_of_content, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
 Floats = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
-K1: Final = 1.2
-B: Final = 0.75
 K3: Final = 8.0
 TITLE_WEIGHT: Final = 1.5
 """Abstracts, nDCG@10 of the keyword retriever: .391 at 1, .398 at 1.5, .390 at 2."""

@@ -203,6 +203,51 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "an odd link": (SOURCES, line_changed(0, links=[{"target": "b"}]), "links"),
     "fewer links": (SOURCES, line_changed(0, links=[]), "the files contain 1 links instead of 2"),
     "another kind of number": (SOURCES, line_changed(0, tokens="many"), "tokens"),
+    "a page 0": (CHUNKS, line_changed(0, page=0), f"{CHUNKS}:1: "),
+    "a line 0": (CHUNKS, line_changed(0, startLine=0), f"{CHUNKS}:1: "),
+    "lines that end before they begin": (
+        CHUNKS,
+        line_changed(1, startLine=3, endLine=2),
+        "endLine",
+    ),
+    "offsets that end before they begin": (
+        CHUNKS,
+        line_changed(1, startOffset=9, endOffset=8),
+        "endOffset",
+    ),
+    "a page beyond a column": (CHUNKS, line_changed(0, page=2**31), f"{CHUNKS}:1: "),
+    "an overlap below 0": (CHUNKS, line_changed(0, overlap=-1), f"{CHUNKS}:1: "),
+    "an overlap longer than the text": (CHUNKS, line_changed(1, overlap=10_000), "overlap"),
+    "a section that begins later": (CHUNKS, line_changed(0, section=1), "section"),
+    "a time after the year 9999": (CHUNKS, line_changed(0, createdAt=10**15), "createdAt"),
+    "a source after the year 9999": (SOURCES, line_changed(0, indexedAt=10**15), "indexedAt"),
+    "half a period": (CHUNKS, line_changed(0, dates=[1]), "dates"),
+    "a period that ends before it begins": (CHUNKS, line_changed(0, dates=[5, 4]), "dates"),
+    "a day after the year 9999": (CHUNKS, line_changed(0, dates=[0, 10**7]), "dates"),
+    "an average below a term": (CHUNKS, line_changed(0, averageLength=1e-300), "averageLength"),
+    "a kind that is no name": (CHUNKS, line_changed(0, kind="a b"), "kind"),
+    "a kind of a source that is no name": (SOURCES, line_changed(0, kind=""), "kind"),
+    "a kind of another document that is none": (
+        SOURCES,
+        line_changed(0, aspectOf="b"),
+        f"{SOURCES}:1: kind: is 'document'",
+    ),
+    "a kind of itself": (SOURCES, line_changed(0, aspectOf="a", kind="title"), f"{SOURCES}:1: of"),
+    "a derived kind of nothing": (SOURCES, line_changed(0, generated=True), "generated"),
+    "a reserved name": (SOURCES, line_changed(0, source="a#~title"), "reserved"),
+    "a name of 5,000 characters": (SOURCES, line_changed(0, source="a" * 5000), f"{SOURCES}:1: "),
+    "metadata beyond 64 bits": (SOURCES, line_changed(0, metadata={"n": 2**70}), "metadata.n"),
+    "metadata of a chunk nested too deep": (
+        CHUNKS,
+        line_changed(0, metadata=json.loads('{"a":' * 30 + "1" + "}" * 30)),
+        "nested too deep",
+    ),
+    "a later property beyond 64 bits": (CHUNKS, line_changed(0, novelty=2**70), "novelty"),
+    "a link to nothing": (
+        SOURCES,
+        line_changed(0, links=[{"target": "", "kind": "k", "weight": 1.0}]),
+        f"{SOURCES}:1: ",
+    ),
     "a number without end": (SOURCES, line_changed(0, indexedAt=10**30), "indexedAt"),
 }
 
@@ -244,7 +289,7 @@ def test_a_link_to_a_file_is_not_followed(directory: Path, tmp_path: Path, file:
 def test_a_pipe_is_no_plain_file_and_nobody_waits_for_it(directory: Path) -> None:
     (directory / CHUNKS).unlink()
     os.mkfifo(directory / CHUNKS)
-    with pytest.raises(Damaged, match="is not a regular file"):
+    with pytest.raises(Damaged, match="a FIFO, not a regular file"):
         checked(directory)
 
 
@@ -274,6 +319,34 @@ MANIFESTS: dict[str, tuple[dict[str, Any], str]] = {
     "a collection that is none": ({"collection": {"name": "a/b"}}, "collection.name"),
     "no revision": ({"revision": None}, "revision"),
 }
+
+
+ORIGINS: dict[str, Any] = {
+    "language": "klingon",
+    "chunk_strategy": "by-moon",
+    "chunk_size": 2**31,
+    "chunk_overlap": 16,
+    "kinds": ["title", "title"],
+    "kinds_by": "magic",
+    "average_length": 1e-9,
+    "bm25_k1": 1e9,
+    "created_at": 10**15,
+}
+
+
+@pytest.mark.parametrize("field", ORIGINS)
+def test_a_collection_that_could_not_be_used_is_refused(directory: Path, field: str) -> None:
+    collection = json.loads((directory / MANIFEST).read_text())["collection"]
+    edited(directory, collection=collection | {field: ORIGINS[field]})
+    with pytest.raises(Damaged, match=rf"{MANIFEST}: .*{field.rstrip('s')}"):
+        read_manifest(directory)
+
+
+@pytest.mark.parametrize("name", ["", "m" * 257])
+def test_a_name_of_a_model_is_bounded(directory: Path, name: str) -> None:
+    edited(directory, model_id=name)
+    with pytest.raises(Damaged, match=f"{MANIFEST}: model_id"):
+        read_manifest(directory)
 
 
 @pytest.mark.parametrize("case", MANIFESTS)

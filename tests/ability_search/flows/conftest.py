@@ -25,8 +25,11 @@ import pytest
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.collections import due_generations
 from ability_search.store.arcadedb.jobs import orphaned_jobs
+from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.memory import MemoryStore
 from ability_search.worker import open_worker
 from kadi_client import Brokers, Call, Connection, RemoteError, Tool, ToolError
 from kadi_client.tools import Handler
@@ -38,8 +41,8 @@ WATCHING = (orphaned_jobs("").text, due_generations().text)
 """What workers ask at times of their own, which is no part of any call."""
 DIMENSIONS = 64
 MODEL = "words-64"
-IN_MEMORY = {"SEARCH_DATABASE_MEMORY": "true"}
-"""Setting of a worker without a database."""
+PATIENCE = 60.0
+"""Seconds that anything a test waits for may take at most."""
 _numbers = itertools.count()
 
 
@@ -109,6 +112,8 @@ class Network:
     settings: Settings
     databases: EmbeddedDatabases | None
     """``None`` if the worker keeps everything in memory."""
+    store: MemoryStore | ArcadeStore
+    """The store of the worker, or another over the same database."""
     parts: Connection
     """Offers ``tools``: the database ability and the model manager."""
     faults: list[Fault]
@@ -181,13 +186,24 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def start(data_dir: Path, tmp_path: Path) -> Start:
-    """Start a network with a database of its own; settings as environment variables."""
-    return starting(data_dir, tmp_path)
+def start(request: pytest.FixtureRequest, data_dir: Path, tmp_path: Path) -> Start:
+    """Start a network with a database of its own; settings as environment variables.
+
+    Tests of the engine have a database of the engine, all others a store in memory.
+    """
+    engine = request.node.get_closest_marker("engine") is not None
+    return starting(data_dir if engine else None, tmp_path)
 
 
-def starting(data_dir: Path, home: Path) -> Start:
-    """What starts networks: their databases are in ``data_dir``, ``home`` is the worker's."""
+def starting(data_dir: Path | None, home: Path) -> Start:
+    """Return a function that starts networks.
+
+    Args:
+        data_dir: Directory of the engine's databases; ``None`` to keep everything in memory.
+        home: Home directory of the worker.
+    """
+    stores: dict[str, MemoryStore] = {}
+    """By the name of the database."""
 
     @asynccontextmanager
     async def started(
@@ -204,7 +220,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                 await brokers.enter_async_context(serve_broker("127.0.0.1", port))
 
             databases: EmbeddedDatabases | None = None
-            if "SEARCH_DATABASE_MEMORY" not in environ:
+            if data_dir is not None:
                 databases = await stack.enter_async_context(EmbeddedDatabases(data_dir))
             model = WordModel()
             calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -223,6 +239,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                     "BROKER_URL": broker.url,
                     "BROKER_NETWORKS": "global",
                     "SEARCH_DATABASE": name,
+                    "SEARCH_DATABASE_MEMORY": str(databases is None).lower(),
                     "SEARCH_EMBEDDING_MODEL": MODEL,
                     "SEARCH_EMBEDDING_ATTEMPTS": "2",
                     "SEARCH_DATABASE_PATIENCE": "0.5",
@@ -230,7 +247,10 @@ def starting(data_dir: Path, home: Path) -> Start:
                 },
                 home,
             )
-            worker = await stack.enter_async_context(open_worker(settings, base=home, meter=meter))
+            store = None if databases else stores.setdefault(name, MemoryStore())
+            worker = await stack.enter_async_context(
+                open_worker(settings, base=home, meter=meter, store=store)
+            )
             client = await stack.enter_async_context(Connection(broker.url, name="test"))
             outputs = {
                 tool["name"]: tool["outputSchema"]
@@ -245,6 +265,7 @@ def starting(data_dir: Path, home: Path) -> Start:
                 tools,
                 settings,
                 databases,
+                store or store_over(client, settings),
                 parts,
                 faults,
                 restart_broker,
@@ -257,11 +278,17 @@ def starting(data_dir: Path, home: Path) -> Start:
 
 
 @pytest.fixture
-async def network(request: pytest.FixtureRequest, start: Start) -> AsyncIterator[Network]:
-    """A network with a database for tests of the engine; in memory for all others."""
-    in_memory = request.node.get_closest_marker("engine") is None
-    async with start(**(IN_MEMORY if in_memory else {})) as running:
+async def network(start: Start) -> AsyncIterator[Network]:
+    """A network with the usual settings."""
+    async with start() as running:
         yield running
+
+
+def store_over(client: Connection, settings: Settings) -> ArcadeStore:
+    """Return a store in the database of a network, for another client of the network."""
+    database = settings.database
+    scripts = BrokerScripts(client.invoke, database=database.name, timeout=PATIENCE)
+    return ArcadeStore(scripts, message_bytes=database.write_group_bytes)
 
 
 def _recorded(

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.ability_search.flows.conftest import DIMENSIONS, Network, word_vector
-from tests.ability_search.flows.stored import PATIENCE, services_of
+from tests.ability_search.flows.conftest import DIMENSIONS, PATIENCE, Network, word_vector
+from tests.ability_search.flows.stored import services_of
 
 from ability_search.index.index_calls import IndexOptions
 from ability_search.legacy.legacy_import import Way

@@ -76,15 +76,9 @@ class Oracle:
         cls, network: Network, collection: str, documents: Sequence[dict[str, Any]]
     ) -> Oracle:
         """The oracle of what is stored in ``collection``."""
-        answer = await network.client.invoke(
-            "arcade-query",
-            {
-                "database": network.settings.database.name,
-                "query": "SELECT averageLength FROM Collection WHERE name = :name",
-                "params": {"name": collection},
-            },
-        )
-        return cls(collection, documents, answer["result"][0]["averageLength"])
+        record = await network.store.collection(collection)
+        assert record is not None
+        return cls(collection, documents, record.average_length)
 
     def id(self, document: dict[str, Any]) -> str:
         return f"{self.collection}:{document['source']}:0"

@@ -1,4 +1,4 @@
-"""What the database holds of a collection, counted from its rows."""
+"""What the store of a network holds of a collection, read past the worker."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.ability_search.flows.conftest import Network
+from tests.ability_search.flows.conftest import PATIENCE, Network
 
 from ability_search.collection import Collection
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.collections import from_record
 from ability_search.store.arcadedb.core import kind_type, link_type, source_type
-from ability_search.store.arcadedb.rows import statistics_entry
-from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
+from ability_search.store.memory import MemoryStore
+from ability_search.store.records import TermStatisticsEntry, Use
 from ability_search.store.statistics_cache import EMPTY, advanced
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
 from kadi_client import Brokers, Connection
 
-PATIENCE = 60.0
-"""Seconds that anything here may take at most."""
-
 
 async def rows(network: Network, query: str, *, language: str = "sql", **params: Any) -> list[Any]:
-    """The rows of a query, asked past the worker."""
+    """Return the rows of a query in the engine, asked past the worker."""
     answer = await network.client.invoke(
         "arcade-query",
         {
@@ -46,7 +43,7 @@ async def rows(network: Network, query: str, *, language: str = "sql", **params:
 
 
 async def command(network: Network, text: str, **params: Any) -> None:
-    """Change something in the database past the worker."""
+    """Change something in the engine, past the worker."""
     await network.client.invoke(
         "arcade-command",
         {"database": network.settings.database.name, "command": text, "params": params},
@@ -55,19 +52,94 @@ async def command(network: Network, text: str, **params: Any) -> None:
 
 
 async def record(network: Network, name: str) -> Collection:
-    """The record of a collection."""
-    (found,) = await rows(network, "SELECT FROM Collection WHERE name = :name", name=name)
-    return from_record(found)
+    """Return the record of a collection."""
+    await asyncio.sleep(0)  # a store in memory gives way to nobody by itself
+    found = await network.store.collection(name)
+    assert found is not None
+    return found
+
+
+async def collections(network: Network) -> list[str]:
+    """Return the names of all records, those under construction included, in order."""
+    return [each.name for each in await network.store.collections()]
 
 
 async def chunks(network: Network, name: str) -> list[Any]:
-    """All chunks of a collection, by chunkId."""
-    kind = (await record(network, name)).type
-    return await rows(network, f"SELECT FROM `{kind}` ORDER BY chunkId")
+    """Return the rows of all chunks of a collection, by chunkId."""
+    found = await _table(network, (await record(network, name)).type)
+    return sorted(found, key=lambda row: str(row["chunkId"]))
+
+
+async def kind_chunks(network: Network, name: str) -> list[Any]:
+    """Return the rows of all chunks of a collection's kinds, by chunkId."""
+    found = await _table(network, kind_type((await record(network, name)).type))
+    return sorted(found, key=lambda row: str(row["chunkId"]))
+
+
+async def source_rows(network: Network, name: str) -> list[Any]:
+    """Return the rows of all sources of a collection, by source."""
+    found = await _table(network, source_type((await record(network, name)).type))
+    return sorted(found, key=lambda row: str(row["source"]))
+
+
+async def links(network: Network, name: str) -> list[tuple[str, str, str, float]]:
+    """Return all links of a collection: source, target, kind, weight."""
+    found = await _table(network, link_type((await record(network, name)).type))
+    return sorted((row["source"], row["target"], row["kind"], row["weight"]) for row in found)
+
+
+async def statistics(network: Network, generation: str) -> list[TermStatisticsEntry]:
+    """Return the whole log of the term statistics of a generation."""
+    return await network.store.term_statistics(generation, after=-1)
+
+
+async def logged(network: Network) -> set[str]:
+    """Return the generations that have a log of term statistics."""
+    if isinstance(network.store, MemoryStore):
+        await asyncio.sleep(0)
+        return {name for name, each in network.store._generations.items() if each.statistics}
+    return {row["type"] for row in await rows(network, "SELECT type FROM TermStatistics")}
+
+
+async def _table(network: Network, kind: str) -> list[Any]:
+    """Return the rows of a type of a generation; none if there is no such type."""
+    if isinstance(network.store, MemoryStore):
+        return _memory_table(network.store, kind)
+    if kind not in await types(network):
+        return []
+    return await rows(network, f"SELECT FROM `{kind}`")
+
+
+def _memory_table(store: MemoryStore, kind: str) -> list[Any]:
+    """Return the rows that the engine would hold of what is in memory."""
+    for name, generation in store._generations.items():
+        if kind == name:
+            return [chunk_row(chunk.whole()) for chunk in generation.chunks.values()]
+        if kind == kind_type(name):
+            return [chunk_row(chunk.whole()) for chunk in generation.kinds.values()]
+        if kind == source_type(name):
+            return [source_row(source.record) for source in generation.sources.values()]
+        if kind == link_type(name):
+            return [link_row(link) for link in generation.links]
+    return []
+
+
+def _memory_types(store: MemoryStore) -> set[str]:
+    found = set()
+    for name, generation in store._generations.items():
+        found |= {name, source_type(name)}
+        if generation.links:
+            found.add(link_type(name))
+        if generation.kinds:
+            found.add(kind_type(name))
+    return found
 
 
 async def types(network: Network) -> set[str]:
-    """The names of all types of generations."""
+    """Return the names of all types of generations; in memory, those the engine would have."""
+    if isinstance(network.store, MemoryStore):
+        await asyncio.sleep(0)
+        return _memory_types(network.store)
     found: list[Any] | None = None
     async with asyncio.timeout(PATIENCE):
         while found is None:  # the engine may stumble over a type that is being dropped
@@ -85,33 +157,16 @@ async def types(network: Network) -> set[str]:
     return {row["name"] for row in found if row["name"].startswith(prefixes)}
 
 
-async def links(network: Network, name: str) -> list[tuple[str, str, str, float]]:
-    """All links of a collection: source, target, kind, weight."""
-    kind = link_type((await record(network, name)).type)
-    if kind not in await types(network):
-        return []
-    found = await rows(network, f"SELECT FROM `{kind}` ORDER BY source, target, kind")
-    return [(row["source"], row["target"], row["kind"], row["weight"]) for row in found]
-
-
-async def kind_chunks(network: Network, name: str) -> list[Any]:
-    """All chunks of a collection's kinds, by chunkId."""
-    kind = kind_type((await record(network, name)).type)
-    if kind not in await types(network):
-        return []
-    return await rows(network, f"SELECT FROM `{kind}` ORDER BY chunkId")
-
-
 async def assert_consistent(network: Network, name: str) -> Collection:
     """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
     collection = await record(network, name)
-    ordinary = await rows(network, f"SELECT FROM `{collection.type}`")
+    ordinary = await chunks(network, name)
     covering = await kind_chunks(network, name)
     assert collection.kind_chunks == len(covering)
     assert all(row.get("aspectOf") for row in covering)
     assert not any(row.get("aspectOf") for row in ordinary)
     stored = [*ordinary, *covering]
-    sources = await rows(network, f"SELECT FROM `{source_type(collection.type)}`")
+    sources = await source_rows(network, name)
     by_source: dict[str, list[Any]] = {row["source"]: [] for row in sources}
     assert len(by_source) == len(sources)
     assert collection.sources == sum(not row.get("generated") for row in sources)
@@ -147,12 +202,8 @@ async def assert_consistent(network: Network, name: str) -> Collection:
 
 
 async def _assert_statistics(network: Network, collection: Collection, stored: list[Any]) -> None:
-    log = await rows(
-        network,
-        "SELECT FROM TermStatistics WHERE type = :type ORDER BY seq",
-        type=collection.type,
-    )
-    told = advanced(EMPTY, list(map(statistics_entry, log)), collection.revision).statistics
+    log = await statistics(network, collection.type)
+    told = advanced(EMPTY, log, collection.revision).statistics
     counted = TermStatistics.of_chunks(
         [row["terms"] or row.get("spareTerms") or [] for row in stored],
         [row["lengths"] for row in stored],
@@ -160,29 +211,64 @@ async def _assert_statistics(network: Network, collection: Collection, stored: l
     assert told == counted
 
 
+async def under_construction(network: Network) -> list[Collection]:
+    """Return the records that jobs build."""
+    await asyncio.sleep(0)
+    return [each for each in await network.store.collections() if "@" in each.name]
+
+
+async def expire_leases(network: Network) -> None:
+    """End the leases of all running jobs."""
+    if not isinstance(network.store, MemoryStore):
+        await command(network, "UPDATE Job SET leaseUntil = 0 WHERE state = 'running'")
+        return
+    for leased in network.store._jobs.values():
+        if leased.job.running:
+            leased.until = 0
+
+
+async def backdate(network: Network, name: str, source: str, milliseconds: int) -> None:
+    """Make the chunks of a source older."""
+    collection = await record(network, name)
+    if not isinstance(network.store, MemoryStore):
+        change = f"UPDATE `{collection.type}` SET createdAt = createdAt - :age WHERE source = :name"
+        await command(network, change, age=milliseconds, name=source)
+        return
+    for chunk in network.store._generations[collection.type].chunks.values():
+        if chunk.record.source == source:
+            created_at = chunk.record.created_at - milliseconds
+            chunk.record = replace(chunk.record, created_at=created_at)
+
+
+async def uses(network: Network, *names: str) -> list[Use]:
+    """Return what was counted of the use of these collections, by all agents."""
+    await asyncio.sleep(0)
+    return [
+        use
+        for name in names
+        for agent in await network.store.agents(name)
+        for use in await network.store.uses_of(agent, name, after="", limit=100)
+    ]
+
+
 @asynccontextmanager
 async def second_worker(network: Network, home: Path) -> AsyncIterator[Brokers]:
     """Another worker on the same network and database, with an identity of its own."""
     files = network.settings.files.model_copy(update={"identity_file": home / "second.pem"})
     settings = replace(network.settings, files=files)
-    async with open_worker(settings, base=home) as worker:
+    store = network.store if isinstance(network.store, MemoryStore) else None
+    async with open_worker(settings, base=home, store=store) as worker:
         yield worker
 
 
 def scripts_of(network: Network) -> BrokerScripts:
-    """Runs statements on the network's database."""
+    """Return a client for statements in the network's database."""
     name = network.settings.database.name
     return BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)
 
 
-def store_of(network: Network) -> ArcadeStore:
-    """The store in the network's database."""
-    group = network.settings.database.write_group_bytes
-    return ArcadeStore(scripts_of(network), message_bytes=group)
-
-
 def services_of(network: Network, base: Path) -> Services:
-    """The services in this process, over the network's database and model manager."""
+    """Return services in this process, over the network's store and model manager."""
     settings = network.settings
     embedding = settings.embedding
     embedder = RemoteEmbedder(
@@ -196,7 +282,7 @@ def services_of(network: Network, base: Path) -> Services:
         breaker_reset=embedding.breaker_reset,
     )
     nobody: Any = None  # reranks or chats: no query is asked for that here
-    return build_services(settings, store_of(network), embedder, nobody, nobody, base=base)
+    return build_services(settings, network.store, embedder, nobody, nobody, base=base)
 
 
 async def on(

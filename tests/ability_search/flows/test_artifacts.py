@@ -16,13 +16,14 @@ from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
+    collections,
     kind_chunks,
     links,
     record,
     rows,
     services_of,
     settled,
-    store_of,
+    source_rows,
     types,
 )
 
@@ -32,12 +33,9 @@ from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Progress
-from ability_search.store.arcadedb.core import source_type
 from ability_search.store.records import Use
 from ability_search.text.token_counter import EstimatedTokens
 from kadi_client import RemoteError
-
-pytestmark = pytest.mark.engine
 
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
 SMALL_GROUPS = NO_GRACE | {"SEARCH_DATABASE_WRITE_GROUP_CHUNKS": "20"}
@@ -140,13 +138,12 @@ def without_identity(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 async def contents(network: Network, name: str) -> list[Any]:
     """Everything that a collection holds."""
-    sources = source_type((await record(network, name)).type)
     return [
         [without_identity(row, name) for row in await chunks(network, name)],
         [without_identity(row, name) for row in await kind_chunks(network, name)],
         [
             {key: value for key, value in row.items() if not key.startswith("@")}
-            for row in await rows(network, f"SELECT FROM `{sources}` ORDER BY source")
+            for row in await source_rows(network, name)
         ],
         await links(network, name),
     ]
@@ -244,6 +241,7 @@ async def test_an_export_of_what_was_imported_is_the_same(start: Start, tmp_path
         assert named.revision == "v1.2"
 
 
+@pytest.mark.engine
 async def test_pages_become_as_small_as_the_answers_must_be(start: Start, tmp_path: Path) -> None:
     def narrow(tool: str, given: Mapping[str, Any]) -> None:
         asked = given.get("query", "")
@@ -324,6 +322,7 @@ async def test_what_is_not_there_is_not_exported(network: Network, tmp_path: Pat
     assert listed(tmp_path) == []
 
 
+@pytest.mark.engine
 async def test_a_damaged_artifact_touches_nothing(start: Start, tmp_path: Path) -> None:
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
@@ -358,9 +357,10 @@ async def test_an_artifact_that_is_damaged_after_it_was_checked_leaves_nothing(
                 SpoiledLater(tmp_path / "out", opened(tmp_path / "out").manifest), "copy", unheard
             )
         assert await types(network) == before
-        assert [row["name"] for row in await rows(network, "SELECT FROM Collection")] == ["docs"]
+        assert await collections(network) == ["docs"]
 
 
+@pytest.mark.engine
 async def test_a_database_that_fails_leaves_what_there_was(start: Start, tmp_path: Path) -> None:
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
@@ -402,6 +402,7 @@ async def test_writers_may_go_on_while_their_collection_is_being_replaced(
         assert (await assert_consistent(network, "docs")).sources == manifest.counts.sources
 
 
+@pytest.mark.engine
 async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path: Path) -> None:
     shown = [
         Use(agent, "docs", f"docs:d{n}:0", n, 9) for n in range(1, 4) for agent in ("one", "two")
@@ -417,7 +418,7 @@ async def test_a_backup_remembers_what_agents_were_shown(start: Start, tmp_path:
 
     async with start(**SMALL_GROUPS) as network:
         await fill(network, tmp_path)
-        store = store_of(network)
+        store = network.store
         await store.put_uses([*shown, other])
         manifest = await export(network, tmp_path / "backup", usage=True)
         assert manifest.counts.usage == 6

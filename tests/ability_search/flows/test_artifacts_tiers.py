@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, down
-from tests.ability_search.flows.stored import assert_consistent, rows, services_of, types
+from tests.ability_search.flows.stored import assert_consistent, collections, services_of, types
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.artifact_service import ArtifactService, BuildOptions
@@ -22,8 +22,6 @@ from ability_search.components.local_services import artifact_service, build_art
 from ability_search.errors import EmbeddingUnavailable, InvalidInput
 from ability_search.sync.trees import trees
 from ability_search.sync.upload import Outcome
-
-pytestmark = pytest.mark.engine
 
 SETTINGS = {"SEARCH_DATABASE_GRACE_PERIOD": "0", "SEARCH_EMBEDDING_ATTEMPTS": "1"}
 SKILLS = {
@@ -78,7 +76,7 @@ def vectors(directory: Path) -> dict[str, Any]:
 
 
 async def nothing_is_left(network: Network) -> None:
-    assert await rows(network, "SELECT name FROM Collection") == []
+    assert await collections(network) == []
     assert await types(network) == set()
 
 
@@ -164,6 +162,7 @@ async def test_nothing_makes_no_artifact(start: Start, tmp_path: Path) -> None:
         assert not (tmp_path / "search").exists()
 
 
+@pytest.mark.engine
 async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -> None:
     async with start(**SETTINGS) as network:
         artifacts = artifacts_of(network, base)

@@ -8,8 +8,6 @@ from time import perf_counter
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 
-pytestmark = pytest.mark.engine
-
 _BEAT_S = 0.005
 _HELD_S = 0.25
 _SHARE = 0.1

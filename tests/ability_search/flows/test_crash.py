@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import MODEL, Network, WordModel, document
-from tests.ability_search.flows.stored import PATIENCE, assert_consistent, chunks, rows
+from tests.ability_search.flows.conftest import (
+    MODEL,
+    PATIENCE,
+    Network,
+    WordModel,
+    document,
+    store_over,
+)
+from tests.ability_search.flows.stored import assert_consistent, chunks, rows
 from tests.java_machine import SAME_SOURCES, SHORT_LIVED
 
 from ability_search.config.loader import load_settings
@@ -104,6 +111,7 @@ def network_of(client: Connection, settings: Settings) -> Network:
         tools=[],
         settings=settings,
         databases=None,
+        store=store_over(client, settings),
         parts=client,
         faults=[],
         restart_broker=None,  # type: ignore[arg-type]

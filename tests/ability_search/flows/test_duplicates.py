@@ -16,8 +16,6 @@ from tests.ability_search.flows.stored import (
     settled,
 )
 
-pytestmark = pytest.mark.engine
-
 FOX = "the quick brown fox jumps over the lazy dog near the river bank at dawn every day"
 NEAR_FOX = f"{FOX} again"
 SHIP = "seven old sailors repaired their wooden ship before autumn storms reached harbour"
@@ -105,6 +103,7 @@ async def test_the_threshold_decides_what_is_a_duplicate(
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.engine
 async def test_the_graph_finds_duplicates_as_the_scan_does(start: Start, tmp_path: Path) -> None:
     async with start(SEARCH_SCAN_BELOW="20") as network:
         texts = [f"fox{n} tree{n * 3} house{n * 7} river{n * 11} {SHIP[n:]}" for n in range(40)]
@@ -181,6 +180,7 @@ async def test_the_same_call_again_changes_nothing(network: Network) -> None:
     assert (await record(network, "docs")).duplicates == 1
 
 
+@pytest.mark.engine
 async def test_a_stand_in_deleted_while_a_duplicate_is_on_its_way_loses_no_text(
     network: Network,
 ) -> None:
@@ -202,6 +202,7 @@ async def test_a_stand_in_deleted_while_a_duplicate_is_on_its_way_loses_no_text(
     assert await found(network) == everywhere("b")
 
 
+@pytest.mark.engine
 async def test_chunks_staged_in_parts_are_set_aside_too(start: Start) -> None:
     async with start(SEARCH_WRITE_GROUP_BYTES="65536") as network:
         words = [f"{FOX} {SHIP} number{n} item{n * 13} thing{n * 29}." for n in range(120)]
@@ -257,6 +258,7 @@ async def test_reindexing_restores_duplicates_and_makes_them_findable(network: N
     assert (await found(network))["keyword"] == {"a", "b"}
 
 
+@pytest.mark.engine
 async def test_weights_are_renewed_of_duplicates_too(network: Network, tmp_path: Path) -> None:
     services = services_of(network, tmp_path)
     await indexed(network, titled("a", FOX), titled("b", FOX))

@@ -21,8 +21,6 @@ from ability_search.store.arcadedb.core import source_type
 from ability_search.store.arcadedb.write import known_vectors
 from kadi_client import RemoteError
 
-pytestmark = pytest.mark.engine
-
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
 
 
@@ -171,6 +169,7 @@ async def vectors(network: Network, name: str) -> list[tuple[str, list[float]]]:
     return [(row["source"], row["embedding"]) for row in await chunks(network, name)]
 
 
+@pytest.mark.engine
 async def test_a_look_up_that_fails_is_no_failed_document(network: Network) -> None:
     await index(network, "docs", document("a", "Some words.", title=""))
 
@@ -183,6 +182,7 @@ async def test_a_look_up_that_fails_is_no_failed_document(network: Network) -> N
     assert (again["added"], again["reused"], len(network.model.texts)) == (1, 0, 1)
 
 
+@pytest.mark.engine
 async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network) -> None:
     same = [document(f"s{n}", "The very same words.", title="") for n in range(40)]
     await index(network, "docs", *same)
@@ -192,6 +192,7 @@ async def test_of_a_text_that_many_chunks_have_one_vector_comes(network: Network
     assert [row["vectorKey"] for row in answer["v0"]] == [key]
 
 
+@pytest.mark.engine
 async def test_a_database_from_before_is_written_to_and_reused_from_its_next_generation_on(
     start: Start,
 ) -> None:

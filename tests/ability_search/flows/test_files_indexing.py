@@ -6,14 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import assert_consistent, chunks
 
 from ability_search.files.file_documents import prints
 from ability_search.files.selection import select
-
-pytestmark = pytest.mark.engine
 
 
 def write(root: Path, **files: str | bytes) -> None:

@@ -56,6 +56,7 @@ def clear(stream: io.StringIO) -> None:
     stream.truncate()
 
 
+@pytest.mark.engine
 async def test_a_request_is_one_trace(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=[document("a", QUERY)])
     with collecting() as collector, exporting(collector.url, "all"):
@@ -82,6 +83,7 @@ async def test_a_request_is_one_trace(network: Network) -> None:
     assert QUERY not in repr(spans)
 
 
+@pytest.mark.engine
 async def test_all_that_is_logged_for_a_request_has_its_id(
     network: Network, lines: io.StringIO
 ) -> None:

@@ -12,8 +12,6 @@ from tests.ability_search.text.loaders.samples import pdf, slides, word, workboo
 
 from ability_search.files.isolated_reader import Extractor
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:

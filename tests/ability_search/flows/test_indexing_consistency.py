@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     chunks,
     command,

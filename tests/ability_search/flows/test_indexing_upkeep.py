@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
-from tests.ability_search.flows.stored import (
+from tests.ability_search.flows.conftest import (
     PATIENCE,
+    Network,
+    Start,
+    document,
+    down,
+    word_vector,
+)
+from tests.ability_search.flows.stored import (
     assert_consistent,
     chunks,
     record,

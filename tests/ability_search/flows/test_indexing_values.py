@@ -14,8 +14,6 @@ from ability_search.store.arcadedb.core import Statement, source_type
 from ability_search.store.arcadedb.rows import passage, source_record
 from ability_search.store.arcadedb.write import source_passages
 
-pytestmark = pytest.mark.engine
-
 SOURCES = [
     "plain.md",
     "docs:with:colons:0",
@@ -115,6 +113,7 @@ async def test_metadata_that_cannot_be_stored_fails_its_document_alone(
     assert (await assert_consistent(network, "docs")).sources == 1
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "content",
     [

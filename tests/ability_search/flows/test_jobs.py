@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document, down
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     chunks,
     command,
+    expire_leases,
     on,
     record,
-    rows,
     second_worker,
     services_of,
+    under_construction,
 )
 from tests.ability_search.flows.test_reindexing import (
     fill,
@@ -31,8 +31,6 @@ from ability_search.errors import Busy, Cancelled
 from ability_search.index.index_calls import IndexOptions
 from kadi_client import Connection, Event
 from kadi_client.errors import KadiError, ToolError
-
-pytestmark = pytest.mark.engine
 
 ALONE = {
     "SEARCH_DATABASE_GRACE_PERIOD": "0",
@@ -91,10 +89,6 @@ async def until_completed(heard: AsyncIterator[Event], job: str) -> AsyncIterato
             yield event
             if event.channel == "search.index.completed":
                 return
-
-
-async def expire(network: Network) -> None:
-    await command(network, "UPDATE Job SET leaseUntil = 0 WHERE state = 'running'")
 
 
 async def rebuilt_as_asked(network: Network, sources: int) -> None:
@@ -191,23 +185,22 @@ async def test_what_a_killed_worker_has_built_is_not_built_again(
         killed = services_of(network, tmp_path)
         run = await killed.reindexing.start("docs", IndexOptions(max_tokens=24))
         await gate.wait()
-        half_built = "SELECT FROM Collection WHERE name LIKE '%@%'"
         async with asyncio.timeout(PATIENCE):
-            while not (await rows(network, half_built))[0]["sources"]:
+            while not (await under_construction(network))[0].sources:
                 pass
         run.ended.cancel()
         await asyncio.wait({run.ended})
         gate.opened.set()
         before = len(network.model.texts)
         assert (await the_job(network))["state"] == "running"
-        await expire(network)
+        await expire_leases(network)
         assert (await the_job(network))["state"] == "interrupted"
         # Read late: a write that was under way when the worker was killed may still commit.
-        (built,) = await rows(network, half_built)
-        assert 0 < built["sources"] < 20
+        (built,) = await under_construction(network)
+        assert 0 < built.sources < 20
         await network.call("search-reindex", collection="docs", maxTokens=24)
         after = await record(network, "docs")
-        assert len(network.model.texts) - before == after.chunks - built["chunks"]
+        assert len(network.model.texts) - before == after.chunks - built.chunks
         await rebuilt_as_asked(network, 20)
 
 
@@ -220,11 +213,12 @@ async def test_a_job_that_its_workers_are_lost_on_is_given_up(start: Start, tmp_
             await gate.wait()
             run.ended.cancel()
             await asyncio.wait({run.ended})
-            await expire(network)
+            await expire_leases(network)
             assert (await the_job(network))["state"] == "interrupted"
             await services_of(network, tmp_path).reindexing.resume()
-            (noted,) = await rows(network, "SELECT lost, state FROM Job WHERE kind = 'reindex'")
-            assert (noted["lost"], noted["state"]) == (lost, "running" if lost < 5 else "failed")
+            noted = await network.store.job("docs", "reindex")
+            assert noted is not None
+            assert (noted.lost, noted.state) == (lost, "running" if lost < 5 else "failed")
             gate.reached.clear()
         job = await the_job(network)
         assert "5 workers in a row were lost" in job["error"]["message"]
@@ -244,7 +238,7 @@ async def test_other_options_begin_anew_where_nobody_works_on_the_old_ones(
         run.ended.cancel()
         await asyncio.wait({run.ended})
         gate.opened.set()
-        await expire(network)
+        await expire_leases(network)
         answer = await network.call("search-reindex", collection="docs", maxTokens=24)
         assert answer["jobId"] != run.job.id
         await rebuilt_as_asked(network, 8)
@@ -260,7 +254,7 @@ async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
         await gate.wait()
         run.ended.cancel()
         await asyncio.wait({run.ended})
-        await expire(network)
+        await expire_leases(network)
         workers = [services_of(network, tmp_path) for _ in range(4)]
         await asyncio.gather(*(worker.reindexing.resume() for worker in workers))
         owners = [run for worker in workers for run in worker.reindexing.runs]
@@ -271,6 +265,7 @@ async def test_of_two_workers_one_goes_on(start: Start, tmp_path: Path) -> None:
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 async def test_a_worker_that_comes_back_after_another_took_over_changes_nothing(
     start: Start, tmp_path: Path
 ) -> None:
@@ -284,18 +279,18 @@ async def test_a_worker_that_comes_back_after_another_took_over_changes_nothing(
         # Only what was asked for until now is held back.
         network.instead["create-embedding"] = network.model.handle
         await network.call("search-index", collection="docs", documents=[document("d3", "new")])
-        await expire(network)
+        await expire_leases(network)
         verifying = Gate(network, "arcade-query", "vectorMagnitude")
         other = services_of(network, tmp_path)
         await other.reindexing.resume()
         (run,) = other.reindexing.runs
         await verifying.wait()
-        before = await rows(network, "SELECT FROM Collection WHERE name LIKE '%@%'")
+        before = await under_construction(network)
         embedding.opened.set()
         with pytest.raises(Busy):
             async with asyncio.timeout(PATIENCE):
                 await old.finished()
-        assert await rows(network, "SELECT FROM Collection WHERE name LIKE '%@%'") == before
+        assert await under_construction(network) == before
         verifying.opened.set()
         async with asyncio.timeout(PATIENCE):
             await run.finished()
@@ -330,13 +325,14 @@ async def test_a_model_that_is_away_is_waited_for(start: Start) -> None:
         network.model.failure = down
         gate.opened.set()
         async with asyncio.timeout(PATIENCE):
-            while "waiting" not in (await rows(network, "SELECT stage FROM Job"))[0]["stage"]:
+            while "waiting" not in (await the_job(network))["stage"]:
                 pass
         network.model.failure = None
         assert (await job_in(network, "done", "failed"))["state"] == "done"
         await rebuilt_as_asked(network, 8)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -357,8 +353,8 @@ async def test_what_does_not_hold_what_it_was_given_is_not_taken(
             network.refused("search-reindex", collection="docs", maxTokens=24)
         )
         await verifying.wait()
-        (built,) = await rows(network, "SELECT type FROM Collection WHERE name LIKE '%@%'")
-        names = {"type": built["type"], "sources": built["type"].replace("Chunk", "Source", 1)}
+        (built,) = await under_construction(network)
+        names = {"type": built.type, "sources": built.type.replace("Chunk", "Source", 1)}
         await command(network, change.format(**names, twos=", ".join(["2.0"] * 64)))
         verifying.opened.set()
         answer = await waiting
@@ -382,6 +378,7 @@ async def test_a_tree_of_files_is_a_job_too(network: Network, tmp_path: Path) ->
     assert (job["state"], job["error"]["code"]) == ("failed", "invalid_input")
 
 
+@pytest.mark.engine
 async def test_a_database_that_knows_no_jobs_yet_learns_them(start: Start) -> None:
     async with start(**ALONE) as network:
         await fill(network)

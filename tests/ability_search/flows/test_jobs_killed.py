@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import MODEL, Network, document
-from tests.ability_search.flows.stored import PATIENCE, assert_consistent, chunks
+from tests.ability_search.flows.conftest import MODEL, PATIENCE, Network, document
+from tests.ability_search.flows.stored import assert_consistent, chunks
 from tests.ability_search.flows.test_crash import DATABASE, WORKER, Process, network_of
 from tests.ability_search.flows.test_reindexing import only_the_live_generation_is_left
 

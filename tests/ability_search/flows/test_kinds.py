@@ -12,19 +12,15 @@ from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.stored import (
     assert_consistent,
     kind_chunks,
-    record,
-    rows,
     services_of,
+    source_rows,
 )
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.exporter import Exporting
 from ability_search.artifacts.importer import Importing
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.store.arcadedb.core import source_type
 from ability_search.worker import token_counter
-
-pytestmark = pytest.mark.engine
 
 ALL = ["title", "summary", "keywords", "propositions"]
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -58,8 +54,7 @@ async def made(network: Network) -> dict[tuple[str, str], list[str]]:
 
 
 async def records(network: Network) -> dict[str, Any]:
-    kind = source_type((await record(network, "docs")).type)
-    return {row["source"]: row for row in await rows(network, f"SELECT FROM `{kind}`")}
+    return {row["source"]: row for row in await source_rows(network, "docs")}
 
 
 async def test_every_document_gets_what_is_asked_for_in_its_own_transaction(
@@ -125,6 +120,7 @@ async def test_unchanged_documents_cost_nothing_and_changed_ones_replace_what_wa
     assert (await assert_consistent(network, "docs")).kind_chunks == 0
 
 
+@pytest.mark.engine
 async def test_they_go_with_their_document_in_one_transaction(network: Network) -> None:
     await index(network, document("a", TEXT), document("b", TEXT), kinds=ALL)
     writes = len(network.calls)

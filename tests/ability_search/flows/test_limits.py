@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
-
-pytestmark = pytest.mark.engine
 
 
 async def seeded(network: Network) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     chunks,
     kind_chunks,
@@ -22,8 +21,6 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.store.arcadedb.core import kind_type, link_type
-
-pytestmark = pytest.mark.engine
 
 
 def linked(source: str, *targets: str, **further: Any) -> dict[str, Any]:
@@ -70,6 +67,7 @@ async def test_of_equal_links_the_strongest_is_kept_and_none_to_itself(network: 
     await assert_consistent(network, "docs")
 
 
+@pytest.mark.engine
 async def test_what_has_no_links_and_no_aspects_has_no_types_for_them(network: Network) -> None:
     await index(network, document("a", "Text."))
     assert {name.partition("_")[0] for name in await types(network)} == {"Chunk", "Source"}
@@ -99,6 +97,7 @@ async def test_a_dropped_collection_leaves_nothing(network: Network) -> None:
     assert await types(network) == set()
 
 
+@pytest.mark.engine
 async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path: Path) -> None:
     await index(network, linked("a", "b"), derived("a", "title", "The title"))
     collection = await record(network, "docs")
@@ -114,6 +113,7 @@ async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path:
     assert len(await types(network)) == 4
 
 
+@pytest.mark.engine
 async def test_a_database_that_knows_no_links_yet_learns_them(network: Network) -> None:
     await index(network, document("a", "Text."))
     for command in ("DROP TYPE Link UNSAFE", "DROP PROPERTY Source.aspectOf"):
@@ -197,6 +197,7 @@ async def test_an_aspect_neither_is_a_duplicate_nor_stands_for_one(network: Netw
     assert (collection.duplicates, collection.kind_chunks, collection.chunks) == (0, 2, 4)
 
 
+@pytest.mark.engine
 async def test_aspects_too_large_for_a_message_are_staged(start: Start) -> None:
     async with start(SEARCH_DATABASE_WRITE_GROUP_BYTES="65536") as network:
         long = "\n\n".join(f"Proposition {n}. " + "word " * 60 for n in range(120))

@@ -19,7 +19,7 @@ from ability_search.filters.tree import combine
 from ability_search.search.options import QueryInput
 from kadi_client import Call, Connection, Tool
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Answer = dict[str, Any]
 
@@ -189,7 +189,7 @@ class Library:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Library]:
     """``docs``; ``notes`` with another model; ``copies`` with its near-duplicates set aside."""
-    start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
+    start = starting(None, tmp_path_factory.mktemp("home"))
     settings = {"SEARCH_EMBEDDING_ATTEMPTS": "1", "SEARCH_EMBEDDING_BREAKER_FAILURES": "1000"}
     tools = [
         Tool("rerank", "Read.", {"type": "object"}, reread),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
-from tests.ability_search.flows.stored import command, rows
-
-pytestmark = pytest.mark.engine
+from tests.ability_search.flows.stored import backdate, chunks, command, rows, uses
 
 DAY = 86_400_000
 AGES = [800, 90, 0, 180, 10]
@@ -26,22 +25,17 @@ async def library(start: Start) -> AsyncIterator[Network]:
         documents = [document(f"d{n}", f"{'cats ' * (9 - n)}and number {n}") for n in range(5)]
         await network.call("search-index", collection="docs", documents=documents)
         for n, age in enumerate(AGES):
-            await command(
-                network,
-                "UPDATE Chunk SET createdAt = createdAt - :age WHERE source = :source",
-                age=age * DAY,
-                source=f"d{n}",
-            )
+            await backdate(network, "docs", f"d{n}", age * DAY)
         yield network
 
 
 async def used(network: Network, agent: str, total: int) -> dict[str, int]:
     """What was shown to an agent how often, once it is ``total`` times in all."""
-    count = "SELECT chunkId, uses FROM Usage WHERE agent = :agent"
     found: dict[str, int] = {}
     async with asyncio.timeout(20):
         while sum(found.values()) < total:
-            found = {row["chunkId"]: row["uses"] for row in await rows(network, count, agent=agent)}
+            counted = [use for use in await uses(network, "docs", "other") if use.agent == agent]
+            found = {use.chunk_id: use.uses for use in counted}
     return found
 
 
@@ -72,7 +66,7 @@ async def test_a_score_falls_with_age_down_to_the_floor(library: Network) -> Non
 
 
 async def test_ages_are_those_when_the_question_is_asked(library: Network) -> None:
-    (stored,) = await rows(library, "SELECT createdAt FROM Chunk WHERE source = 'd2'")
+    (stored,) = [row for row in await chunks(library, "docs") if row["source"] == "d2"]
     option = {"halfLifeDays": 90, "floor": 0.2}
     plain = scores_of(await hits_of(library))
     asked = datetime.fromtimestamp(stored["createdAt"] / 1000 - 100 * 86_400, UTC)
@@ -86,8 +80,8 @@ async def test_ages_are_those_when_the_question_is_asked(library: Network) -> No
     )
     await hits_of(library, limit=1, decay={"agentId": "reader"}, asOf="2001-02-03")
     await used(library, "reader", 1)
-    (use,) = await rows(library, "SELECT lastAt FROM Usage")
-    assert use["lastAt"] >= stored["createdAt"], "use is counted when it happens"
+    (use,) = await uses(library, "docs")
+    assert use.last_at >= stored["createdAt"], "use is counted when it happens"
 
 
 async def test_without_weight_nothing_changes(library: Network) -> None:
@@ -121,7 +115,8 @@ async def test_what_an_agent_was_shown_counts_for_this_agent_alone(library: Netw
 async def test_use_has_a_limit(library: Network) -> None:
     plain = scores_of(await hits_of(library))
     await used_once(library, "reader")
-    await command(library, "UPDATE Usage SET uses = 1000000 WHERE chunkId = 'docs:d4:0'")
+    (use,) = [use for use in await uses(library, "docs") if use.chunk_id == "docs:d4:0"]
+    await library.store.put_uses([replace(use, uses=1_000_000)])
     hits = await hits_of(library, decay={"floor": 1, "agentId": "reader"})
     assert scores_of(hits)["d4"] == pytest.approx(plain["d4"])
     assert all(hit["score"] <= plain[hit["source"]] for hit in hits)
@@ -131,7 +126,7 @@ async def test_only_what_is_shown_is_counted(library: Network) -> None:
     await hits_of(library, limit=2, offset=1, decay={"agentId": "reader", "floor": 1})
     assert await used(library, "reader", 2) == {"docs:d1:0": 1, "docs:d2:0": 1}
     await hits_of(library)
-    assert len(await rows(library, "SELECT FROM Usage")) == 2
+    assert len(await uses(library, "docs")) == 2
 
 
 async def test_a_deleted_collection_takes_its_use_along(library: Network) -> None:
@@ -139,12 +134,13 @@ async def test_a_deleted_collection_takes_its_use_along(library: Network) -> Non
     await hits_of(library, collection="*", decay={"agentId": "reader"})
     await used(library, "reader", 6)
     await library.call("search-reindex", collection="docs")
-    assert len(await rows(library, "SELECT FROM Usage")) == 6
+    assert len(await uses(library, "docs", "other")) == 6
     await library.call("search-delete", collection="docs")
-    (left,) = await rows(library, "SELECT FROM Usage")
-    assert (left["collection"], left["chunkId"]) == ("other", "other:o:0")
+    (left,) = await uses(library, "docs", "other")
+    assert (left.collection, left.chunk_id) == ("other", "other:o:0")
 
 
+@pytest.mark.engine
 async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: Network) -> None:
     gate = asyncio.Event()
 
@@ -161,6 +157,7 @@ async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: 
     await used(library, "reader", 5)
 
 
+@pytest.mark.engine
 async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network) -> None:
     await used_once(library, "reader")
 
@@ -178,6 +175,7 @@ async def test_without_the_counts_the_query_goes_on_and_says_so(library: Network
     assert "previous use is ignored" in warning
 
 
+@pytest.mark.engine
 async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
     async with start(database="drained") as network:
         await network.call("search-index", collection="docs", documents=[document("a", "cats")])
@@ -189,6 +187,7 @@ async def test_use_is_counted_before_the_worker_ends(start: Start) -> None:
         ]
 
 
+@pytest.mark.engine
 async def test_an_older_database_learns_to_count(library: Network) -> None:
     await command(library, "DROP TYPE Usage IF EXISTS UNSAFE")
     hits = await hits_of(library, decay={"agentId": "reader"}, explain=True)
@@ -204,6 +203,7 @@ async def _usage_type(network: Network) -> None:
         pass
 
 
+@pytest.mark.engine
 async def test_counting_costs_one_look_and_one_write(library: Network) -> None:
     await used_once(library, "reader")
     library.hops()

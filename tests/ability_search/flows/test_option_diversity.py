@@ -11,8 +11,6 @@ from tests.ability_search.flows.asking import MODES, Hits, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 from tests.ability_search.flows.oracle import corpus
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture
 async def library(start: Start) -> AsyncIterator[Network]:
@@ -91,6 +89,7 @@ async def test_a_repetition_gives_way(library: Network) -> None:
     )
 
 
+@pytest.mark.engine
 async def test_relevance_alone_changes_nothing_and_reads_nothing(library: Network) -> None:
     for mode in MODES:
         plain = await search(library, mode=mode, explain=True)
@@ -135,6 +134,7 @@ async def test_several_collections_are_diversified_each_by_itself(library: Netwo
         assert own == [hit["chunkId"] for hit in alone][: len(own)]
 
 
+@pytest.mark.engine
 async def test_where_vectors_cannot_be_read_the_order_stands(library: Network) -> None:
     def fail(tool: str, tool_input: Any) -> Any:
         if tool == "arcade-query" and "AS rid, embedding" in tool_input["query"]:

@@ -18,8 +18,6 @@ from tests.ability_search.flows.conftest import (
 )
 from tests.ability_search.flows.oracle import Oracle
 
-pytestmark = pytest.mark.engine
-
 QUESTION = "caching of sessions besides redis"
 TOPIC = "caching of sessions"
 FILLER = " ".join(f"word{n}" for n in range(90))

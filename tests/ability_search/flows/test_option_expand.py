@@ -9,9 +9,6 @@ import pytest
 from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start
 
-pytestmark = pytest.mark.engine
-
-
 PARAGRAPHS = [
     "Alpha beta gamma. The lighthouse stands on the cliff.",
     "Cats sleep on the wall all day long, and nobody minds.",
@@ -193,6 +190,7 @@ async def test_excluded_sources_come_along_with_nothing(library: Network) -> Non
         assert "docs:b" not in str(hits)
 
 
+@pytest.mark.engine
 async def test_it_is_one_read_beside_that_of_the_hits(library: Network) -> None:
     await hits_of(library)
     for expand, reads in ((None, 0), ("neighbors", 1), ("section", 1)):
@@ -234,6 +232,7 @@ async def test_it_explains_what_was_merged(library: Network) -> None:
         assert all(told[chunk_id] == plain[chunk_id] for chunk_id in told)
 
 
+@pytest.mark.engine
 async def test_if_it_cannot_be_read_the_hits_stay(library: Network) -> None:
     def fault(tool: str, given: Any) -> Any:
         if tool == "arcade-query" and "chunkId IN :ids" in given["query"]:

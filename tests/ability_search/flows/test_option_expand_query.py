@@ -13,8 +13,6 @@ from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.playing import Talker, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
 
-pytestmark = pytest.mark.engine
-
 unchanged = partial(assert_unchanged, wish={"expandQuery": True}, said="not expanded")
 
 
@@ -79,6 +77,7 @@ async def test_a_more_general_question_counts_half(library: Network, talker: Tal
     assert sources(await search(library, expandQuery=option))[:2] == ["own", "kitten"]
 
 
+@pytest.mark.engine
 async def test_it_costs_no_further_request_for_vectors(library: Network, talker: Talker) -> None:
     await search(library)
     await maintained(library)

@@ -10,8 +10,6 @@ from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start, document, down, word_vector
 from tests.ability_search.flows.stored import second_worker
 
-pytestmark = pytest.mark.engine
-
 
 def derived(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
     return document(f"{of}#{kind}", content, kind=kind, of=of, **({"title": ""} | further))
@@ -167,6 +165,7 @@ async def test_a_summary_of_no_other_document_is_found_itself(library: Network) 
     assert await hits_of(library, "unicorns", mode="keyword", extended=["title"]) == []
 
 
+@pytest.mark.engine
 async def test_it_takes_one_more_look_and_no_more_embedding(library: Network) -> None:
     for extended, looks in (([], 0), (["documents"], 0), (["summary", "documents"], 1)):
         library.calls.clear()
@@ -269,6 +268,7 @@ async def test_rules_see_the_document(library: Network) -> None:
     assert [hit["source"] for hit in hits] == ["other", "guide"]
 
 
+@pytest.mark.engine
 async def test_if_the_look_fails_the_chunks_are_still_found(library: Network) -> None:
     def fault(tool: str, given: Any) -> Any:
         if tool == "arcade-query" and "'best'" in given["query"]:

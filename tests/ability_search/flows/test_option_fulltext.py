@@ -14,8 +14,6 @@ from tests.ability_search.flows.stored import rows
 
 from ability_search.text.analyzer import analyzer_for
 
-pytestmark = pytest.mark.engine
-
 QUERY = "harbour storm"
 DOCUMENTS: list[dict[str, Any]] = [
     {"title": "Harbour", "content": "ships and a harbour in a storm", "metadata": {}},
@@ -205,6 +203,7 @@ async def test_every_candidate_has_its_score_however_deep_one_looks(start: Start
             assert scores_of([hit for page in pages for hit in page]) == scores_of(whole)
 
 
+@pytest.mark.engine
 async def test_duplicates_come_back_with_what_their_metadata_says(start: Start) -> None:
     async with start() as network:
         for source, tags in (("first", "sea"), ("second", "mountain")):

@@ -10,8 +10,6 @@ from tests.ability_search.flows.conftest import Network, Start, document, down, 
 
 from ability_search.search.stages.graph_expansion import SHARE, lifted
 
-pytestmark = pytest.mark.engine
-
 ANY = -1.0
 """Any cosine will do."""
 
@@ -263,6 +261,7 @@ async def test_a_ring_ends(network: Network) -> None:
     assert (found["b"]["hops"], found["c"]["hops"]) == (1, 1)
 
 
+@pytest.mark.engine
 async def test_one_more_round_trip(network: Network) -> None:
     await index(network, linked("a", "cats", "b"), linked("b", "cats and dogs", "c"))
     for hops in (1, 2):
@@ -313,6 +312,7 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
             assert pages == [hit["chunkId"] for hit in whole]
 
 
+@pytest.mark.engine
 async def test_if_the_walk_fails_the_hits_stay(network: Network) -> None:
     await index(network, linked("a", "cats", "b"), linked("b", "cats and dogs"))
 

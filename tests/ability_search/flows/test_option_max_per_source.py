@@ -9,8 +9,6 @@ import pytest
 from tests.ability_search.flows.asking import MODES, hits_of
 from tests.ability_search.flows.conftest import Network, Start
 
-pytestmark = pytest.mark.engine
-
 SOURCES = {"a:1": 120, "b": 40, "c": 3, "d": 1, "e": 1}
 """Chunks of each."""
 
@@ -92,6 +90,7 @@ async def test_a_source_of_each_collection_counts_by_itself(library: Network) ->
     }
 
 
+@pytest.mark.engine
 async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None:
     def searches() -> int:
         found = [given.get("query", "") for _, given in library.calls]
@@ -110,6 +109,7 @@ async def test_it_searches_deeper_only_where_it_has_to(library: Network) -> None
     assert searches() == 1
 
 
+@pytest.mark.engine
 async def test_it_does_not_search_below_the_floor(library: Network) -> None:
     for mode in MODES:
         whole = await hits_of(library, mode=mode, limit=200)

@@ -10,8 +10,6 @@ from tests.ability_search.flows.asking import search, sources
 from tests.ability_search.flows.conftest import Network, document, down
 from tests.ability_search.flows.test_rpc_budget import maintained
 
-pytestmark = pytest.mark.engine
-
 CATS = [
     ("tabby", "cats purr and cats have whiskers"),
     ("siamese", "cats purr, their whiskers long"),
@@ -60,6 +58,7 @@ async def test_what_is_like_the_first_hits_rises(library: Network, mode: str) ->
     assert answer["timings"]["prf"] > 0
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("mode", ["semantic", "keyword", "hybrid"])
 async def test_without_a_sure_hit_or_a_weight_nothing_changes(library: Network, mode: str) -> None:
     plain = await search(library, mode=mode, prf=False)
@@ -74,6 +73,7 @@ async def test_without_a_sure_hit_or_a_weight_nothing_changes(library: Network, 
         ]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("mode", "embed"), [("semantic", True), ("keyword", False), ("hybrid", True)]
 )
@@ -126,6 +126,7 @@ async def test_without_an_embedder_words_teach_words(
     assert {"lion", "tiger"} <= set(sources(answer))
 
 
+@pytest.mark.engine
 async def test_a_database_that_fails_the_second_search_leaves_the_first(library: Network) -> None:
     plain = await search(library, prf=False, limit=10)
     asked: list[str] = []

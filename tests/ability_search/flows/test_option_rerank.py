@@ -9,8 +9,6 @@ import pytest
 from tests.ability_search.flows.asking import MODES, hits_of, scores_of
 from tests.ability_search.flows.conftest import Network, Start, document
 
-pytestmark = pytest.mark.engine
-
 METADATA: list[dict[str, Any]] = [
     {"category": "Network Security", "stage": "beta", "year": 2024},
     {"category": ["operations", "security"], "stage": "Stable", "year": 2026},

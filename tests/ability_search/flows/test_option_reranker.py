@@ -13,8 +13,6 @@ from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.playing import Reader, failing, playing
 from tests.ability_search.flows.test_rpc_budget import maintained
 
-pytestmark = pytest.mark.engine
-
 unchanged = partial(assert_unchanged, wish={"reranker": {}}, said="not reranked")
 
 
@@ -104,6 +102,7 @@ async def test_every_page_has_the_same_hits_read(start: Start) -> None:
     assert not {*sources(pages[2])} & {*read}
 
 
+@pytest.mark.engine
 async def test_what_is_read_for_it_is_not_read_again(library: Network, reader: Reader) -> None:
     await search(library)
     await maintained(library)

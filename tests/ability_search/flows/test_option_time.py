@@ -13,8 +13,6 @@ from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.oracle import Oracle
 from tests.ability_search.flows.stored import chunks
 
-pytestmark = pytest.mark.engine
-
 QUESTION = "release of the parser in March 2021"
 TOPIC = "release of the parser"
 MARCH = "release-2021-03"

@@ -14,8 +14,6 @@ from tests.ability_search.flows.stored import chunks, command, record, services_
 from ability_search.index.overview import Wanted, measure
 from ability_search.store.arcadedb.core import source_type
 
-pytestmark = pytest.mark.engine
-
 EVERYTHING = ["tokens", "growth", "map"]
 SEA = "the ship sails over the sea with wind in its sail and the sailor at the helm of the ship"
 BREAD = "knead dough of flour water salt and yeast then bake bread in a hot oven until brown"
@@ -40,6 +38,7 @@ def about(topic: str, count: int) -> list[dict[str, Any]]:
     return [document(f"{name}{n}", f"{topic} number{n}", title="note") for n in range(count)]
 
 
+@pytest.mark.engine
 async def test_sizes_and_growth_are_those_of_the_stored_chunks(network: Network) -> None:
     repeated = document("again", SEA), document("once more", SEA)
     texts = [document(f"d{n}", " ".join([BREAD] * (n + 1))) for n in range(5)]
@@ -124,6 +123,7 @@ async def test_what_has_no_shape_yet_is_told_all_the_same(network: Network) -> N
     assert (refused["code"], "include" in refused["error"]) == ("invalid_input", True)
 
 
+@pytest.mark.engine
 async def test_many_chunks_are_sampled_with_keys_and_without(
     network: Network, tmp_path: Path
 ) -> None:

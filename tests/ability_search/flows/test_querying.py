@@ -13,8 +13,6 @@ from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.oracle import DEPTH, Oracle, assert_ranked, corpus
 from tests.ability_search.flows.stored import services_of, settled
 
-pytestmark = pytest.mark.engine
-
 QUERIES = 5
 
 

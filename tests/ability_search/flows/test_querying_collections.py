@@ -15,7 +15,6 @@ async def index(network: Network, name: str, documents: Documents, **options: An
     await network.call("search-index", collection=name, documents=documents, **options)
 
 
-@pytest.mark.engine
 async def test_hits_of_several_collections_are_merged_by_score(network: Network) -> None:
     documents = corpus(60)
     await index(network, "odd", documents[1::2])
@@ -104,7 +103,6 @@ async def test_an_unknown_collection_names_the_nearest(network: Network) -> None
         assert "handbook" in answer["hint"]
 
 
-@pytest.mark.engine
 async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     documents = corpus(60)
     await index(network, "docs", documents)
@@ -122,7 +120,6 @@ async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     assert everything["count"] == 59
 
 
-@pytest.mark.engine
 async def test_neighbours_within_a_filter_and_above_a_floor(network: Network) -> None:
     documents = corpus(60)
     await index(network, "docs", documents)

@@ -11,8 +11,6 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.oracle import Oracle, Scores, corpus
 
-pytestmark = pytest.mark.engine
-
 SIZE = 400
 
 
@@ -27,7 +25,7 @@ async def graph_is_used(network: Network) -> None:
                 return
 
 
-@pytest.fixture(params=["scan", "graph"])
+@pytest.fixture(params=["scan", pytest.param("graph", marks=pytest.mark.engine)])
 async def library(
     request: pytest.FixtureRequest, start: Start
 ) -> AsyncIterator[tuple[Network, Oracle]]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import MODEL, Network, Start, document, down
+from tests.ability_search.flows.conftest import MODEL, PATIENCE, Network, Start, document, down
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     chunks,
+    collections,
     command,
+    logged,
     record,
-    rows,
     services_of,
     types,
 )
@@ -24,8 +24,6 @@ from ability_search.store.arcadedb.core import source_type
 from ability_search.tools.handlers import Services
 from kadi_client.tools import Handler
 from kadi_localnet.database.tools import database_tools
-
-pytestmark = pytest.mark.engine
 
 NO_GRACE = {
     "SEARCH_DATABASE_GRACE_PERIOD": "0",
@@ -50,13 +48,9 @@ async def only_the_live_generation_is_left(network: Network) -> None:
         while await types(network) != {collection.type, source_type(collection.type)}:
             pass
         # What is noted of a generation goes after its types, in a transaction of its own.
-        while await rows(
-            network, "SELECT FROM TermStatistics WHERE type <> :own", own=collection.type
-        ):
+        while await logged(network) - {collection.type}:
             pass
-    assert [row["name"] for row in await rows(network, "SELECT name FROM Collection")] == ["docs"]
-    statistics = await rows(network, "SELECT type FROM TermStatistics")
-    assert {row["type"] for row in statistics} <= {collection.type}
+    assert await collections(network) == ["docs"]
 
 
 async def test_smaller_chunks_are_cut_from_what_is_stored(start: Start) -> None:
@@ -230,6 +224,7 @@ async def test_a_cancelled_rebuild_leaves_nothing_behind(start: Start) -> None:
         released.set()
 
 
+@pytest.mark.engine
 async def test_a_source_replaced_between_its_record_and_its_chunks_is_built_as_it_is_now(
     start: Start,
 ) -> None:
@@ -254,7 +249,8 @@ async def test_a_source_replaced_between_its_record_and_its_chunks_is_built_as_i
 
 def handler_of(network: Network, name: str) -> Handler:
     """What answers a tool of the database or of the model."""
-    offered = [*database_tools(network.engine), network.model.tool]
+    stored = [] if network.databases is None else database_tools(network.databases)
+    offered = [*stored, network.model.tool]
     return next(tool.handler for tool in offered if tool.name == name)
 
 
@@ -298,6 +294,7 @@ async def test_what_is_not_in_a_collection_has_a_hint_of_its_own(network: Networ
     assert (job["code"], chunk["code"]) == ("not_found", "not_found")
 
 
+@pytest.mark.engine
 async def test_the_old_generation_stays_for_its_grace_period_and_any_worker_drops_it(
     start: Start, tmp_path: Path
 ) -> None:

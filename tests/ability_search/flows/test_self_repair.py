@@ -6,9 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.ability_search.flows.conftest import Network, Start, document
+from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document
 from tests.ability_search.flows.stored import (
-    PATIENCE,
     assert_consistent,
     record,
     rows,

@@ -15,8 +15,6 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, document,
 
 from kadi_client import Connection, NotConnected, RemoteError
 
-pytestmark = pytest.mark.engine
-
 EIGHT = {
     "search-index",
     "search-index-file",
@@ -292,6 +290,7 @@ async def test_cancelled(network: Network) -> None:
     network.model.gate.set()
 
 
+@pytest.mark.engine
 async def test_internal_errors_have_an_incident_and_leak_nothing(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,6 +311,7 @@ async def test_internal_errors_have_an_incident_and_leak_nothing(
         assert leak not in json.dumps(answer)
 
 
+@pytest.mark.engine
 async def test_refusals_of_the_database_are_not_repeated(network: Network) -> None:
     await network.call("search-index", collection="docs", documents=[document("a", "words")])
 

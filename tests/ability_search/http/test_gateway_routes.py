@@ -1,4 +1,4 @@
-"""What people do over HTTP, on the real worker and engine."""
+"""What people do over HTTP, on the real worker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import json
 from typing import Any
 
 import jsonschema
-import pytest
 from tests.ability_search.edge_network import client, opened
 from tests.ability_search.flows.conftest import Network, down
 
 from ability_search.http.operations import openapi_document
-
-pytestmark = pytest.mark.engine
 
 DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}

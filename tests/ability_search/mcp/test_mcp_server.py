@@ -142,14 +142,12 @@ async def use(client: Client) -> None:
     assert begun.completion.values == ["ropes"]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("mode", MODES)
 async def test_assistant_works_over_http(network: Network, mode: str) -> None:
     async with over_http(network.settings, mode) as client:
         await use(client)
 
 
-@pytest.mark.engine
 async def test_assistant_works_over_stdio(network: Network, tmp_path: Path) -> None:
     async with over_stdio(network.url, tmp_path, "legacy") as client:
         await use(client)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ability_search.providers.model_calls import CircuitBreaker
+from ability_search.providers.model_calls import CircuitBreaker, CircuitBreakers
 
 
 class Clock:
@@ -50,3 +50,31 @@ def test_an_unfinished_probe_does_not_keep_the_breaker_open() -> None:
     for _ in range(3):
         clock.now += 31
         assert breaker.wait() == 0
+
+
+def test_a_model_that_fails_leaves_the_others_alone() -> None:
+    clock = Clock()
+    breakers = CircuitBreakers(limit=2, reset=30, clock=clock)
+    for _ in range(2):
+        breakers.of_model("broken").failed()
+    assert breakers.of_model("broken").wait() == pytest.approx(30)
+    assert breakers.of_model("other").wait() == breakers.of_model(None).wait() == 0
+    assert breakers.any_open
+    clock.now += 31
+    assert not breakers.any_open
+    breakers.of_model("broken").succeeded()
+    assert breakers.of_model("broken").wait() == 0
+
+
+def test_breakers_are_bounded_and_those_without_failures_go_first() -> None:
+    breakers = CircuitBreakers(limit=1, reset=30)
+    breakers.of_model("broken").failed()
+    for n in range(1000):
+        breakers.of_model(f"model {n}")
+    assert len(breakers) == 64
+    assert breakers.of_model("broken").failures == 1
+    for n in range(1000):
+        breakers.of_model(f"failing {n}").failed()
+    assert len(breakers) == 64
+    assert breakers.of_model("broken").failures == 0
+    assert breakers.of_model("failing 999").failures == 1

@@ -258,6 +258,23 @@ async def test_a_server_that_keeps_failing_is_skipped() -> None:
     assert len(server.requests) == 3
 
 
+async def test_a_model_that_keeps_failing_does_not_affect_another_one() -> None:
+    async def before(request: Request) -> None:
+        if request["model"] == "broken":
+            raise passing_failure()
+
+    server = Server(before)
+    client = embedder(server, attempts=1, breaker_failures=3)
+    for _ in range(3):
+        with pytest.raises(EmbeddingUnavailable, match="for now"):
+            await client.embed("broken", ["a"], timeout=5)
+    with pytest.raises(BreakerOpen):
+        await client.embed("broken", ["a"], timeout=5)
+    assert client.breakers.any_open
+    assert (await client.embed("m", ["a"], timeout=5)).shape == (1, 3)
+    assert [request["model"] for request in server.requests] == ["broken"] * 3 + ["m"]
+
+
 @pytest.mark.parametrize("error", [lasting_failure, lambda: TextsRefused("too long")])
 async def test_a_refused_model_or_text_does_not_open_the_breaker(
     error: Callable[[], Exception],
