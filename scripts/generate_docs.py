@@ -20,7 +20,7 @@ from ability_search import client, errors
 from ability_search.cli.app import COMMANDS, all_commands
 from ability_search.client import values
 from ability_search.config.settings_table import settings_table
-from ability_search.ops.metrics.metric_table import METRICS, PARTS, PROCESS, Metric
+from ability_search.ops.metrics.metric_table import COMPONENTS, METRICS, PROCESS, Metric
 from ability_search.tools.table import TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,7 +110,7 @@ def metrics_table() -> str:
 
 def _metric_row(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    parts = "all" if metric.parts == PARTS else ", ".join(metric.parts)
+    parts = "all" if metric.components == COMPONENTS else ", ".join(metric.components)
     return f"| `{metric.name}` | {metric.kind} | {labels} | {parts} | {_cell(metric.about)} |"
 
 

@@ -40,7 +40,7 @@ class Collection:
     bm25_b: float = B
     """Length normalization (b) of those weights; fixed for a generation."""
     kinds: tuple[str, ...] = ()
-    """Kinds of aspects that are made of each document."""
+    """Kinds that are derived from each document."""
     kinds_by: str = "local"
     """How they are made: ``local`` extraction, or a language model (``chat``)."""
     revision: int = 0
@@ -54,14 +54,14 @@ class Collection:
     """Chunks left out of the indexes because an identical one represents them."""
     links: int = 0
     """Links between sources."""
-    aspects: int = 0
-    """Number of chunks that are aspects: titles, summaries, ... searched in a document's stead."""
+    kind_chunks: int = 0
+    """Number of chunks of derived kinds: titles, summaries, ... of other documents."""
     keyed: bool = False
     """Whether chunks record what their vectors were made from, as in new generations."""
     graph: bool = False
     """Whether the vector graph has been built; until then vector search scans all embeddings."""
-    aspect_graph: bool = False
-    """Whether the vector graph of the aspects has been built."""
+    kind_graph: bool = False
+    """Whether the vector graph of the derived kinds has been built."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -79,9 +79,9 @@ class Collection:
         """Return whether vector search scans all embeddings: fewer than ``below``, or no graph."""
         return not self.graph or self.chunks < below
 
-    def aspects_scanned(self, *, below: int) -> bool:
-        """Return the same as :meth:`scanned` for the aspects."""
-        return not self.aspect_graph or self.aspects < below
+    def kinds_scanned(self, *, below: int) -> bool:
+        """Return the same as :meth:`scanned`, for the derived kinds."""
+        return not self.kind_graph or self.kind_chunks < below
 
     @property
     def average_tokens(self) -> float:

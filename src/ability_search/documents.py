@@ -1,4 +1,4 @@
-"""The values that travel between the parts: documents, chunks, hits."""
+"""Values of indexing: documents, passages and vectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (d,), or a batch of them, shape (n, d)."""
 
-ASPECTS = ("title", "summary", "keywords", "propositions")
-"""Kinds of documents that may say something of another one, see :attr:`Document.aspect_of`."""
+KINDS = ("title", "summary", "keywords", "propositions")
+"""Kinds that can be derived from a document, see :attr:`Document.of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text to index, as its caller names it. ``source`` is unique within a collection."""
+    """A text to index; ``source`` is its unique name within a collection."""
 
     source: str
     title: str
@@ -27,30 +27,30 @@ class Document:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "document"
     format: str | None = None
-    """``markdown``, ``text``, ``code``, ``json``, ...; ``None`` lets the chunker look."""
+    """``markdown``, ``text``, ``code``, ``json``, ...; ``None`` to detect it from the text."""
     language: str | None = None
-    """Programming language of a code document (``python``), where known."""
+    """Programming language of a code document (``python``), if known."""
     links: tuple[Mapping[str, Any], ...] = ()
-    """Each ``target`` (a source), ``kind`` and ``weight`` in [0, 1]."""
-    aspect_of: str | None = None
-    """Source of the document whose title, summary, ... it is; searched in that one's stead."""
+    """Links to other sources, each with ``target``, ``kind`` and ``weight`` in [0, 1]."""
+    of: str | None = None
+    """Source of the document whose title, summary, ... this is; hits return chunks of that one."""
     file: bool = False
     """Whether it was read from a file that ``source`` names, relative to an allowed root."""
     file_hash: str | None = None
-    """Of the bytes that it was read from; it tells whether it is unchanged, and not the text."""
+    """Hash of the bytes of that file; used instead of the text to detect changes."""
     generated: bool = False
-    """Whether it is an aspect that was made of the document it belongs to, and follows that one."""
+    """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
-    """Of what is restored from a generation: the content hash that it has there."""
+    """Content hash in the generation that it was restored from."""
 
     @property
     def unread(self) -> bool:
-        """Return whether it is there to be compared with what is stored only, by its hash."""
+        """Return whether only the hash is known, for comparison with the stored document."""
         return self.file_hash is not None and not self.content
 
 
 def instant(milliseconds: int) -> str:
-    """Write epoch milliseconds as people read them: RFC 3339 in UTC, to the millisecond."""
+    """Format epoch milliseconds as RFC 3339 in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

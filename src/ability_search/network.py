@@ -50,7 +50,7 @@ def plain_connection(
 
 def part_connection(
     settings: Settings,
-    part: str,
+    component: str,
     tools: Iterable[Tool] = (),
     *,
     connect_timeout: float,
@@ -60,18 +60,18 @@ def part_connection(
 
     Args:
         settings: Broker, identity file, limits and tracing.
-        part: Name of the component; its key file lies beside that of the worker.
+        component: Name of the component; its key file is next to that of the worker.
         tools: Tools that it serves.
         connect_timeout: Seconds that the broker may take to appear.
         patience: As ``provider_patience`` of :class:`kadi_client.Connection`.
     """
     own = settings.files.identity_file
-    path = own if own.stem == part else own.with_name(f"{own.stem}-{part}{own.suffix}")
+    path = own if own.stem == component else own.with_name(f"{own.stem}-{component}{own.suffix}")
     return Connection(
         settings.broker.url.get_secret_value(),
         networks=settings.broker.networks,
         identity=Identity.load_or_create(path),
-        name=f"{settings.agent.name}-{part}",
+        name=f"{settings.agent.name}-{component}",
         tools=tools,
         connect_timeout=connect_timeout,
         **_options(settings, provider_patience=patience or {}),

@@ -110,12 +110,12 @@ async def open_tools(
     )
     async with open_services(settings, connection, base=base, meter=meter, store=store) as services:
 
-        async def look() -> None:
+        async def resume_jobs() -> None:
             await services.reindexing.resume()
             await services.generations.drop_due()
 
         async with (
-            repeating("abandoned jobs", look, every=settings.jobs.lease / 2),
+            repeating("abandoned jobs", resume_jobs, every=settings.jobs.lease / 2),
             repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(search_tools(services), meter)
@@ -388,7 +388,7 @@ def broker_chat(
     return RemoteChat(
         over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
         model=expansion.model,
-        timeout=max(expansion.timeout, settings.aspects.timeout),
+        timeout=max(expansion.timeout, settings.kinds.timeout),
         breaker_failures=settings.embedding.breaker_failures,
         breaker_reset=settings.embedding.breaker_reset,
     )

@@ -70,7 +70,7 @@ class _Member:
         return self._agents.get(tool)
 
     async def list_tools(self, timeout: float) -> None:
-        """List the tools anew, unless the listing is younger than ``_RELIST_SECONDS``."""
+        """List the tools again, unless the listing is younger than ``_RELIST_SECONDS``."""
         clock = asyncio.get_running_loop().time
         session = self.connection.sessions
         if self._listed_in == session and clock() - self._listed_at < _RELIST_SECONDS:
@@ -234,7 +234,7 @@ class Brokers(Invoker):
         await asyncio.gather(*(member.connection.close() for member in self._members))
 
     async def serve_forever(self) -> None:
-        """Wait until every connection is closed by somebody else; cancel it to stop waiting.
+        """Wait until every connection is closed from elsewhere; cancel it to stop waiting.
 
         Raises:
             KadiError: if no broker can be used any more.
@@ -312,7 +312,7 @@ class Brokers(Invoker):
     ) -> Raw:
         """Call a tool where it is offered; arguments and errors as for :class:`Connection`.
 
-        A tool that nobody offers is called on the first connected broker, whose error says so.
+        A tool that no agent offers is called on the first connected broker, whose error says so.
 
         Raises:
             NotConnected: also if a stateful tool is offered by other agents only.
@@ -339,7 +339,7 @@ class Brokers(Invoker):
         """Return the broker to call a tool on.
 
         That is a connected broker where the tool is offered; else the one where it was offered
-        last, if that is about to come back; else any, whose error says that nobody offers it.
+        last, if that is about to come back; else any, whose error says that no agent offers it.
         """
         others: list[str] = []
         for member in self._connected():

@@ -1,7 +1,7 @@
 """The context of the current call: an id and a trace that follow it across processes.
 
 The context applies to the task that handles the call and to all tasks and threads that it starts.
-Every call made from them carries it in ``_meta``, beside the input; a broker that does not know
+Every call made from them carries it in ``_meta``, next to the input; a broker that does not know
 the members drops them.
 """
 
@@ -68,20 +68,20 @@ def usable_id(value: Any) -> str | None:
 
 
 @contextmanager
-def handling(told: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Context]:
+def handling(members: Mapping[str, Any], *, otherwise: str = "") -> Iterator[Context]:
     """Set the context of a received call for the block.
 
     Args:
-        told: Members of its ``_meta`` or ``_kadi``; invalid ones are ignored.
+        members: Members of the call's ``_meta`` or ``_kadi``; invalid ones are ignored.
         otherwise: Call id if none was sent; one too short to be unique is replaced by a new id.
     """
-    id_ = usable_id(told.get(CALL_ID))
+    id_ = usable_id(members.get(CALL_ID))
     if id_ is None and len(otherwise) >= _UNIQUE_CHARS:
         id_ = usable_id(otherwise)
-    parent = told.get(TRACEPARENT)
+    parent = members.get(TRACEPARENT)
     if not isinstance(parent, str) or not _TRACEPARENT.fullmatch(parent):
         parent = None
-    state = told.get(TRACESTATE) if parent else None
+    state = members.get(TRACESTATE) if parent else None
     if not isinstance(state, str) or not _TRACESTATE.fullmatch(state):
         state = None
     context = Context(id_ or secrets.token_hex(_ID_BYTES), parent, state)
@@ -110,13 +110,13 @@ def calling(tool_input: Any) -> Iterator[Context]:
 def current() -> dict[str, str]:
     """Return the current context as members of ``_meta``; empty outside a call."""
     context = _current.get()
-    told = {} if context is None else {CALL_ID: context.call}
+    members = {} if context is None else {CALL_ID: context.call}
     parent = traceparent() or (context and context.traceparent)
     if parent:
-        told[TRACEPARENT] = parent
+        members[TRACEPARENT] = parent
     if context and context.tracestate:
-        told[TRACESTATE] = context.tracestate
-    return told
+        members[TRACESTATE] = context.tracestate
+    return members
 
 
 def headers() -> dict[str, str]:

@@ -108,7 +108,7 @@ class ToolError(KadiError):
         tool: Name of the tool that was called.
         answer: The whole answer.
         code: The tool's code for the failure; empty if it sent none.
-        hint: What the caller can do about it, in words; empty if it sent none.
+        hint: What the caller can do about it, as text; empty if it sent none.
         retryable: Whether the same call may succeed later; false if it did not say so.
         retry_after: Seconds to wait before trying again; ``None`` if it did not say so.
     """
@@ -160,7 +160,7 @@ class SecretsRejected(SecretsError):
 
 
 class SecretsUnreadable(SecretsError):
-    """The deployer's answer cannot be decrypted, or does not hold what it should."""
+    """The deployer's answer cannot be decrypted or is malformed."""
 
 
 class SecretsMissing(SecretsError):

@@ -21,7 +21,7 @@ class Message:
 
 
 def frame(body: bytes, *, headed: bool = True) -> bytes:
-    """A JSON message as it goes on the wire."""
+    """Return a JSON message as text for the wire."""
     if headed:
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     # In JSON a raw line break can only be white space between tokens.

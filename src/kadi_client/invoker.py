@@ -1,4 +1,4 @@
-"""Calling tools and reading what they answer."""
+"""Calls of tools and their answers."""
 
 from __future__ import annotations
 

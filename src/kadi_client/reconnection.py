@@ -72,7 +72,7 @@ class Uplink:
         self._established = False
         self._ready_at: float | None = None
         self._closing = False
-        self._settled = asyncio.Event()  # set if a session is up, or there will be no more
+        self._decided = asyncio.Event()  # set if a session is up, or there will be no more
         self.link: Link | None = None
         """The current session; ``None`` if there is none."""
         self.sessions = 0
@@ -86,7 +86,7 @@ class Uplink:
         if self._supervisor is not None:
             raise RuntimeError("a connection can be opened only once: create a new one")
         self._supervisor = asyncio.create_task(self._supervise())
-        await self._settled.wait()
+        await self._decided.wait()
         if not self._established:
             raise self.failure or NotConnected("the connection was closed while opening")
 
@@ -101,7 +101,7 @@ class Uplink:
         while self.link is None:
             if self._closing or self.closed.is_set():
                 raise NotConnected("the connection is closed")
-            await self._settled.wait()
+            await self._decided.wait()
         return self.link
 
     @property
@@ -114,7 +114,7 @@ class Uplink:
         if self._closing:
             return False
         self._closing = True
-        self._settled.set()
+        self._decided.set()
         return True
 
     async def end(self) -> None:
@@ -143,7 +143,7 @@ class Uplink:
     def _finish(self) -> None:
         if not self.closed.is_set():
             self.closed.set()
-            self._settled.set()
+            self._decided.set()
             self._observer.closed()
 
     async def _keep_connected(self) -> None:
@@ -204,7 +204,7 @@ class Uplink:
         self.sessions += 1
         self._established = True
         self._ready_at = asyncio.get_running_loop().time()
-        self._settled.set()
+        self._decided.set()
         logger.info("connected to %s as %s", self._address, link.session.agent_id)
         self._observer.ready(link)
 
@@ -213,7 +213,7 @@ class Uplink:
             return
         self.link = None
         if not self._closing:
-            self._settled.clear()
+            self._decided.clear()
         self._observer.lost(link)
 
     def _explain(self, exc: Exception) -> KadiError:

@@ -8,7 +8,7 @@
 
 ``encrypted`` is base64 of a libsodium sealed box for the X25519 form of the agent's key; in it is
 a JSON object, name -> value. The ``nonce`` shows that the request comes from the deployment. A
-sealed box does not show who made it: whoever else is in the network could answer, too.
+sealed box does not show who made it: any other agent in the network could answer.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def _first_answer(events: Subscription) -> dict[str, Any]:
 
 
 def _reason(given: object) -> str | None:
-    """The deployer's reason, printable and of a bounded length."""
+    """Return the deployer's reason, printable and truncated."""
     if not isinstance(given, str) or not given.strip():
         return None
     text = "".join(char if char.isprintable() else " " for char in given.strip())

@@ -318,8 +318,8 @@ class Session:
                 return self._confirm(frame, NULL, self._on_outcome(outcome, now))
             case "kadi.ability.cancel":
                 cancel = read(frame.params, CancelParams)
-                told = CancelRequested(str(cancel.request_id), cancel.caller_lost)
-                return self._confirm(frame, NULL, told)
+                request = CancelRequested(str(cancel.request_id), cancel.caller_lost)
+                return self._confirm(frame, NULL, request)
             case "kadi.event.delivery":
                 event = read(frame.params, DeliveryParams)
                 return self._confirm(

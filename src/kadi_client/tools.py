@@ -1,4 +1,4 @@
-"""Tools: what a provider offers on the network."""
+"""Tools that a provider offers on the network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_WORDS = {
     "model_attributes_type": "Input should be an object",
     "dict_type": "Input should be an object",
 }
-"""What pydantic says in words of Python, by the type of the error."""
+"""Texts that replace those of pydantic, by the type of the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Call(Protocol):
 
     @property
     def abandoned(self) -> bool:
-        """Return whether the call was cancelled although nobody asked for that.
+        """Return whether the call was cancelled without a request by the caller.
 
         True if the caller disconnected, the session was lost or this agent is shutting down; false
         if the caller gave up or its time ran out.
@@ -137,7 +137,7 @@ class Tool:
 
         Args:
             name: Name of the tool.
-            description: What it does, for whoever chooses among tools.
+            description: What it does, for agents that choose among tools.
             params: Model of the input; its JSON schema becomes the input schema.
             handler: Takes the validated input; a model that it returns is sent by its aliases,
                 without fields that are ``None``.

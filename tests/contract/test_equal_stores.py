@@ -224,7 +224,7 @@ class Replay:
         self.live, self.built = new, None
 
     async def reweigh(self, factor: int) -> None:
-        for kinds in (False, True) if self.live.aspects else (False,):
+        for kinds in (False, True) if self.live.kind_chunks else (False,):
             outdated = await self.store.outdated_weights(
                 self.live.type, kinds=kinds, average_length=float(factor), limit=3
             )
@@ -253,7 +253,7 @@ class Replay:
 
     async def contents_of(self, record: Collection) -> dict[str, Any]:
         store, generation = self.store, record.type
-        kinds = (False, True) if record.aspects else (False,)
+        kinds = (False, True) if record.kind_chunks else (False,)
         found: dict[str, Any] = {
             "searches": await self.searches(record),
             "statistics": [
@@ -281,7 +281,9 @@ class Replay:
                     generation, kinds=own, average_length=-1.0, limit=99
                 )
             ]
-        wanted = OverviewRequest(5, 3, 2, None, record.chunks - record.aspects - record.duplicates)
+        wanted = OverviewRequest(
+            5, 3, 2, None, record.chunks - record.kind_chunks - record.duplicates
+        )
         measured = (await store.overview(record, wanted)).value
         found["overview"] = sorted(measured.periods), sum(measured.sizes.values())
         return found
@@ -299,7 +301,7 @@ class Replay:
                 by_vector(towards(0.6), f"v{place}", limit=99, filter=filter),
                 by_terms({1: 1.0, 3: 0.5}, f"t{place}", limit=99, filter=filter),
             ]
-        if record.aspects:
+        if record.kind_chunks:
             wanted.append(by_vector(towards(0.6), "kinds", kinds=True))
         read = await self.store.search(record, wanted, COSINE)
         found: dict[str, Any] = {

@@ -26,10 +26,10 @@ from ability_search.store.records import Link, WeightedChunk
 
 
 async def counts(store: Store, within: Collection) -> tuple[int, int, int, int, int]:
-    """Sources, chunks, tokens, aspects and duplicates of the record."""
+    """Sources, chunks, tokens, chunks of kinds and duplicates of the record."""
     record = await store.collection(within.name)
     assert record is not None
-    return record.sources, record.chunks, record.tokens, record.aspects, record.duplicates
+    return record.sources, record.chunks, record.tokens, record.kind_chunks, record.duplicates
 
 
 async def test_replacement_reports_what_it_did(store: Store) -> None:

@@ -167,7 +167,7 @@ async def test_each_search_has_its_own_filter(store: Store) -> None:
 
 async def test_kinds_are_searched_apart(store: Store) -> None:
     stored = await filled(store, chunk("a"), chunk("a/title", of="a", kind="title"))
-    assert stored.aspects == 1
+    assert stored.kind_chunks == 1
     assert await found_ids(store, stored, by_vector()) == ["notes:a:0"]
     assert await found_ids(store, stored, by_terms({1: 1.0})) == ["notes:a:0"]
     assert await found_ids(store, stored, by_vector(kinds=True)) == ["notes:a/title:0"]

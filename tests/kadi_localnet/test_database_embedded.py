@@ -374,7 +374,7 @@ async def test_a_database_held_by_another_process_is_named(tmp_path: Path) -> No
     assert await line_of(child) == "ready"
     try:
         async with EmbeddedDatabases(tmp_path / "data", heap_mb=512) as second:
-            with pytest.raises(DatabaseError, match=r"data is held by another process: stop"):
+            with pytest.raises(DatabaseError, match=r"data is in use by another process: stop"):
                 await read(second, "SELECT 1")
     finally:
         child.terminate()

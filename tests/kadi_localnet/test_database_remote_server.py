@@ -168,7 +168,7 @@ async def test_a_lost_conflict_is_retried_until_it_is_won() -> None:
 
 async def test_a_conflict_that_is_never_won_says_so() -> None:
     async with serving(lambda _path: CONFLICT) as server, client(server.url) as backend:
-        with pytest.raises(DatabaseError, match=r"every time, nothing was written.*page 3"):
+        with pytest.raises(DatabaseError, match=r"at every attempt, nothing was written.*page 3"):
             await backend.write("d", [SELECT], timeout=20)
         assert len(server.paths) == ATTEMPTS
 

@@ -13,8 +13,8 @@ import pytest
 from arcadedb_embedded import create_server
 
 from ability_search.store.arcadedb.schema import (
-    create_aspects,
     create_generation,
+    create_kinds,
     create_links,
     schema,
 )
@@ -73,7 +73,7 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
         schema(),
         create_generation("Chunk_x", dimensions=4),
         create_links("Chunk_x"),
-        create_aspects("Chunk_x", dimensions=4),
+        create_kinds("Chunk_x", dimensions=4),
     ):
         await run(script, "sqlscript")
     await run("INSERT INTO `Chunk_x` SET chunkId = 'a'")
@@ -90,5 +90,5 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
     ):
         with pytest.raises(DatabaseError, match="not allowed to update security"):
             await run(text)
-    with pytest.raises(DatabaseError, match="refused the user"):
+    with pytest.raises(DatabaseError, match="rejected the user"):
         await databases.create("other", timeout=20)

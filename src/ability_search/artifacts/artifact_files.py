@@ -1,4 +1,4 @@
-"""Files of artifacts: read with every doubt, written so that a crash leaves the old ones whole."""
+"""Files of artifacts: checked while they are read, replaced atomically."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _RENAME_EXCHANGE = 2
 
 
 class Reading:
-    """A file that is hashed while it is read, and must be what was declared.
+    """Reads a file and compares its size and hash with those in the manifest.
 
     Args:
-        file: Open for reading.
-        name: What it is called in errors.
-        declared: Its size and hash, where they are known.
+        file: The file, open for reading.
+        name: Name of the file in errors.
+        declared: Its size and hash; ``None`` if they are unknown.
 
     Raises:
-        Damaged: by every method, if it is anything else.
+        Damaged: by every method, if the file differs.
     """
 
     def __init__(self, file: BinaryIO, name: str, declared: FileDigest | None) -> None:
@@ -55,37 +55,37 @@ class Reading:
             raise Damaged(name, f"has {size} bytes, the manifest says {declared.bytes}")
 
     def read(self, size: int) -> bytes:
-        """The next ``size`` bytes, all of them."""
+        """Return exactly the next ``size`` bytes."""
         data = self._file.read(size)
         if len(data) < size:
-            raise Damaged(self.name, "ends too early")
+            raise Damaged(self.name, "is truncated")
         self._hash.update(data)
         return data
 
     def line(self) -> bytes | None:
-        """The next line without its end; ``None`` at the end of the file."""
+        """Return the next line without its line break; ``None`` at the end of the file."""
         data = self._file.readline(_LONGEST_LINE)
         if not data:
             return None
         if not data.endswith(b"\n"):
-            raise Damaged(self.name, "ends within a line, or has one of more than 256 MiB")
+            raise Damaged(self.name, "has an incomplete last line, or a line of more than 256 MiB")
         self._hash.update(data)
         return data[:-1]
 
     def finish(self) -> None:
-        """Check that nothing is left, and that the hash is the one that was declared."""
+        """Check that the file ends here and has the declared hash."""
         if self._file.read(1):
-            raise Damaged(self.name, "is longer than it should be")
+            raise Damaged(self.name, "is longer than the manifest says")
         if self._declared is not None and self._hash.hexdigest() != self._declared.sha256:
-            raise Damaged(self.name, "has another SHA-256 than the manifest says")
+            raise Damaged(self.name, "does not have the SHA-256 in the manifest")
 
 
 @contextmanager
 def opened(directory: Path, name: str) -> Iterator[BinaryIO]:
-    """Open a file of a directory for reading; it must be a plain file, not a link to one.
+    """Open a regular file of a directory for reading; links are not followed.
 
     Raises:
-        Damaged: if it is not there, or is anything else.
+        Damaged: if it is missing or not a regular file.
     """
     try:
         file = open_regular(directory / name, buffering=_BLOCK)
@@ -96,7 +96,7 @@ def opened(directory: Path, name: str) -> Iterator[BinaryIO]:
 
 
 class Writing:
-    """A file that is hashed while it is written."""
+    """Writes a file and computes its size and hash."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb", buffering=_BLOCK)
@@ -110,7 +110,7 @@ class Writing:
         self._bytes += len(data)
 
     def finish(self) -> FileDigest:
-        """Have everything on the disk; what the file is."""
+        """Flush the file to disk; return its size and hash."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return FileDigest(bytes=self._bytes, sha256=self._hash.hexdigest())
@@ -122,13 +122,13 @@ class Writing:
 
 @contextmanager
 def replaced(target: Path) -> Iterator[Path]:
-    """A new directory beside ``target``, which takes its place when the block ends well.
+    """Yield a new directory next to ``target`` and replace ``target`` by it afterwards.
 
-    Until then, and after a crash at any instant, ``target`` is as it was. What a killed writer
-    left behind is removed by the next one.
+    If the block fails or the process dies, ``target`` is unchanged. The next call removes what a
+    killed process left behind.
 
     Raises:
-        InvalidInput: if ``target`` is no artifact, or somebody else is writing it.
+        InvalidInput: if ``target`` is not an artifact, or another process is writing it.
         OSError: if the directory cannot be written.
     """
     target = target.resolve()
@@ -161,19 +161,19 @@ def empty(directory: Path) -> None:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Nothing that is not an artifact's own is ever removed."""
+    """Check that a directory holds nothing but an artifact, since it will be removed."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise InvalidInput(str(target), "is no directory", hint="Name another directory.")
+        raise InvalidInput(str(target), "is not a directory", hint="Choose another directory.")
     names = {entry.name for entry in target.iterdir()}
     foreign = sorted(names - _OURS)
     if names and (foreign or MANIFEST not in names):
-        what = f"holds {foreign[0]!r}" if foreign else f"holds no {MANIFEST}"
+        found = f"it contains {foreign[0]!r}" if foreign else f"it has no {MANIFEST}"
         raise InvalidInput(
             str(target),
-            f"{what}, so it is no artifact that could be replaced",
-            hint="Name a new or empty directory.",
+            f"is not an artifact and will not be replaced: {found}",
+            hint="Choose a new or empty directory.",
         )
 
 
@@ -182,7 +182,7 @@ def _put_in_place(new: Path, target: Path) -> None:
         new.rename(target)
         return
     if not _exchange(new, target):
-        # For an instant there is none, which only a system without that operation shows.
+        # Not atomic: for an instant there is no artifact.
         old = target.with_name(f".{target.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
@@ -196,7 +196,7 @@ def _put_in_place(new: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two directories change places in one step; false where the system cannot."""
+    """Swap two directories atomically; return false if the system does not support it."""
     if sys.platform != "linux":
         return False
     try:

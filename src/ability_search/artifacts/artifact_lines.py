@@ -11,7 +11,7 @@ import msgspec.structs
 from msgspec import UNSET, Meta, UnsetType
 
 from ability_search.artifacts.manifest import LATEST, LONGEST_AVERAGE, SHORTEST_AVERAGE
-from ability_search.documents import ASPECTS
+from ability_search.documents import KINDS
 from ability_search.errors import InvalidInput
 from ability_search.filters.facets import facets_of
 from ability_search.index.preparation import check_kind
@@ -44,7 +44,7 @@ class LinkLine(msgspec.Struct):
 
 
 class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of the file of sources."""
+    """A line of ``sources.jsonl``."""
 
     source: _Name
     title: str
@@ -59,7 +59,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
     format: _Word | None = None
     language: _Word | None = None
     links: list[LinkLine] | None = None
-    aspect_of: _Name | None = None
+    of: _Name | None = msgspec.field(default=None, name="aspectOf")
     file: bool | None = None
     file_hash: _Word | None = None
     generated: bool | None = None
@@ -73,7 +73,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
             InvalidInput: naming the field.
         """
         facets_of(self.metadata or {})
-        check_kind(self.source, self.kind, self.aspect_of, generated=bool(self.generated))
+        check_kind(self.source, self.kind, self.of, generated=bool(self.generated))
 
     def record(self, further: Mapping[str, Any]) -> SourceRecord:
         """Return the record of the source, with properties of a later version."""
@@ -91,7 +91,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
             format=self.format,
             language=self.language,
             links=tuple(msgspec.to_builtins(self.links or [])),
-            of=self.aspect_of,
+            of=self.of,
             file=bool(self.file),
             file_hash=self.file_hash,
             generated=bool(self.generated),
@@ -102,7 +102,7 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A line of the file of chunks; the vectors are in a file of their own.
+    """A line of ``chunks.jsonl``; the vectors are in another file.
 
     A duplicate has spare terms and weights in place of the others.
     """
@@ -131,7 +131,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     end_offset: _Count | None = None
     dates: list[_Day] | None = None
     metadata: dict[str, Any] | None = None
-    aspect_of: str | None = None
+    of: str | None = msgspec.field(default=None, name="aspectOf")
     vector_key: _Key | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
@@ -141,7 +141,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def stand_in(self) -> str | None:
-        """The chunk that stands for this one."""
+        """The chunk that represents this one."""
         return self.duplicate_of or None
 
     def check(self) -> None:
@@ -151,7 +151,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             InvalidInput: naming the field.
         """
         facets_of(self.metadata or {})
-        if self.aspect_of is not None and self.kind not in ASPECTS:
+        if self.of is not None and self.kind not in KINDS:
             raise InvalidInput("kind", f"is {self.kind!r}, not a kind of another document")
         if self.section is not None and self.section > self.chunk_index:
             raise InvalidInput("section", "begins after the chunk")
@@ -166,7 +166,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             raise InvalidInput("dates", "are not pairs of a first and a last day")
 
     def weighted_terms(self) -> tuple[list[int], list[float]] | None:
-        """Return the terms and weights, spare ones for a duplicate; ``None`` if they are wrong."""
+        """Return the terms and weights, also of a duplicate; ``None`` if they are invalid."""
         used, spared = (self.terms, self.weights), (self.spare_terms or None, self.spare_weights)
         if self.stand_in is not None:
             used, spared = (self.spare_terms or [], self.spare_weights or []), used
@@ -207,7 +207,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
             lead=self.lead or "",
             overlap=self.overlap or 0,
             section=self.section,
-            of=self.aspect_of,
+            of=self.of,
             facets=self.facets,
             dates=self.dates or (),
             vector_key=self.vector_key,
@@ -221,7 +221,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class UseLine(msgspec.Struct, rename="camel"):
-    """A line of the file of uses."""
+    """A line of ``usage.jsonl``."""
 
     agent: _Name
     chunk_id: Annotated[str, Meta(min_length=1, max_length=4200)]
@@ -230,7 +230,7 @@ class UseLine(msgspec.Struct, rename="camel"):
 
 
 def source_line(record: SourceRecord) -> bytes:
-    """Return the line of a source, with its end."""
+    """Return the line of a source, with a line break."""
     return _encoded(
         SourceLine(
             source=record.source,
@@ -246,7 +246,7 @@ def source_line(record: SourceRecord) -> bytes:
             format=record.format,
             language=record.language,
             links=[LinkLine(each["target"], each["kind"], each["weight"]) for each in record.links],
-            aspect_of=record.of,
+            of=record.of,
             file=record.file,
             file_hash=record.file_hash,
             generated=record.generated or None,
@@ -258,7 +258,7 @@ def source_line(record: SourceRecord) -> bytes:
 
 
 def chunk_line(chunk: ChunkRecord) -> bytes:
-    """Return the line of a chunk, with its end."""
+    """Return the line of a chunk, with a line break."""
     terms, weights = list(chunk.terms), list(chunk.weights)
     duplicate = chunk.duplicate_of is not None
     return _encoded(
@@ -287,7 +287,7 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
             end_offset=chunk.end_offset,
             dates=list(chunk.dates),
             metadata=dict(chunk.metadata),
-            aspect_of=chunk.of,
+            of=chunk.of,
             vector_key=chunk.vector_key,
             terms=None if duplicate else terms,
             weights=None if duplicate else weights,
@@ -300,7 +300,7 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
 
 
 def use_line(use: Use) -> bytes:
-    """Return the line of a use, with its end."""
+    """Return the line of a use, with a line break."""
     return _encoded(UseLine(use.agent, use.chunk_id, use.uses, use.last_at), {})
 
 

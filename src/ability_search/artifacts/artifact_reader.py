@@ -1,4 +1,4 @@
-"""The files of an artifact -> checked records, a source at a time."""
+"""Reads the files of an artifact as checked records, one source at a time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _UNIT = 1e-3
 class Item:
     """A source: its record, its chunks in order, and their vectors, shape (chunks, d).
 
-    The chunks have no embedding.
+    The embedding of the chunks is not set.
     """
 
     record: SourceRecord
@@ -70,7 +70,7 @@ class Artifact:
 
     @property
     def origin(self) -> Origin:
-        """The collection that it was."""
+        """The collection that was exported."""
         return self.manifest.collection
 
     @property
@@ -97,15 +97,15 @@ class Artifact:
                 for chunk in item.chunks
             )
             if standing != len(targets):
-                raise Damaged(self.manifest.chunks_file, "duplicateOf names what is no chunk")
+                raise Damaged(self.manifest.chunks_file, "duplicateOf names a missing chunk")
         for _ in self.usage() or ():
             pass
 
     def items(self) -> Iterator[Item]:
-        """Yield the sources in order, each after its check; the whole is checked at the end.
+        """Yield the sources in order; each is checked first, totals and hashes at the end.
 
         Raises:
-            Damaged: as :meth:`check`.
+            Damaged: as for :meth:`check`.
         """
         manifest = self.manifest
         with ExitStack() as stack:
@@ -133,14 +133,14 @@ class Artifact:
             raise Damaged(manifest.sources_file, "names a source twice")
         expected = manifest.counts.model_dump(exclude={"usage"})
         if wrong := [name for name, count in expected.items() if counted[name] != count]:
-            told = ", ".join(f"{counted[n]} {n} instead of {expected[n]}" for n in wrong)
-            raise Damaged(MANIFEST, f"the files hold {told}")
+            found = ", ".join(f"{counted[n]} {n} instead of {expected[n]}" for n in wrong)
+            raise Damaged(MANIFEST, f"the files contain {found}")
 
     def usage(self) -> Iterator[Use] | None:
         """Return the recorded use of chunks by agents; ``None`` if the artifact has none.
 
         Raises:
-            Damaged: as :meth:`check`.
+            Damaged: as for :meth:`check`.
         """
         name = self.manifest.usage_file
         return None if name is None else self._uses(name)
@@ -180,7 +180,9 @@ class Artifact:
             source.tokens_min,
             source.tokens_max,
         ):
-            raise Damaged(file.name, f"the tokens of {source.source!r} are not its record's")
+            raise Damaged(
+                file.name, f"the token counts of {source.source!r} differ from its record"
+            )
         return chunks
 
     def _chunk(
@@ -192,22 +194,22 @@ class Artifact:
         further: Mapping[str, Any],
     ) -> ChunkRecord:
         prefix = f"{self.origin.name}:"
-        if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.aspect_of) != (
+        if (chunk.source, chunk.chunk_index, chunk.total_chunks, chunk.of) != (
             source.source,
             index,
             source.chunks,
-            source.aspect_of,
+            source.of,
         ):
             raise Damaged(place, f"is not chunk {index} of {source.source!r}")
         if chunk.chunk_id != f"{prefix}{source.source}:{index}":
-            raise Damaged(place, "has a chunkId that is not its own")
+            raise Damaged(place, "has the wrong chunkId")
         if chunk.stand_in is not None and not chunk.stand_in.startswith(prefix):
             raise Damaged(place, "duplicateOf names a chunk of another collection")
         if chunk.text_hash != text_hash(chunk):
-            raise Damaged(place, "has another text_hash than its text")
+            raise Damaged(place, "has a text_hash that does not match its text")
         weighted = chunk.weighted_terms()
         if weighted is None:
-            raise Damaged(place, "has no terms, or some that are not ascending or not weighed")
+            raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
         return chunk.record(self.origin.name, *weighted, further)
 
     def _vectors(self, file: Reading, count: int, before: int) -> Vector:
@@ -240,7 +242,7 @@ def manifest_bytes(directory: Path) -> bytes:
 
 
 def digest(directory: Path) -> str:
-    """Return the hash of an artifact: of its manifest, which has the hashes of its files."""
+    """Return the hash of the manifest, which contains the hashes of the files."""
     return sha256(manifest_bytes(directory)).hexdigest()
 
 
@@ -254,7 +256,7 @@ def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -
         normalized: Whether they have to be of unit length already.
 
     Raises:
-        Damaged: if they are not finite, or have not the length that they should have.
+        Damaged: if a vector is not finite, is zero, or should be normalized and is not.
     """
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     wrong = ~np.isfinite(lengths) | (lengths == 0)
@@ -262,8 +264,8 @@ def unit_vectors(vectors: Vector, name: str, before: int, *, normalized: bool) -
         wrong |= np.abs(lengths - 1) > _UNIT
     if wrong.any():
         place = before + int(np.argmax(wrong))
-        said = "finite and of unit length" if normalized else "finite and of some length"
-        raise Damaged(name, f"vector {place + 1} is not {said}")
+        rule = "finite and of unit length" if normalized else "finite and nonzero"
+        raise Damaged(name, f"vector {place + 1} is not {rule}")
     if normalized:
         return vectors
     return np.asarray(vectors / lengths[:, None], dtype=np.float32)
@@ -277,21 +279,21 @@ def _count(counted: Counter[str], item: Item) -> None:
     counted["sources"] += not item.record.generated
     counted["chunks"] += len(item.chunks)
     counted["tokens"] += item.record.tokens
-    counted["aspects"] += sum(bool(chunk.of) for chunk in item.chunks)
+    counted["kind_chunks"] += sum(bool(chunk.of) for chunk in item.chunks)
     counted["duplicates"] += sum(1 for _ in _duplicates(item))
     counted["links"] += len(links_of(restored_document(item.record, ())))
 
 
 def parsed(line: bytes, kind: type[T], place: str) -> tuple[T, dict[str, Any]]:
-    """Return a checked line, and its properties that this version does not know.
+    """Return a checked line, and those of its properties that this version does not know.
 
     Raises:
-        Damaged: if something is missing or wrong, or a name is that of no property.
+        Damaged: if a property is missing or wrong, or a name is not allowed.
     """
     row = _json(line, place)
     for name in row:
         if not _PROPERTY.fullmatch(name) or name in _NOT_PROPERTIES:
-            raise Damaged(place, f"has {name[:100]!r}, which is no property of it")
+            raise Damaged(place, f"has an invalid property {name[:100]!r}")
     try:
         found = msgspec.convert(row, kind)
     except msgspec.ValidationError as exc:
@@ -320,7 +322,7 @@ def _json(data: bytes, place: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise Damaged(place, f"is no JSON: {exc}") from exc
+        raise Damaged(place, f"is not JSON: {exc}") from exc
     if not isinstance(value, dict):
-        raise Damaged(place, "is no JSON object")
+        raise Damaged(place, "is not a JSON object")
     return value

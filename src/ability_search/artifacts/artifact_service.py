@@ -135,7 +135,7 @@ class ArtifactService:
                 name,
                 directory,
                 documents,
-                IndexOptions(model=model, force=options.force, anew=options.force),
+                IndexOptions(model=model, force=options.force, embed_all=options.force),
                 report,
                 base=await self._open_base(options.base, model) if options.base else None,
                 revision=options.revision,

@@ -1,4 +1,4 @@
-"""Records of a collection -> the files of an artifact. Holds one page at a time."""
+"""Writes the records of a collection to the files of an artifact, page by page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ArtifactWriter:
         """Append chunks of the sources that were added last."""
         for chunk in chunks:
             self._counts["chunks"] += 1
-            self._counts["aspects"] += bool(chunk.of)
+            self._counts["kind_chunks"] += bool(chunk.of)
             self._counts["duplicates"] += bool(chunk.duplicate_of)
             self._digest(chunk)
             self._files[CHUNKS].write(chunk_line(chunk))
@@ -70,7 +70,7 @@ class ArtifactWriter:
             self._files[USAGE].write(use_line(use))
 
     def finish(self) -> tuple[Counts, dict[str, FileDigest], str]:
-        """Return what was counted, the files by name, and the revision of the sources."""
+        """Return the counts, the digests of the files by name, and the revision of the sources."""
         digests = {name: file.finish() for name, file in self._files.items()}
         return Counts(**self._counts), digests, f"sha256:{self._revision:064x}"
 

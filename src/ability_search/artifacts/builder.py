@@ -1,4 +1,4 @@
-"""Documents -> an artifact, without a visible collection."""
+"""Builds an artifact of documents without a visible collection."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Building:
     ) -> Built:
         """Write an artifact of documents to ``directory``.
 
-        A document is copied from ``base`` if everything that determines its chunks and vectors is
-        the same: its text, the settings and the model. A failure leaves the directory unchanged.
+        A document is copied from ``base`` if its text, the settings and the model are the same. A
+        failure leaves the directory unchanged.
 
         Args:
             name: Default name of the collection.
             directory: Directory of the artifact.
-            batches: The documents, some at a time.
-            options: How they are indexed.
+            batches: The documents in batches.
+            options: How to index them.
             report: Receives the progress.
             base: An earlier artifact with the same model.
             revision: Revision of the sources; ``None`` for a hash of their texts.
@@ -110,7 +110,7 @@ class Building:
             removed = await self._sweep(record, kept)
             collection = await self._registry.reload(record)
             if collection is None or not collection.sources:
-                raise InvalidInput("documents", "there are none to be found")
+                raise InvalidInput("documents", "no documents were found")
             manifest = await self._exporting.export_record(
                 record, directory, report, revision=revision
             )

@@ -1,4 +1,4 @@
-"""A collection -> an artifact."""
+"""Exports a collection as an artifact."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Exporting:
     ) -> ChunksManifest:
         """Write a collection to ``directory``; an artifact there is replaced.
 
-        The artifact is one state of the collection. If it changes meanwhile, it is read again.
+        The artifact is a consistent state: if the collection changes meanwhile, it is read again.
 
         Args:
             name: The collection.
@@ -133,7 +133,7 @@ class Exporting:
         revision: str | None = None,
         usage: bool = False,
     ) -> ChunksManifest:
-        """Do the same as :meth:`export` for a record, which may be under construction."""
+        """Export a collection by the name of its record, which may be under construction."""
         with replaced(directory) as new:
             for _ in range(_ATTEMPTS):
                 collection = await self._registry.reload(record)
@@ -142,14 +142,14 @@ class Exporting:
                 manifest = await self._attempt(collection, new, report, revision, usage)
                 if manifest is not None:
                     (new / MANIFEST).write_text(
-                        manifest.model_dump_json(indent=2) + "\n", encoding="utf-8"
+                        manifest.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8"
                     )
                     return manifest
-                log.info("%s was changed while it was exported, beginning again", record)
+                log.info("%s changed while it was exported, starting again", record)
                 empty(new)
             raise DatabaseUnavailable(
                 f"writers kept changing the collection {record!r}",
-                hint="Call again when fewer are writing.",
+                hint="Call again when there are fewer writes.",
             )
 
     async def _attempt(
@@ -170,12 +170,17 @@ class Exporting:
         if not await self._unchanged(collection):
             return None
         counts = manifest.counts
-        written = (counts.chunks, counts.sources, counts.aspects, counts.duplicates)
-        known = (collection.chunks, collection.sources, collection.aspects, collection.duplicates)
+        written = (counts.chunks, counts.sources, counts.kind_chunks, counts.duplicates)
+        known = (
+            collection.chunks,
+            collection.sources,
+            collection.kind_chunks,
+            collection.duplicates,
+        )
         if written != known:
             raise DatabaseUnavailable(
-                f"the database answered with {written} chunks, sources, aspects and duplicates of"
-                f" {collection.name!r}, its record says {known}",
+                f"{collection.name!r} has {written} chunks, sources, kinds and duplicates;"
+                f" its record says {known}",
                 hint="Run search-reindex on the collection, then export it again.",
             )
         return manifest
@@ -228,14 +233,14 @@ class Exporting:
         )
 
     def _counter_of(self, chunks: Sequence[ChunkRecord]) -> str:
-        """Return the name of the token counter of chunks, if it is this one."""
+        """Return the name of this token counter if the chunks were counted with it."""
         same = all(self._count.count(chunk.content) == chunk.tokens for chunk in chunks)
         return self._counter if same else _UNKNOWN
 
     async def _records(self, collection: Collection) -> AsyncIterator[list[SourceRecord]]:
         """Yield the source records in the order of storage, page by page.
 
-        Indexes decide between equal scores by that order, so an artifact keeps it.
+        Indexes break ties by that order, so an artifact keeps it.
         """
         places = await self._places(collection)
         limit = _SOURCES
@@ -298,7 +303,7 @@ class Exporting:
 
 
 def _slices(records: Iterable[SourceRecord]) -> Iterator[tuple[bool, _Slice]]:
-    """Yield the chunks of sources in reads of bounded size, and whether they are of kinds."""
+    """Yield slices of bounded size, and whether their sources are derived kinds."""
     for kinds, group in groupby(records, key=lambda record: record.of is not None):
         for part in _packed(group):
             yield kinds, part

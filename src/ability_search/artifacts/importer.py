@@ -1,4 +1,4 @@
-"""An artifact -> a collection, in a generation of its own until it is complete."""
+"""Imports an artifact as a collection, in a separate generation until it is complete."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Importable(Protocol):
 
     @property
     def counts(self) -> Counts:
-        """Numbers of sources, chunks and so on, complete once all items were read."""
+        """Numbers of sources, chunks and so on; complete once all items have been read."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the contents, by which an interrupted import is continued."""
+        """Hash of the contents; identifies an interrupted import."""
 
     def check(self) -> None:
         """Check everything before anything is imported."""
@@ -107,24 +107,24 @@ class Importing:
         model: str | None = None,
         replacing: bool = False,
     ) -> Collection:
-        """Import an artifact as the collection ``name``, after a check of the whole artifact.
+        """Check the whole artifact, then import it as the collection ``name``.
 
         The collection is visible once it is complete. An interrupted import leaves the old state;
-        calling again continues it, otherwise it is removed after some hours.
+        calling again continues it. Otherwise it is removed after some hours.
 
         Args:
             artifact: The artifact.
             name: Name of the collection.
             report: Receives the progress.
             model: Name of the embedding model here; ``None`` for the one in the artifact.
-            replacing: Whether it may replace an existing collection.
+            replacing: Replace an existing collection.
 
         Returns:
             The collection's record.
 
         Raises:
             Damaged: if the artifact is invalid.
-            InvalidInput: if the collection exists and must not be replaced, or the name of the
+            InvalidInput: if the collection exists and ``replacing`` is false, or the name of the
                 collection or of the model is not valid.
             DatabaseUnavailable: if the store did not answer.
         """
@@ -144,7 +144,7 @@ class Importing:
                 await asyncio.shield(self.discard(record))
             raise
         await self._write_usage(artifact, name)
-        # Any worker drops the replaced generation when its grace is over, which may be now.
+        # The grace period of the replaced generation may be over already.
         await self._generations.drop_due()
         return imported
 
@@ -155,7 +155,7 @@ class Importing:
 
         Sources that are stored already with the same content are not written again.
 
-        Arguments and errors as for :meth:`import_artifact`.
+        The arguments and errors are those of :meth:`import_artifact`.
         """
         await asyncio.to_thread(artifact.check)
         begun = await self._registry.reload(record)
@@ -171,16 +171,16 @@ class Importing:
             if contents.records:
                 replaced = await self._store.replace(collection, contents)
                 if replaced is None:
-                    raise DatabaseUnavailable("what was being imported is gone", hint="Call again.")
+                    raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
                 collection = replaced.collection
             await report(Progress(name, done, artifact.counts.sources, "importing"))
         built = await self._registry.reload(record)
         if built is None or not holds(built, artifact.counts):
             await self.discard(record)
-            raise DatabaseUnavailable("not all of it was stored", hint="Call again.")
+            raise DatabaseUnavailable("the import is incomplete", hint="Call again.")
 
     async def discard(self, record: str) -> None:
-        """Remove what was loaded, if the store answers."""
+        """Remove loaded data; log a warning if the store fails."""
         try:
             collection = await self._registry.reload(record)
             if collection is not None:
@@ -204,7 +204,7 @@ class Importing:
             raise InvalidInput(
                 "collection",
                 f"{name!r} exists",
-                hint="Choose another name with --name, or say --replace.",
+                hint="Choose another name with --name, or use --replace.",
             )
         return live
 
@@ -232,7 +232,7 @@ class Importing:
             live = await self._check_free(name, replacing)
             built = await self._registry.reload(record)
             if built is None:
-                raise DatabaseUnavailable("what was imported is gone", hint="Call again.")
+                raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
             imported = (
                 await self._generations.publish(built, origin.created_at)
                 if live is None
@@ -242,11 +242,11 @@ class Importing:
                 log.info("imported %s with %d chunks", name, imported.chunks)
                 return imported
         raise DatabaseUnavailable(
-            "writers kept changing the collection", hint="Call again when fewer are writing."
+            "writers kept changing the collection", hint="Call again when there are fewer writes."
         )
 
     async def _write_usage(self, artifact: Importable, name: str) -> None:
-        """Replace the recorded use by that of a backup, if the artifact is one."""
+        """Replace the recorded use by that of the artifact, if it is a backup."""
         uses = artifact.usage()
         if uses is None:
             return
@@ -261,13 +261,13 @@ class Importing:
 
 
 def holds(collection: Collection, counts: Counts) -> bool:
-    """Return whether the counts of a collection are those of an artifact."""
+    """Return whether a collection has the counts of an artifact."""
     held = asdict(collection)
     return all(held[name] == count for name, count in counts.model_dump(exclude={"usage"}).items())
 
 
 def _record(name: str, artifact: Importable, model: str | None) -> str:
-    """Return the name of the record to load under, the same for the same contents."""
+    """Return the name of the record to load into; the same contents give the same name."""
     parts = (LAYOUT, artifact.fingerprint, model or artifact.manifest.model_id)
     digest = blake2b("\n".join(parts).encode(), digest_size=_TOKEN_BYTES)
     return f"{name}@{digest.hexdigest()}"
@@ -298,8 +298,8 @@ def _new_collection(
 
 
 def _renamed(item: Item, origin: str, name: str) -> Item:
-    """Return a source for another collection, its chunks with their embeddings."""
-    # Rounded as in preparation, which loses nothing.
+    """Return a source for another collection, with the embeddings in its chunks."""
+    # The same rounding as in preparation; it loses nothing.
     vectors = np.round(item.vectors.astype(np.float64), 7).tolist()
     chunks = [
         replace(

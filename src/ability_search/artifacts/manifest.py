@@ -1,4 +1,4 @@
-"""What ``index_manifest.json`` says of an artifact."""
+"""The manifest of an artifact, ``index_manifest.json``."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ VECTORS = "vectors.f32"
 SKILLS = "skills.jsonl"
 
 VERSION = 1
-"""Of the layout; an artifact of any other one is not read."""
+"""Version of the artifact format; other versions are rejected."""
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-"""A plain name: an artifact never leads out of its directory."""
+"""A file name without a path, so that all files are in the directory of the artifact."""
 
 LATEST = 253_402_300_799_999
 """Last millisecond of the year 9999, the latest time that can be written as a date."""
@@ -46,10 +46,12 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 class Damaged(InvalidInput):
-    """Something of an artifact is missing, or is not what it should be."""
+    """An artifact is incomplete or invalid."""
 
     def __init__(self, place: str, problem: str) -> None:
-        super().__init__(place, problem, hint="Get the artifact anew; nothing was changed.")
+        super().__init__(
+            place, problem, hint="Get a new copy of the artifact; nothing was changed."
+        )
 
 
 def _collection_name(name: str) -> str:
@@ -69,19 +71,22 @@ class _Record(BaseModel):
 
 
 class FileDigest(_Record):
-    """What a file must be."""
+    """Size and hash of a file."""
 
     bytes: Count
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class Counts(_Record):
-    """How much of each there is."""
+    """Numbers of chunks, sources and so on."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     chunks: Count
     sources: Count
     tokens: Count
-    aspects: Count = 0
+    kind_chunks: Count = Field(0, alias="aspects")
+    """Number of chunks of derived kinds."""
     duplicates: Count = 0
     links: Count = 0
     usage: Count = 0
@@ -98,14 +103,14 @@ class Origin(_Record):
     kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = Field(
         (), strict=False
     )
-    """Aspects that are made of each document."""
+    """Kinds that are derived from each document."""
     kinds_by: Literal["local", "chat"] = "local"
     token_counter: Text
     average_length: float = Field(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)
     bm25_k1: float = Field(K1, ge=0, le=1000)
     bm25_b: float = Field(B, ge=0, le=1)
     layout: Text
-    """Version of everything that decides what is stored of a text."""
+    """Version of the code that determines what is stored for a text."""
     created_at: int = Field(ge=0, le=LATEST)
     """Epoch milliseconds."""
 
@@ -119,12 +124,12 @@ class Origin(_Record):
 
 
 class Manifest(_Record):
-    """What all artifacts have."""
+    """Fields that all artifacts have."""
 
     index_version: int
     created_at: Text
     revision: Text = Field(validation_alias=AliasChoices("revision", "hub_revision"))
-    """Of the sources: equal for artifacts that were made of the same ones."""
+    """Revision of the sources; equal for artifacts of the same sources."""
     model_id: ModelName
     dim: int = Field(ge=1, le=65_536)
     normalize: bool
@@ -132,14 +137,14 @@ class Manifest(_Record):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it names."""
+        """Names of the files."""
         return (self.vector_file,)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Manifest:
         names = (MANIFEST, *self.files)
         if len(set(names)) < len(names):
-            raise ValueError("one file has two parts")
+            raise ValueError("two entries name the same file")
         return self
 
 
@@ -149,16 +154,16 @@ class ChunksManifest(Manifest):
     chunks_file: FileName
     sources_file: FileName
     usage_file: FileName | None = None
-    """Who was shown what; in backups only."""
+    """Which agent was shown which chunks; in backups only."""
     collection: Origin
     counts: Counts
     digests: Mapping[str, FileDigest]
-    """Of each file by its name."""
+    """Size and hash of each file, by name."""
     generator: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it names."""
+        """Names of the files."""
         names = (self.vector_file, self.chunks_file, self.sources_file, self.usage_file)
         return tuple(name for name in names if name is not None)
 
@@ -170,22 +175,22 @@ class ChunksManifest(Manifest):
 
 
 class SkillsManifest(Manifest):
-    """An artifact of a folder of skills, as other tools write it."""
+    """An artifact of agent skills, written by another tool."""
 
     skills_file: FileName
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it names."""
+        """Names of the files."""
         return (self.vector_file, self.skills_file)
 
 
 def origin_of(collection: Collection, counter: str) -> Origin:
-    """Return what an artifact records of a collection.
+    """Return the properties of a collection that an artifact records.
 
     Args:
         collection: The collection.
-        counter: Names the way in which its tokens were counted.
+        counter: Name of the token counter.
     """
     fields = {
         "name": collection.public_name,
@@ -209,11 +214,11 @@ def parsed_manifest(content: Mapping[str, Any]) -> ChunksManifest | SkillsManife
     """Read a manifest.
 
     Raises:
-        Damaged: if it is of another version, or not as it should be.
+        Damaged: if it has another version or is invalid.
     """
     version = content.get("index_version")
     if version != VERSION or isinstance(version, bool):
-        raise Damaged(MANIFEST, f"has index_version {version!r}, this program reads {VERSION}")
+        raise Damaged(MANIFEST, f"has index_version {version!r}; this program supports {VERSION}")
     skills = "skills_file" in content and "chunks_file" not in content
     try:
         kind = SkillsManifest if skills else ChunksManifest

@@ -1,7 +1,7 @@
-"""Indexes of agent skills, written by other tools: one vector for each skill.
+"""Reads indexes of agent skills that other tools wrote, with one vector for each skill.
 
-Besides ``index_manifest.json`` and ``vectors.f32`` they have a ``skills.jsonl`` with ``id``,
-``path``, ``name``, ``description``, ``text_hash`` and optionally ``keywords`` of each skill.
+Such an index has ``index_manifest.json``, ``vectors.f32`` and ``skills.jsonl``, which lists
+``id``, ``path``, ``name``, ``description``, ``text_hash`` and optionally ``keywords``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Text = Annotated[str, Meta(min_length=1)]
 
 
 class SkillLine(msgspec.Struct):
-    """A line of the file of skills."""
+    """A line of ``skills.jsonl``."""
 
     id: _Text
     path: _Text
@@ -58,7 +58,7 @@ class SkillLine(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SkillsArtifact:
-    """An index of skills, read and checked, to be imported."""
+    """An index of skills that was read and checked and can be imported."""
 
     manifest: SkillsManifest
     origin: Origin
@@ -67,10 +67,10 @@ class SkillsArtifact:
     read: list[Item]
 
     def check(self) -> None:
-        """Do nothing: everything has been checked."""
+        """Do nothing: the index was checked when it was read."""
 
     def items(self) -> Iterator[Item]:
-        """Yield the skills by path."""
+        """Yield the skills in the order of their paths."""
         return iter(self.read)
 
     def usage(self) -> None:
@@ -166,7 +166,7 @@ def _prepared(
 
 
 def _item(prepared: Prepared, collection: Collection, now: int) -> Item:
-    # Only the other tool knows the text of the vector.
+    # The text that was embedded is unknown, so the vector cannot be reused for it.
     chunks = [
         replace(chunk, embedding=None, vector_key=None)
         for chunk in chunk_records(prepared, collection, now=now)

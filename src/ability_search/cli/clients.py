@@ -29,7 +29,7 @@ def client_settings() -> Settings:
     settings = load_settings(os.environ, Path.cwd())
     quiet = "SEARCH_LOG_LEVEL" not in os.environ
     logs.configure(
-        "warning" if quiet else settings.logging.level, settings.logging.format, part="cli"
+        "warning" if quiet else settings.logging.level, settings.logging.format, component="cli"
     )
     return settings
 

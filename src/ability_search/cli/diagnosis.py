@@ -62,7 +62,7 @@ def doctor(
     """
     from ability_search.components import health_checks
 
-    logs.configure("error", "pretty", part="doctor")
+    logs.configure("error", "pretty", component="doctor")
     settings, checks = health_checks.check_settings()
     checks = [*health_checks.check_installation(), *checks]
     if settings is not None:

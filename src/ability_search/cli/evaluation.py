@@ -184,12 +184,12 @@ def run(
     _show_run(found, as_json=as_json)
     if out:
         write_run(found, file := _run_file(out, found.name))
-        _tell(file)
+        _report_written(file)
     if plot:
         from ability_search.evaluation.plots import run_figure, save
 
         save(run_figure(found), plot)
-        _tell(plot)
+        _report_written(plot)
 
 
 @asynccontextmanager
@@ -273,7 +273,7 @@ def compare(
         from ability_search.evaluation.plots import comparison_figure, save
 
         save(comparison_figure(found), plot)
-        _tell(plot)
+        _report_written(plot)
 
 
 def _require(plot: Path | None) -> None:
@@ -285,7 +285,7 @@ def _require(plot: Path | None) -> None:
         check_suffix(plot)
 
 
-def _tell(file: Path) -> None:
+def _report_written(file: Path) -> None:
     output.stderr().print(f"written: {output.plain(file)}", soft_wrap=True)
 
 

@@ -92,15 +92,15 @@ def kinds_fields(kinds: str | None, by: KindsBy | None) -> dict[str, Any]:
     Raises:
         typer.BadParameter: if a kind is unknown.
     """
-    from ability_search.documents import ASPECTS
+    from ability_search.documents import KINDS
 
     fields: dict[str, Any] = {} if by is None else {"kindsBy": by.value}
     if kinds is None:
         return fields
     wanted = [] if kinds.strip() == _NO_KINDS else [kind.strip() for kind in kinds.split(",")]
-    if unknown := [kind for kind in wanted if kind not in ASPECTS]:
+    if unknown := [kind for kind in wanted if kind not in KINDS]:
         raise typer.BadParameter(
-            f"{', '.join(map(repr, unknown))}: expected {', '.join(ASPECTS)} or {_NO_KINDS}",
+            f"{', '.join(map(repr, unknown))}: expected {', '.join(KINDS)} or {_NO_KINDS}",
             param_hint="--kinds",
         )
     return {**fields, "kinds": list(dict.fromkeys(wanted))}

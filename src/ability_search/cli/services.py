@@ -23,7 +23,7 @@ from ability_search.components.component_run import (
     traced,
 )
 from ability_search.config.schema import Settings
-from ability_search.ops.metrics.metric_table import Part
+from ability_search.ops.metrics.metric_table import ComponentName
 from ability_search.stack.lifecycle import run_until_stopped
 from kadi_client import serve_stdio
 
@@ -171,7 +171,11 @@ def gateway(
 
 
 def serve(
-    name: Part, open_component: Opener, *, supervised: bool, complete: Complete | None = None
+    name: ComponentName,
+    open_component: Opener,
+    *,
+    supervised: bool,
+    complete: Complete | None = None,
 ) -> None:
     """Run a component until a signal or, if supervised, until standard input ends.
 

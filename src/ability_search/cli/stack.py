@@ -99,7 +99,7 @@ def up(
         raise typer.BadParameter("workers do not share their memory", param_hint="--workers")
     settings = prepare("up", join=False)
     log_level = settings.logging.level if _shows_log(settings, verbose) else "warning"
-    logs.configure(log_level, settings.logging.format, part="up")
+    logs.configure(log_level, settings.logging.format, component="up")
     if port is None:
         port = settings.local_broker.port
     if models_port is None:

@@ -203,7 +203,7 @@ def _summary(name: str, manifest: Manifest, counts: Counts, directory: Path) -> 
     return {
         "collection": name,
         "directory": str(directory),
-        **counts.model_dump(),
+        **counts.model_dump(by_alias=True),
         "model": manifest.model_id,
         "dimensions": manifest.dim,
         "revision": manifest.revision,
@@ -356,7 +356,7 @@ def _plan_json(run: MigrationRun, survey: Survey) -> dict[str, Any]:
                 "sources": each.sources,
                 "dimensions": each.dimensions,
                 "similarity": None if each.similarity is None else round(each.similarity, 4),
-                "embedded": each.mended,
+                "embedded": each.embedded_again,
                 "incompleteSources": each.incomplete,
                 "leftOut": dict(each.left_out),
             }
@@ -419,8 +419,8 @@ def _remarks(survey: Survey) -> list[str]:
     for each in survey.collections:
         if each.reason:
             found.append(f"{each.name}: {each.reason}")
-        if each.mended:
-            found.append(f"{each.name}: chunks to embed again: {each.mended:,}")
+        if each.embedded_again:
+            found.append(f"{each.name}: chunks to embed again: {each.embedded_again:,}")
         if each.incomplete:
             found.append(
                 f"{each.name}: incomplete sources, to be indexed again: {each.incomplete:,}"

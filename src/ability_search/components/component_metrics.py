@@ -51,7 +51,9 @@ class Metering:
 
 
 @asynccontextmanager
-async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[Metering]:
+async def metered(
+    settings: Settings, component: metric_table.ComponentName
+) -> AsyncIterator[Metering]:
     """Record the metrics of this process and serve them, if the settings name a port.
 
     Raises:
@@ -63,15 +65,17 @@ async def metered(settings: Settings, part: metric_table.Part) -> AsyncIterator[
         return
     from ability_search.ops.metrics.prometheus_meter import PrometheusMeter, serve_metrics
 
-    meter = PrometheusMeter(part, __version__)
+    meter = PrometheusMeter(component, __version__)
     token = own.token.get_secret_value() if own.token else None
     async with serve_metrics(meter.text, own.host, own.port, token=token) as url:
         yield Metering(meter, {"metrics": url, "metricsPort": urlsplit(url).port})
 
 
-def watch_calls(meter: Meter, part: metric_table.Part, connection: Connection | Brokers) -> None:
+def watch_calls(
+    meter: Meter, component: metric_table.ComponentName, connection: Connection | Brokers
+) -> None:
     """Measure the calls queued for a component's own tools, if it has any."""
-    if part in metric_table.CALLS_WAITING.parts:
+    if component in metric_table.CALLS_WAITING.components:
         meter.watch(metric_table.CALLS_WAITING, lambda: {(): connection.calls_waiting})
 
 

@@ -21,7 +21,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import logs
 from ability_search.ops.metrics.meter import Meter
-from ability_search.ops.metrics.metric_table import Part
+from ability_search.ops.metrics.metric_table import ComponentName
 from ability_search.stack.lifecycle import heartbeat, write_beat
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def prepare(name: str, *, join: bool = True) -> Settings:
     settings = load_settings(os.environ, Path.cwd())
     if join:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
-    logs.configure(settings.logging.level, settings.logging.format, part=name)
+    logs.configure(settings.logging.level, settings.logging.format, component=name)
     for warning in settings.warnings:
         log.warning("%s", warning)
     return settings
 
 
 async def run_component(
-    name: Part,
+    name: ComponentName,
     settings: Settings,
     open_component: Opener,
     *,

@@ -57,7 +57,7 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
     secrets = await _receive(settings, _rendezvous(settings, environ), wait)
     completed = load_settings(environ, Path.cwd(), deployed=secrets)
     if completed.logging != settings.logging:
-        logs.configure(completed.logging.level, completed.logging.format, part="worker")
+        logs.configure(completed.logging.level, completed.logging.format, component="worker")
     for warning in completed.warnings:
         if warning not in settings.warnings:
             log.warning("%s", warning)

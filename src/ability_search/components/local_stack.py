@@ -106,7 +106,7 @@ async def new_stack(plan: Plan, messages: Messages) -> AsyncIterator[Stack]:
         messages.say("waiting for the components of a killed stack to exit")
         await released(plan.data_dir, timeout=_ABANDONED_SECONDS)
     with hold(plan.data_dir) as lock:
-        yield Stack(plan, lock=lock, tell=messages.warn)
+        yield Stack(plan, lock=lock, notify=messages.warn)
 
 
 @asynccontextmanager

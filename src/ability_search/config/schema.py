@@ -163,7 +163,7 @@ class Expansion(Group):
     )
 
 
-class Aspects(Group):
+class Kinds(Group):
     """Kinds: titles, summaries, keywords and propositions made of documents."""
 
     prefix = "kinds_"
@@ -652,7 +652,7 @@ class Settings:
     embedding: Embedding
     reranker: Reranker
     expansion: Expansion
-    aspects: Aspects
+    kinds: Kinds
     database: Database
     jobs: JobSettings
     limits: Limits

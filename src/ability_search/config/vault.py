@@ -303,7 +303,7 @@ def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> Table:
 
 
 def _temporary(path: Path, content: bytes) -> Path:
-    """Create a file beside ``path`` with mode 0600 and flush its content to disk."""
+    """Create a file next to ``path`` with mode 0600 and flush its content to disk."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with open(descriptor, "wb") as file:
         file.write(content)

@@ -61,8 +61,8 @@ class _Compiler:
 
     def regex(self) -> str:
         *before, last = self.blocks
-        settled = (f"(?>{_after_gap(block, last=False)})" for block in before)
-        return _ALL + "".join(settled) + _after_gap(last, last=True)
+        atomic = (f"(?>{_after_gap(block, last=False)})" for block in before)
+        return _ALL + "".join(atomic) + _after_gap(last, last=True)
 
 
 def _after_gap(block: _Block, *, last: bool) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.config.schema import Aspects
+from ability_search.config.schema import Kinds
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.kinds.chat_kinds import PROMPTS, read_answer, shown
@@ -38,7 +38,7 @@ class KindDerivation:
         chat: Chat,
         recipe: Recipe,
         *,
-        settings: Aspects,
+        settings: Kinds,
         analyzer: Analyzer,
         count: TokenCounter,
     ) -> None:
@@ -118,7 +118,7 @@ class KindDerivation:
             format="text",
             language=None,
             links=(),
-            aspect_of=whole.source,
+            of=whole.source,
             file=False,
             file_hash=None,
             generated=True,

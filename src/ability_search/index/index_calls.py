@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
-from ability_search.documents import ASPECTS, Document
+from ability_search.documents import KINDS, Document
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.index.preparation import Recipe
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
@@ -23,13 +23,13 @@ class IndexOptions:
     model: str | None = None
     language: str | None = None
     kinds: tuple[str, ...] | None = None
-    """Kinds to derive from each document, see :data:`~ability_search.documents.ASPECTS`."""
+    """Kinds to derive from each document, see :data:`~ability_search.documents.KINDS`."""
     kinds_by: str | None = None
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
     """Index unchanged documents, too."""
-    anew: bool = False
-    """Do not reuse stored vectors."""
+    embed_all: bool = False
+    """Embed every text, without stored vectors."""
     dedup_threshold: float | None = None
     """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 
@@ -67,7 +67,7 @@ def recipe_for(options: IndexOptions, collection: Collection | None, settings: S
         chunk_overlap=overlap,
         language=analyzer_for(language).language,
         kinds=_kinds(options, collection, settings),
-        kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.aspects.by),
+        kinds_by=options.kinds_by or (collection.kinds_by if collection else settings.kinds.by),
     )
 
 
@@ -76,8 +76,8 @@ def _kinds(
 ) -> tuple[str, ...]:
     wanted = options.kinds
     if wanted is None:
-        wanted = collection.kinds if collection else settings.aspects.kinds
-    return tuple(kind for kind in ASPECTS if kind in wanted)
+        wanted = collection.kinds if collection else settings.kinds.kinds
+    return tuple(kind for kind in KINDS if kind in wanted)
 
 
 @dataclass(frozen=True, slots=True)

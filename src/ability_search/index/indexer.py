@@ -168,7 +168,7 @@ class Indexing:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, anew=options.anew)
+            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -221,7 +221,7 @@ class Indexing:
         if removed is None:
             return None
         deleted = removed.deleted
-        if kinds and removed.collection.aspects:
+        if kinds and removed.collection.kind_chunks:
             of_callers = await self._store.kinds_of(collection.type, sources)
             further = await self._remove(collection, of_callers) if of_callers else None
             deleted += further.deleted if further else 0
@@ -229,7 +229,7 @@ class Indexing:
         return deleted
 
     async def _remove(self, collection: Collection, sources: Sequence[str]) -> Replaced | None:
-        made = generated_sources(sources) if collection.aspects else []
+        made = generated_sources(sources) if collection.kind_chunks else []
         replaced = await self._store.replace(collection, Replacement([*sources, *made]))
         if replaced is not None:
             self._registry.learn(collection.name, replaced.collection)
@@ -282,14 +282,14 @@ class Indexing:
         recipe: Recipe,
         model: str,
         *,
-        anew: bool,
+        embed_all: bool,
     ) -> None:
         """Prepare, embed and store documents."""
         embedding, database = self._settings.embedding, self._settings.database
         kinds = KindDerivation(
             self._chat,
             recipe,
-            settings=self._settings.aspects,
+            settings=self._settings.kinds,
             analyzer=analyzer_for(recipe.language),
             count=self._count,
         )
@@ -300,7 +300,7 @@ class Indexing:
             record=writer.name,
             dimensions=writer.collection.dimensions if writer.collection else None,
             embed=embed,
-            enabled=embedding.reuse and not anew,
+            enabled=embedding.reuse and not embed_all,
             meter=self._meter,
         )
         steps = Steps(

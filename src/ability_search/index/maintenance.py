@@ -123,9 +123,9 @@ class Maintenance:
             await self._build(collection, kinds=False)
             collection = await self._registry.update(collection, graph=True)
             log.info("built the vector graph of %s, %d chunks", collection.name, collection.chunks)
-        if not collection.aspect_graph and collection.aspects >= self._scan_below:
+        if not collection.kind_graph and collection.kind_chunks >= self._scan_below:
             await self._build(collection, kinds=True)
-            await self._registry.update(collection, aspect_graph=True)
+            await self._registry.update(collection, kind_graph=True)
 
     async def _build(self, collection: Collection, *, kinds: bool) -> None:
         await self._store.build_graph(
@@ -145,7 +145,7 @@ class Maintenance:
         if self._inspected.get(collection.name) == state:
             return collection
         renewed = await self._renew(collection, kinds=False)
-        if collection.aspects:
+        if collection.kind_chunks:
             renewed += await self._renew(collection, kinds=True)
         if renewed:
             log.info("recomputed the term weights of %d chunks in %s", renewed, collection.name)

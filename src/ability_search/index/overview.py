@@ -108,7 +108,7 @@ async def measure(
 async def _measure(
     store: CopyStore, collection: Collection, wanted: Wanted, *, counted: int, sample: int
 ) -> Read[Overview]:
-    chunks = collection.chunks - collection.aspects
+    chunks = collection.chunks - collection.kind_chunks
     fitted = min(_FITTED, max(2, _FITTED_NUMBERS // collection.dimensions))
     width = bin_width(collection.tokens_min or 0, collection.tokens_max or 0, bins=_BINS)
     period = finest(collection.created_at, collection.updated_at)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
-from ability_search.documents import ASPECTS, Document, Passage, Vector
+from ability_search.documents import KINDS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
@@ -55,7 +55,7 @@ class Recipe:
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
-        is_kind = document.aspect_of is not None or document.kind in ASPECTS
+        is_kind = document.of is not None or document.kind in KINDS
         return () if is_kind else self.kinds
 
 
@@ -134,7 +134,7 @@ def content_hash(document: Document, recipe: Recipe, *, model: str, counter: str
         said if document.file_hash is None else document.file_hash,
         document.kind,
         document.links,
-        document.aspect_of,
+        document.of,
         recipe.chunk_strategy,
         recipe.chunk_size,
         recipe.chunk_overlap,
@@ -164,7 +164,7 @@ def prepare(
             or its kind or source is not valid for a document of another one.
         TooLarge: if it exceeds ``bounds``.
     """
-    check_kind(document.source, document.kind, document.aspect_of)
+    check_kind(document.source, document.kind, document.of)
     passages = chunk(
         document.content,
         strategy=recipe.chunk_strategy,
@@ -260,7 +260,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 lead=document.content[end : passage.start],
                 overlap=max(0, end - passage.start),
                 section=section,
-                of=document.aspect_of,
+                of=document.of,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
@@ -311,7 +311,7 @@ def source_record(prepared: Prepared, *, now: int) -> SourceRecord:
         format=document.format,
         language=document.language,
         links=document.links,
-        of=document.aspect_of,
+        of=document.of,
         file=document.file,
         file_hash=document.file_hash,
         generated=document.generated,
@@ -353,7 +353,7 @@ def restored_document(
         format=record.format,
         language=record.language,
         links=tuple(record.links),
-        aspect_of=record.of,
+        of=record.of,
         file=record.file,
         file_hash=record.file_hash,
         generated=record.generated,
@@ -393,7 +393,7 @@ def generated_source(source: str, kind: str) -> str:
 
 def generated_sources(sources: Iterable[str]) -> list[str]:
     """Return the source names of all kinds that may have been derived from documents."""
-    return [generated_source(source, kind) for source in sources for kind in ASPECTS]
+    return [generated_source(source, kind) for source in sources for kind in KINDS]
 
 
 def _check_stored(document: Document, passages: Sequence[Passage], most: int) -> None:
@@ -419,17 +419,17 @@ def check_kind(source: str, kind: str, of: str | None, *, generated: bool = Fals
     Args:
         source: Source of the document.
         kind: Its kind.
-        of: Source of the other document; ``None`` for a document of its own.
+        of: Source of the other document; ``None`` if it is not derived.
         generated: Whether it was derived from the other document by this program.
 
     Raises:
         InvalidInput: if they do not fit together.
     """
     if generated:
-        if of is None or kind not in ASPECTS or source != generated_source(of, kind):
+        if of is None or kind not in KINDS or source != generated_source(of, kind):
             raise InvalidInput("generated", "is set, but the source is not that of a derived kind")
         return
-    if source.endswith(tuple(f"{_GENERATED}{each}" for each in ASPECTS)):
+    if source.endswith(tuple(f"{_GENERATED}{each}" for each in KINDS)):
         raise InvalidInput(
             "source",
             f"ends with {_GENERATED} and a kind, which is reserved for derived documents",
@@ -437,11 +437,11 @@ def check_kind(source: str, kind: str, of: str | None, *, generated: bool = Fals
         )
     if of is None:
         return
-    if kind not in ASPECTS:
+    if kind not in KINDS:
         raise InvalidInput(
             "kind",
             f"is {kind!r}, which is not a kind of another document",
-            hint=f"With of, use one of {', '.join(ASPECTS)}.",
+            hint=f"With of, use one of {', '.join(KINDS)}.",
         )
     if of == source:
         raise InvalidInput("of", "is the document itself", hint="Name another document's source.")

@@ -40,9 +40,9 @@ async def verify(store: Store, built: Collection, *, beam: int, scan_below: int)
     sources, chunks = await store.count_sources(built.type)
     _require("sources", sources, built.sources)
     _require("chunks", chunks, built.chunks)
-    await _verify_vectors(store, built, built.chunks - built.aspects, kinds=False)
-    if built.aspects:
-        await _verify_vectors(store, built, built.aspects, kinds=True)
+    await _verify_vectors(store, built, built.chunks - built.kind_chunks, kinds=False)
+    if built.kind_chunks:
+        await _verify_vectors(store, built, built.kind_chunks, kinds=True)
     exact = built.scanned(below=scan_below)
     for chunk in await store.sample_chunks(built.type, limit=_SAMPLE):
         await _verify_found(store, built, chunk, beam=beam, exact=exact)

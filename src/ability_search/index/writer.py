@@ -153,7 +153,7 @@ class Writer:
         made = {part.document.source for part in parts}
         # Kinds that an earlier version of a document had.
         kinds = generated_sources(item.document.source for item in group)
-        gone = [source for source in kinds if source not in made] if collection.aspects else []
+        gone = [source for source in kinds if source not in made] if collection.kind_chunks else []
         replaced = await self._store.replace(
             collection,
             Replacement(

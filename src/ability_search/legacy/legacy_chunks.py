@@ -1,4 +1,4 @@
-"""A row of the earlier layout -> a chunk that can be moved, or why it cannot. Pure."""
+"""Converts rows of the earlier layout to chunks that can be migrated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ability_search.errors import InvalidInput
 from ability_search.filters.facets import facets_of
 
 _SHORTEST_OVERLAP = 20
-"""Characters from which on the end of a chunk and the beginning of the next are the same text."""
+"""Fewest characters that count as an overlap of two chunks."""
 _LONGEST_OVERLAP = 4000
 _BETWEEN = "\n\n"
 _NO_LINE = 0
-"""The lines of the file are not known."""
+"""Stands for an unknown line."""
 
 
 class Unmovable(ValueError):
-    """A row that is no chunk; its text says why, in words that are the same for all such rows."""
+    """A row that cannot be migrated; its text names the reason and nothing of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Piece:
     source: str
     index: int
     total: int
-    """Chunks that its source had when it was stored; 0 if it does not say."""
+    """Number of chunks of its source when it was stored; 0 if unknown."""
     title: str
     content: str
     metadata: Mapping[str, Any]
     created_at: int
-    """Epoch milliseconds; 0 if it does not say."""
+    """Epoch milliseconds; 0 if unknown."""
     vector: Vector | None
-    """Of unit length; ``None`` where what is stored is of no use."""
+    """The embedding, normalized; ``None`` if it is unusable."""
     flaw: str = ""
     """Why it has no vector."""
 
@@ -51,8 +51,7 @@ def read_piece(row: Mapping[str, Any]) -> Piece:
     """Read a row.
 
     Raises:
-        Unmovable: if it is in no collection or source, has no text, or metadata that cannot be
-            stored.
+        Unmovable: if it has no collection, source or text, or metadata that cannot be stored.
     """
     collection, source = _text(row, "collection"), _text(row, "source")
     content = row.get("content")
@@ -76,14 +75,14 @@ def read_piece(row: Mapping[str, Any]) -> Piece:
 
 
 def assembled(pieces: Sequence[Piece], tokens: Sequence[int]) -> tuple[Document, list[Passage]]:
-    """The document of a source, as far as its chunks tell, and where in it they are.
+    """Return the document of a source, reconstructed from its chunks, and their passages.
 
-    Chunks that overlap share their text; between others stands an empty line. The metadata and
-    the title are those of the first one.
+    Overlapping chunks share their text; other chunks are separated by an empty line. The metadata
+    and the title are those of the first chunk.
 
     Args:
-        pieces: All chunks of the source in their order, at least one.
-        tokens: Of each.
+        pieces: All chunks of the source in order, at least one.
+        tokens: Number of tokens of each.
     """
     parts: list[str] = []
     passages: list[Passage] = []
@@ -103,7 +102,7 @@ def assembled(pieces: Sequence[Piece], tokens: Sequence[int]) -> tuple[Document,
 
 
 def _overlap(before: str, after: str) -> int:
-    """Characters at the end of a text that the next one begins with; 0 if they are few."""
+    """Return the length of the overlap of two texts; 0 if it is short."""
     longest = min(len(before), len(after), _LONGEST_OVERLAP)
     head = after[:_SHORTEST_OVERLAP]
     at = before.find(head, len(before) - longest) if len(head) == _SHORTEST_OVERLAP else -1
@@ -122,7 +121,7 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 
 
 def _index(row: Mapping[str, Any]) -> int:
-    """The number of a chunk, else the end of its chunkId."""
+    """Return the index of a chunk, if necessary from the end of its chunkId."""
     index = _whole(row.get("chunkIndex"))
     if index is None:
         end = str(row.get("chunkId") or "").rpartition(":")[2]
@@ -137,7 +136,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _metadata(value: Any) -> dict[str, Any]:
-    """The metadata, which may have been written as JSON text; other text is kept under a key."""
+    """Return the metadata, parsed if it is JSON text; other text becomes a field."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value) if value.strip() else None
@@ -155,7 +154,7 @@ def _metadata(value: Any) -> dict[str, Any]:
 
 
 def _vector(value: Any) -> tuple[Vector | None, str]:
-    """The embedding with unit length, or why there is none."""
+    """Return the normalized embedding, or ``None`` and the reason."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
@@ -164,14 +163,14 @@ def _vector(value: Any) -> tuple[Vector | None, str]:
     if not isinstance(value, list) or not value:
         return None, "no embedding"
     if any(type(number) not in (int, float) for number in value):
-        return None, "an embedding that is not all numbers"
+        return None, "an embedding with values that are not numbers"
     with np.errstate(over="ignore"):
         vector = np.asarray(value, dtype=np.float32).astype(np.float64)
     length = float(np.linalg.norm(vector))
     if not np.isfinite(length):
         return None, "an embedding that is not finite"
     if length == 0:
-        return None, "an embedding of nothing but zeros"
+        return None, "an embedding of zeros"
     return np.asarray(vector / length, dtype=np.float32), ""
 
 

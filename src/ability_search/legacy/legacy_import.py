@@ -1,4 +1,4 @@
-"""Collections of the earlier ability, to be imported."""
+"""Presents a collection of the earlier ability as an importable one."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The database and the model for a thread; both block until they answer."""
+    """Blocking access to the database and the model, for use in a thread."""
 
     rows: Callable[[Sequence[str]], list[dict[str, Any]]]
-    """Returns rows by record id, in any order."""
+    """Return rows by record id, in any order."""
     embed: Callable[[Sequence[str]], Vector]
 
 
 class Moving:
     """A collection to import, see :class:`ability_search.artifacts.importer.Importable`.
 
-    The rows are read again, some sources at a time. The content hash of a source is a hash of its
-    chunks, so that a document that is indexed later differs and is chunked again.
+    The rows are read again in batches. The content hash of a source is a hash of its chunks, so
+    indexing its document later chunks it again.
 
     Args:
         old: The collection.
@@ -125,8 +125,8 @@ class Moving:
         """Yield the sources, each with all of its chunks.
 
         Raises:
-            DatabaseUnavailable: if the database did not answer, or rows are gone.
-            EmbeddingUnavailable: if chunks need another embedding and the model did not answer.
+            DatabaseUnavailable: if the database did not answer, or rows were deleted.
+            EmbeddingUnavailable: if chunks need a new embedding and the model did not answer.
         """
         self._tokens = 0
         numbers = self._old.places[:, 2]
@@ -149,7 +149,7 @@ class Moving:
                 found[row["rid"]] = read_piece(row)
         if len(found) < len(rids):
             raise DatabaseUnavailable(
-                "chunks are gone that were there before", hint="Stop the earlier ability first."
+                "chunks were deleted during the migration", hint="Stop the earlier ability first."
             )
         return [found[rid] for rid in rids]
 
@@ -164,14 +164,14 @@ class Moving:
         prepared.vectors = list(vectors)
         moment = max(piece.created_at for piece in pieces) or self._now
         chunks = [
-            # The lines in its file are unknown.
+            # The line numbers are unknown.
             replace(chunk, start_line=None, end_line=None)
             for chunk in chunk_records(prepared, self._collection, now=moment)
         ]
         return Item(source_record(prepared, now=moment), chunks, vectors)
 
     def _vectors(self, pieces: Sequence[Piece]) -> Vector:
-        """Return the embeddings, unusable ones made again; shape (len(pieces), d)."""
+        """Return the embeddings, with new ones for unusable ones; shape (len(pieces), d)."""
         vectors = [
             piece.vector
             if piece.vector is not None and len(piece.vector) == self._old.dimensions
@@ -180,8 +180,8 @@ class Moving:
         ]
         missing = [place for place, vector in enumerate(vectors) if vector is None]
         if missing:
-            mended = self._reach.embed([pieces[place].content for place in missing])
-            for place, vector in zip(missing, mended, strict=True):
+            embedded = self._reach.embed([pieces[place].content for place in missing])
+            for place, vector in zip(missing, embedded, strict=True):
                 vectors[place] = vector
         return np.asarray(vectors, dtype=np.float32)
 

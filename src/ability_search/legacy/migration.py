@@ -1,4 +1,4 @@
-"""The migration service: survey, set aside, move, drop."""
+"""Migration of the earlier ability's data: survey, set aside, move, drop."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LegacyStore(Protocol):
     async def chunk_type(self) -> str | None:
         """Return the type that holds the chunks; ``None`` if there is none.
 
-        While they are being copied, it is the one that they are copied from.
+        While they are being copied, it is the original type.
         """
 
     def in_the_way(self, chunk_type: str) -> bool:
-        """Return whether the chunks stand where today's layout has its own type."""
+        """Return whether the type has a name that today's layout needs."""
 
     async def size(self, chunk_type: str) -> int:
         """Return the number of chunks."""
@@ -62,13 +62,13 @@ class LegacyStore(Protocol):
         """Create the type for copies if it does not exist; return its name."""
 
     async def copy_aside(self, rids: Sequence[str]) -> None:
-        """Copy chunks by record id; those that were copied before are left out."""
+        """Copy chunks by record id; skip those that were copied before."""
 
     async def totals(self, chunk_type: str) -> Mapping[str, int]:
         """Return the number ``n`` of chunks and the sizes of their texts and embeddings."""
 
     async def make_room(self) -> None:
-        """Drop the chunks that were copied, and create today's type in their place."""
+        """Drop the original chunks, and create today's type in their place."""
 
     async def drop(self, chunk_type: str) -> None:
         """Drop the chunks."""
@@ -111,7 +111,7 @@ class Migration:
         report: Report,
         *,
         prefix: str = "",
-        mending: bool = False,
+        embed_missing: bool = False,
         wanted: Collection[str] = (),
     ) -> Survey | None:
         """Read everything; nothing is changed.
@@ -119,7 +119,7 @@ class Migration:
         Args:
             report: Receives the progress.
             prefix: Prefix of the collections' new names.
-            mending: Whether chunks without a usable embedding get a new one.
+            embed_missing: Embed chunks that have no usable embedding.
             wanted: Names of collections; empty for all.
 
         Returns:
@@ -127,7 +127,7 @@ class Migration:
 
         Raises:
             DatabaseUnavailable: if the database did not answer.
-            EmbeddingUnavailable: if embeddings have to be made and the model did not answer.
+            EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
         chunk_type = await self._old.chunk_type()
         if chunk_type is None:
@@ -140,11 +140,15 @@ class Migration:
             done += len(rows)
             await report(Progress(chunk_type, done, total, "reading"))
         survey = surveying.finished(
-            chunk_type, model=self._way.model, prefix=prefix, mending=mending, wanted=wanted
+            chunk_type,
+            model=self._way.model,
+            prefix=prefix,
+            embed_missing=embed_missing,
+            wanted=wanted,
         )
         for old in survey.collections:
             await self._check_name(survey, old)
-        await self._check_model(survey, mending=mending)
+        await self._check_model(survey, embed_missing=embed_missing)
         return survey
 
     async def set_aside(self, report: Report) -> bool:
@@ -174,8 +178,8 @@ class Migration:
         if there != copied:
             raise DatabaseUnavailable(
                 f"{aside} does not hold the same {there['n']} chunks as {chunk_type}:"
-                " somebody writes to it, or has since it was set aside",
-                hint="Stop the earlier ability, drop the type that does not count, and call again.",
+                " one of them was written to",
+                hint="Stop the earlier ability, drop the outdated type, and call again.",
             )
         await self._old.make_room()
         log.info("set %d chunks of the earlier ability aside as %s", done, aside)
@@ -189,7 +193,7 @@ class Migration:
         Raises:
             InvalidInput: if a collection of its new name exists.
             DatabaseUnavailable: if the database did not answer.
-            EmbeddingUnavailable: if embeddings have to be made and the model did not answer.
+            EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
         reach = self._reach(survey.chunk_type)
         moving = Moving(old, self._way, reach, now=time.time_ns() // 1_000_000)
@@ -219,9 +223,9 @@ class Migration:
         )
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
-        """Check whether the collection exists already, and with all of its sources."""
+        """Set the state of a collection: to move, moved, or its name is taken."""
         if not old.chunks:
-            old.state, old.reason = State.REFUSED, "none of its chunks can be moved"
+            old.state, old.reason = State.REFUSED, "none of its chunks can be migrated"
             return
         try:
             live = await self._registry.reload(old.becomes)
@@ -232,10 +236,10 @@ class Migration:
         missing = await self._missing(survey, old, live)
         old.state = State.TAKEN if missing else State.MOVED
         if missing:
-            old.reason = f"there is a collection {old.becomes!r}, without {missing} of its sources"
+            old.reason = f"a collection {old.becomes!r} exists and lacks {missing} of its sources"
 
     async def _missing(self, survey: Survey, old: OldCollection, live: Live) -> int:
-        """Return the number of its sources that the collection of its name lacks."""
+        """Return the number of sources that the collection of the new name lacks."""
         missing = 0
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):
@@ -243,8 +247,8 @@ class Migration:
             missing += len(names) - len((await self._store.content_hashes(live, names)).value)
         return missing
 
-    async def _check_model(self, survey: Survey, *, mending: bool) -> None:
-        """Compare some stored embeddings with those that the model gives today."""
+    async def _check_model(self, survey: Survey, *, embed_missing: bool) -> None:
+        """Compare some stored embeddings with new ones of the model."""
         due = [old for old in survey.collections if old.state is State.TO_MOVE]
         texts = [text for old in due for text in old.probes()]
         if not texts:
@@ -252,9 +256,9 @@ class Migration:
         try:
             vectors = await self._embed(texts)
         except EmbeddingUnavailable as exc:
-            if mending:
+            if embed_missing:
                 raise
-            survey.warning = f"the model could not be asked: {exc}"
+            survey.warning = f"the model did not answer: {exc}"
             return
         done = 0
         for old in due:

@@ -53,7 +53,7 @@ class MigrationRun:
             found = await self.migration.survey(
                 report,
                 prefix=self.options.prefix,
-                mending=self.options.embed,
+                embed_missing=self.options.embed,
                 wanted=self.options.collections,
             )
         if found is None:

@@ -1,4 +1,4 @@
-"""What a database of the earlier ability holds, and which of it can be moved."""
+"""Survey of a database of the earlier ability: which collections and chunks can be migrated."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 64
 _FALLBACK = "collection"
 _SAMPLES = 4
-"""Chunks of a collection that tell whether its model is the one that was named."""
+"""Chunks of a collection whose embeddings are compared with those of the model."""
 _MEASURED = 20
-"""Chunks of a collection whose length is taken for that of all."""
+"""Chunks of a collection that its average length is estimated from."""
 
 Integers = npt.NDArray[np.int64]
 
 
 class State(StrEnum):
-    """How far a collection has come."""
+    """State of the migration of a collection."""
 
     TO_MOVE = "to move"
     MOVED = "moved"
@@ -41,36 +41,36 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class OldCollection:
-    """A collection of the earlier ability. It keeps some numbers of each chunk, and few texts."""
+    """A collection of the earlier ability, with a few numbers for each chunk and some samples."""
 
     name: str
     becomes: str
-    """What it will be called."""
+    """Its new name."""
     dimensions: int
-    """Of most of its embeddings; 0 if none is of use."""
+    """Dimensions of most embeddings; 0 if none is usable."""
     chunks: int
     sources: int
     created_at: int
-    """Of its first chunk, in epoch milliseconds."""
+    """Time of its oldest chunk, in epoch milliseconds."""
     incomplete: int
-    """Sources that lack chunks, as a failed call of the earlier ability left them."""
+    """Number of sources that lack chunks, because a call of the earlier ability failed."""
     left_out: Counter[str]
-    """Chunks that cannot be moved, by reason."""
-    mended: int
-    """Chunks that are moved with a new embedding."""
+    """Number of chunks that cannot be migrated, by reason."""
+    embedded_again: int
+    """Number of chunks that get a new embedding."""
     samples: list[tuple[str, Vector]]
     """Texts and embeddings of some chunks."""
     texts: list[str]
-    """Of the first chunks."""
+    """Texts of the first chunks."""
     places: Integers
-    """Bucket, position and number of the source of each chunk to move, ordered; shape (n, 3)."""
+    """Bucket, position and source number of each chunk to migrate, ordered; shape (n, 3)."""
     fingerprint: str
-    """Names what is to be moved."""
+    """Hash of what will be migrated."""
     state: State = State.TO_MOVE
     reason: str = ""
-    """Why it cannot be moved, or what is in the way."""
+    """Why it cannot be migrated."""
     similarity: float | None = None
-    """Median cosine of some embeddings and of those that the model gives now."""
+    """Median cosine between stored embeddings and new ones of the same texts."""
 
     def first_places(self) -> list[str]:
         """Return the record id of the first chunk of each source."""
@@ -78,22 +78,22 @@ class OldCollection:
         return [rid_of(bucket, position) for bucket, position, _ in self.places[starts]]
 
     def probes(self) -> list[str]:
-        """Texts whose embeddings tell which model made them, at least one."""
+        """Return texts to embed for the comparison of models, at least one."""
         return [text for text, _ in self.samples] or self.texts[:1]
 
     def compare(self, vectors: Vector, model: str) -> None:
-        """See whether its embeddings can be those of a model.
+        """Compare the stored embeddings with those of a model.
 
         Args:
-            vectors: What the model gives for the probes; shape (n, d).
-            model: Its name.
+            vectors: Embeddings of the probes by the model; shape (n, d).
+            model: Name of the model.
         """
         given = vectors.shape[1]
         self.dimensions = self.dimensions or given
         if self.dimensions != given:
             self.state = State.REFUSED
             self.reason = (
-                f"its embeddings have {self.dimensions} dimensions, {model!r} gives {given}"
+                f"its embeddings have {self.dimensions} dimensions, those of {model!r} have {given}"
             )
         elif self.samples:
             pairs = zip(self.samples, vectors, strict=True)
@@ -102,26 +102,26 @@ class OldCollection:
 
 @dataclass(slots=True)
 class Survey:
-    """All that there is."""
+    """The result of a survey."""
 
     chunk_type: str
-    """That holds the chunks."""
+    """Type of the chunks."""
     collections: list[OldCollection]
     unassigned: Counter[str]
     """Rows that belong to no collection, by reason."""
     model: str
-    """That the embeddings are taken for."""
+    """Model that the embeddings are assumed to come from."""
     warning: str = ""
     """Why the model could not be checked."""
 
     @property
     def problems(self) -> bool:
-        """Return whether a collection cannot be moved."""
+        """Return whether a collection cannot be migrated."""
         return any(each.state in (State.TAKEN, State.REFUSED) for each in self.collections)
 
     @property
     def rows(self) -> int:
-        """Rows altogether."""
+        """Total number of rows."""
         held = sum(each.chunks + each.left_out.total() for each in self.collections)
         return held + self.unassigned.total()
 
@@ -133,14 +133,14 @@ class _Tally:
     left_out: Counter[str] = field(default_factory=Counter)
     sources: array[int] = field(default_factory=lambda: array("Q"))
     numbers: array[int] = field(default_factory=lambda: array("q"))
-    """Bucket, position, index, total and dimensions of each."""
+    """Bucket, position, index, total and dimensions of each row."""
     flaws: list[str] = field(default_factory=list)
     samples: list[tuple[str, Vector]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     created_at: int = 0
 
     def add(self, piece: Piece) -> None:
-        """Take in a chunk."""
+        """Add a chunk."""
         bucket, _, position = piece.rid.removeprefix("#").partition(":")
         dimensions = -self._flaw(piece.flaw) if piece.vector is None else len(piece.vector)
         self.sources.append(_hashed(piece.source))
@@ -153,28 +153,28 @@ class _Tally:
             self.created_at = min(self.created_at or piece.created_at, piece.created_at)
 
     def _flaw(self, flaw: str) -> int:
-        """The number of a flaw, from 1."""
+        """Return the number of a flaw, from 1."""
         if flaw not in self.flaws:
             self.flaws.append(flaw)
         return self.flaws.index(flaw) + 1
 
-    def finished(self, name: str, becomes: str, *, mending: bool) -> OldCollection:
-        """The collection; with ``mending`` chunks of no usable embedding are moved too."""
+    def finished(self, name: str, becomes: str, *, embed_missing: bool) -> OldCollection:
+        """Return the collection; chunks without a usable embedding only if ``embed_missing``."""
         sources = np.frombuffer(self.sources, dtype=np.uint64)
         rows = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, 5)
         usual = Counter(rows[rows[:, 4] > 0, 4].tolist()).most_common(1)
         dimensions = usual[0][0] if usual else 0
         fits = rows[:, 4] == dimensions if dimensions else np.zeros(len(rows), dtype=bool)
-        if not mending:
+        if not embed_missing:
             for found, count in Counter(rows[~fits, 4].tolist()).items():
-                self.left_out[self._said(found, dimensions)] += count
+                self.left_out[self._reason(found, dimensions)] += count
             sources, rows, fits = sources[fits], rows[fits], fits[fits]
         order = np.lexsort((rows[:, 1], rows[:, 0], rows[:, 2], sources))
         sources, rows, fits = sources[order], rows[order], fits[order]
         again = np.zeros(len(rows), dtype=bool)
         again[1:] = (sources[1:] == sources[:-1]) & (rows[1:, 2] == rows[:-1, 2])
         if again.any():
-            self.left_out["the number of another chunk of its source"] += int(again.sum())
+            self.left_out["a chunk index that another chunk of its source has"] += int(again.sum())
             sources, rows, fits = sources[~again], rows[~again], fits[~again]
         numbers = _numbered(sources)
         return OldCollection(
@@ -186,28 +186,28 @@ class _Tally:
             created_at=self.created_at,
             incomplete=_incomplete(numbers, rows[:, 2], rows[:, 3]),
             left_out=self.left_out,
-            mended=int((~fits).sum()),
+            embedded_again=int((~fits).sum()),
             samples=[each for each in self.samples if len(each[1]) == dimensions],
             texts=self.texts,
             places=np.column_stack((rows[:, :2], numbers)).astype(np.int64),
             fingerprint=blake2b(sources.tobytes() + rows.tobytes(), digest_size=16).hexdigest(),
         )
 
-    def _said(self, found: int, dimensions: int) -> str:
+    def _reason(self, found: int, dimensions: int) -> str:
         if found > 0:
-            return f"an embedding of {found} dimensions, most have {dimensions}"
+            return f"an embedding of {found} dimensions instead of {dimensions}"
         return self.flaws[-found - 1]
 
 
 class Surveying:
-    """Takes in the rows of the earlier layout, one after the other."""
+    """Surveys the rows of the earlier layout."""
 
     def __init__(self) -> None:
         self._tallies: dict[str, _Tally] = {}
         self._unassigned: Counter[str] = Counter()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take in some rows."""
+        """Add rows."""
         for row in rows:
             self._add(row)
 
@@ -224,20 +224,26 @@ class Surveying:
             self._tally(piece.collection).add(piece)
 
     def finished(
-        self, chunk_type: str, *, model: str, prefix: str, mending: bool, wanted: Container[str]
+        self,
+        chunk_type: str,
+        *,
+        model: str,
+        prefix: str,
+        embed_missing: bool,
+        wanted: Container[str],
     ) -> Survey:
-        """All of it.
+        """Return the survey of all rows.
 
         Args:
-            chunk_type: That the rows are of.
-            model: That the embeddings are taken for.
-            prefix: Of the names of collections.
-            mending: Whether chunks of no usable embedding get a new one.
-            wanted: Names of collections; all if there are none.
+            chunk_type: Type of the rows.
+            model: Model that the embeddings are assumed to come from.
+            prefix: Prefix of the new names of collections.
+            embed_missing: Embed chunks that have no usable embedding.
+            wanted: Names of collections; empty for all.
         """
         names = new_names(self._tallies, prefix)
         collections = [
-            self._tallies[name].finished(name, becomes, mending=mending)
+            self._tallies[name].finished(name, becomes, embed_missing=embed_missing)
             for name, becomes in names.items()
             if not wanted or name in wanted
         ]
@@ -248,9 +254,9 @@ class Surveying:
 
 
 def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """Return the new names of collections: the old one if it is valid, else the nearest valid one.
+    """Return the new names of collections: the old name, changed as little as needed.
 
-    No two of them get the same name.
+    The new names are valid and unique.
     """
     ordered = sorted(names, key=lambda name: (not is_collection_name(f"{prefix}{name}"), name))
     found: dict[str, str] = {}
@@ -267,7 +273,7 @@ def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
 
 
 def rid_of(bucket: int, position: int) -> str:
-    """A place as the database writes it."""
+    """Return the record id of a place in the database's notation."""
     return f"#{bucket}:{position}"
 
 
@@ -277,18 +283,19 @@ def _hashed(source: str) -> int:
 
 
 def _numbered(sources: npt.NDArray[np.uint64]) -> Integers:
-    """For each of ordered values how many others are below it."""
+    """Return the number of distinct smaller values for each of some sorted values."""
     changes = np.zeros(len(sources), dtype=np.int64)
     changes[1:] = sources[1:] != sources[:-1]
     return np.cumsum(changes)
 
 
 def _incomplete(numbers: Integers, indexes: Integers, totals: Integers) -> int:
-    """Return the number of sources with gaps or with another number of chunks than recorded."""
+    """Return the number of sources with gaps, or with a wrong recorded number of chunks."""
     if not len(numbers):
         return 0
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     counts = np.diff(np.append(starts, len(numbers)))
     last = np.maximum.reduceat(indexes, starts)
-    said = np.maximum.reduceat(totals, starts)
-    return int(((last + 1 != counts) | ((said != 0) & (said != counts))).sum())
+    recorded = np.maximum.reduceat(totals, starts)
+    wrong = (last + 1 != counts) | ((recorded != 0) & (recorded != counts))
+    return int(wrong.sum())

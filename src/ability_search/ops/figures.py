@@ -236,7 +236,7 @@ async def sample_component(client: httpx.AsyncClient, url: str, name: str = "") 
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return Sample(shown, url, at, state="gone")
     if not name:
-        shown = " ".join((*reading.by(table.PART_INFO, "part"), shown))
+        shown = " ".join((*reading.by(table.COMPONENT_INFO, "part"), shown))
     return Sample(shown, url, at, reading)
 
 

@@ -39,7 +39,7 @@ def configure(
     level: Literal["debug", "info", "warning", "error"],
     format: Literal["pretty", "json"],
     *,
-    part: str,
+    component: str,
 ) -> None:
     """Send the log of this process to stderr only, replacing any earlier setup.
 
@@ -52,10 +52,12 @@ def configure(
     Args:
         level: Minimum severity.
         format: ``pretty`` for text; ``json`` for one object per line.
-        part: Name of this component, added to every line.
+        component: Name of this component, added to every line.
     """
     handler = FoldingHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(part) if format == "json" else PrettyFormatter(part))
+    handler.setFormatter(
+        JsonFormatter(component) if format == "json" else PrettyFormatter(component)
+    )
     root = logging.getLogger()
     for earlier in root.handlers:
         if isinstance(earlier, FoldingHandler):
@@ -139,16 +141,16 @@ class _Run:
 class PrettyFormatter(logging.Formatter):
     """Formats local time, severity, component, message and call id, then any traceback."""
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, component: str) -> None:
         super().__init__(datefmt="%H:%M:%S")
-        self._part = part
+        self._component = component
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line."""
         severity = _LEVELS.get(record.levelname.lower(), record.levelname)
         call = _call_of(record)
         followed = f" [{call}]" if call else ""
-        return f"{record.asctime} {severity:<5} {self._part}: {record.message}{followed}"
+        return f"{record.asctime} {severity:<5} {self._component}: {record.message}{followed}"
 
     def usesTime(self) -> bool:
         """Return ``True``."""
@@ -158,9 +160,9 @@ class PrettyFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Formats ``{"time", "level", "part", "logger", "message", "call"?, "exception"?}``, in UTC."""
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, component: str) -> None:
         super().__init__()
-        self._part = part
+        self._component = component
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -168,7 +170,7 @@ class JsonFormatter(logging.Formatter):
         line = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "part": self._part,
+            "part": self._component,
             "logger": record.name,
             "message": record.getMessage(),
         }

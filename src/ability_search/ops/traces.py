@@ -35,7 +35,7 @@ _FLUSH_SECONDS = 3.0
 
 
 @contextmanager
-def exporting(endpoint: str | None, part: str) -> Iterator[None]:
+def exporting(endpoint: str | None, component: str) -> Iterator[None]:
     """Send the spans of this process to a collector during the block.
 
     The environment variables ``OTEL_*`` set everything except the address.
@@ -43,14 +43,14 @@ def exporting(endpoint: str | None, part: str) -> Iterator[None]:
     Args:
         endpoint: Address of the collector for OTLP over HTTP, with or without ``/v1/traces``;
             ``None`` to take it from the environment, too.
-        part: Name of this component.
+        component: Name of this component.
 
     Raises:
         ConfigurationError: if one of those variables is invalid.
     """
     try:
         exporter = _Reporting(OTLPSpanExporter(endpoint=endpoint and _address(endpoint)))
-        provider = TracerProvider(resource=_resource(part), shutdown_on_exit=False)
+        provider = TracerProvider(resource=_resource(component), shutdown_on_exit=False)
         provider.add_span_processor(_CallIds())
         provider.add_span_processor(BatchSpanProcessor(exporter))
     except (ValueError, OSError) as exc:
@@ -109,10 +109,10 @@ def _address(endpoint: str) -> str:
     return base if base.endswith(_PATH) else base + _PATH
 
 
-def _resource(part: str) -> Resource:
+def _resource(component: str) -> Resource:
     own = {
         "service.namespace": "ability-search",
-        "service.name": f"ability-search-{part}",
+        "service.name": f"ability-search-{component}",
         "service.version": __version__,
     }
     return Resource.create({**own, **OTELResourceDetector().detect().attributes})

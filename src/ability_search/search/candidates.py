@@ -139,7 +139,7 @@ class Candidate:
     place: int = 0
     """Place among all candidates by score, from 0."""
     stands_for: Candidate | None = None
-    """For a chunk of a kind, the chunk of the document that is returned in its stead."""
+    """For a chunk of a kind, the chunk of the document that is returned instead."""
     kinds: dict[str, float] = field(default_factory=dict)
     """Best raw score of the kinds by which it was found."""
     kind_cosine: float | None = None
@@ -222,7 +222,7 @@ class Candidates:
 
     @property
     def chunks(self) -> list[Candidate]:
-        """The chunks to return, each once; a chunk of a kind is replaced by the one it stands for.
+        """The chunks to return, each once; a chunk of a kind is replaced by the one it represents.
 
         This is before ranking.
         """

@@ -145,7 +145,7 @@ def peaked_share(
 
 
 def signal_weight(information: float, rarest: float, *, terms: float = SIGNAL_TERMS) -> float:
-    """Return the weight of a signal besides the fused score, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
+    """Return the weight of a signal next to the fused score, 0 to :data:`SIGNAL_WEIGHT_LIMIT`.
 
     Query words and signal share the score by their information: ``terms / (terms + n)``, where
     the words carry the information of ``n`` of the rarest terms. The score is ``(1 - w) fused +
@@ -300,7 +300,7 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
 
 
 def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-    """Replace chunks of kinds by the chunks they stand for, each with the best of its scores.
+    """Replace chunks of kinds by the chunks they represent, each with the best of its scores.
 
     Args:
         blocks: Scored candidates; a chunk in one block is left out of later blocks.

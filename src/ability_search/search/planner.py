@@ -129,6 +129,6 @@ def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
 
 
 def _compared(vectors: Vectors) -> Vectors:
-    """Return the vectors that candidates are compared with, besides that of the search."""
+    """Return the vectors that candidates are compared with, without that of the search."""
     apart = {name: each for name, each in vectors.items() if name not in _SEARCHED_BY}
     return {OWN: vectors[COSINE], **apart} if EXPANSION in vectors else apart

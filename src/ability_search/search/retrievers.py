@@ -93,9 +93,7 @@ def _stored(search: PlannedSearch, plan: Plan, collection: Collection) -> Search
             products={name: SparseVector(each.ids, each.weights) for name, each in words.items()},
         )
     exact = (
-        collection.aspects_scanned(below=plan.scan_below)
-        if search.kinds
-        else plan.exact(collection)
+        collection.kinds_scanned(below=plan.scan_below) if search.kinds else plan.exact(collection)
     )
     return VectorSearch(
         search.name, by, search.limit, plan.beam, exact, search.filter, search.kinds

@@ -59,7 +59,7 @@ _NEEDS = {
 }
 """The groups of settings whose secrets a component uses."""
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class ComponentProcess:
@@ -71,7 +71,7 @@ class ComponentProcess:
             previous start (``{}`` at first), so that it can keep its port.
         environ: Returns its environment in the same way.
         inherit: File descriptors to inherit.
-        tell: Receives a sentence when the component ends and when it is back.
+        notify: Receives a sentence when the component ends and when it is back.
         changed: Called when it is back.
         ready_timeout: Seconds until it must be ready.
         silence: Seconds of silence after which it is killed.
@@ -84,7 +84,7 @@ class ComponentProcess:
         environ: Callable[[Mapping[str, Any]], Mapping[str, str]],
         *,
         inherit: Sequence[int] = (),
-        tell: Tell,
+        notify: Notify,
         changed: Callable[[], None],
         ready_timeout: float = READY_SECONDS,
         silence: float = SILENCE_SECONDS,
@@ -95,7 +95,7 @@ class ComponentProcess:
         self._arguments = arguments
         self._environ = environ
         self._inherit = tuple(inherit)
-        self._tell = tell
+        self._notify = notify
         self._changed = changed
         self._ready_timeout = ready_timeout
         self._silence = silence
@@ -206,7 +206,7 @@ class ComponentProcess:
                 silent = 0 if self._heard else silent + 1
                 self._heard = False
                 if silent == _CHECKS:
-                    self._tell(
+                    self._notify(
                         f"{self.name} hangs: no sign of life for {self._silence:g} s; killing it"
                     )
                     with suppress(ProcessLookupError):
@@ -226,27 +226,27 @@ class ComponentProcess:
         while self._process is not None:
             code = await self._process.wait()
             delay = self._backoff.delay(clock() - started)
-            self._tell(f"{self.name} {_ending(code)}; restarting in {delay:.1f} s")
+            self._notify(f"{self.name} {_ending(code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
             started = clock()
             try:
                 await self._launch()
                 self._changed()
             except (ComponentFailed, OSError) as exc:
-                self._tell(str(exc))
+                self._notify(str(exc))
             else:
-                self._tell(f"{self.name} is back as process {self.pid}")
+                self._notify(f"{self.name} is back as process {self.pid}")
 
 
 def child_environ(
-    part: str, changes: Mapping[str, str], *, environ: Mapping[str, str] = os.environ
+    component: str, changes: Mapping[str, str], *, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """Return the environment of a component such as ``worker-1``, without the secrets of others.
 
     Secrets that it does not use are replaced by ``WITHHELD``, or left out if no file can hold them;
     addresses lose their credentials.
     """
-    needs = _NEEDS[part.partition("-")[0]]
+    needs = _NEEDS[component.partition("-")[0]]
     child = {**environ, **changes}
     for spec in SPECS:
         if spec.group not in needs:

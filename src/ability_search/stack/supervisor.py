@@ -14,7 +14,7 @@ from typing import Any
 
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.network import plain_connection
-from ability_search.stack.component_process import ComponentProcess, Tell, child_environ
+from ability_search.stack.component_process import ComponentProcess, Notify, child_environ
 from ability_search.stack.data_directory import (
     CLIENT,
     JOINED_WORKER,
@@ -98,13 +98,13 @@ class Stack:
     Args:
         plan: The components to start.
         lock: File descriptor of the locked data directory.
-        tell: Receives a sentence when a component ends and when it is back.
+        notify: Receives a sentence when a component ends and when it is back.
     """
 
-    def __init__(self, plan: Plan, *, lock: int, tell: Tell) -> None:
+    def __init__(self, plan: Plan, *, lock: int, notify: Notify) -> None:
         self._plan = plan
         self._inherit = () if sys.platform == "win32" else (lock,)
-        self._tell = tell
+        self._notify = notify
         self._children: list[ComponentProcess] = []
         self._url = plan.url
         self._model = plan.model
@@ -208,7 +208,7 @@ class Stack:
             arguments,
             environ_of,
             inherit=self._inherit,
-            tell=self._tell,
+            notify=self._notify,
             changed=self._write_state,
         )
         self._children.append(child)

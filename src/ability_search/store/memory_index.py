@@ -81,7 +81,7 @@ class MemoryDocuments(Tables):
             - returned
             + sum(chunk.duplicate_of is not None for chunk in inserted),
             links=record.links - gone_links + len(replacement.links),
-            aspects=record.aspects
+            kind_chunks=record.kind_chunks
             - len(gone_kinds)
             + sum(chunk.of is not None for chunk in inserted),
         )
@@ -223,7 +223,7 @@ class MemoryDocuments(Tables):
                 (each.type, kinds)
                 for each in records
                 if dimensions in (None, each.dimensions)
-                for kinds in ((False, True) if each.aspects else (False,))
+                for kinds in ((False, True) if each.kind_chunks else (False,))
             ]
 
         return VectorPlaces(

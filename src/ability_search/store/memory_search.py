@@ -159,7 +159,7 @@ class MemorySearch(Tables):
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         stored = self._generations.get(generation, Generation())
         later = [each for each in stored.statistics if each.revision > revision]
         if not count or len(stored.statistics) - len(later) != count:

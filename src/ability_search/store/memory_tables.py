@@ -164,7 +164,7 @@ class Tables:
         self._records: dict[str, Collection] = {}
         self._generations: dict[str, Generation] = {}
         self._due: dict[str, int] = {}
-        """Generations to drop, by the time from which on nobody needs them."""
+        """Generations to drop, by the time from which they are unused."""
         self._jobs: dict[tuple[str, str], LeasedJob] = {}
         """By collection and kind."""
         self._uses: dict[tuple[str, str], Use] = {}

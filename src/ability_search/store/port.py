@@ -113,7 +113,7 @@ class TermStatisticsStore(Protocol):
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them.
+        """Replace the ``count`` entries up to ``revision`` by one that represents them.
 
         Returns:
             False if another worker was faster; nothing is changed then.
@@ -197,8 +197,8 @@ class IndexStore(Protocol):
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         """Replace the contents of some sources in one transaction.
 
-        Duplicates in other sources return to the indexes if the chunk that stands for them goes.
-        Counts and revision of the record change with it.
+        Duplicates in other sources return to the indexes if the chunk that represents them is
+        deleted. Counts and revision of the record change with it.
 
         Returns:
             ``None`` if the generation is gone or a stand-in has changed; nothing is written then.

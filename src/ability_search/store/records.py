@@ -75,7 +75,7 @@ class ChunkRecord:
     average_length: float = 0.0
     """Average length that the weights were computed with."""
     duplicate_of: str | None = None
-    """ChunkId that stands for this one in the indexes; ``None`` if the chunk is indexed itself."""
+    """ChunkId that represents this one in the indexes; ``None`` if the chunk is indexed itself."""
     further: Mapping[str, Any] = field(default_factory=dict)
     """Columns of a later version of this program, which are kept."""
 
@@ -174,7 +174,7 @@ Search = VectorSearch | TermSearch
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What to read of each candidate besides its ids and its score."""
+    """Columns to read for each candidate in addition to its ids and score."""
 
     fields: Sequence[str] = ()
     """Names of fields of :class:`ChunkRecord`."""
@@ -296,7 +296,7 @@ class Replacement:
     term_statistics: bytes | None = None
     """Term statistics of the chunks, encoded; see :mod:`ability_search.text.term_statistics`."""
     stand_ins: Mapping[str, int] = field(default_factory=dict)
-    """Stored chunks that stand for duplicates among ``chunks``: ``created_at`` by chunkId. If one
+    """Stored chunks that represent duplicates among ``chunks``: ``created_at`` by chunkId. If one
     of them was replaced, nothing is written."""
 
 
@@ -320,7 +320,7 @@ class TermStatisticsEntry:
 
     revision: int
     base: bool
-    """Whether the entry stands for everything up to its revision."""
+    """Whether the entry represents everything up to its revision."""
     added: bytes | None
     removed: Sequence[Sequence[int]]
     """Term ids of each removed chunk."""
@@ -339,7 +339,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class WeightedChunk:
-    """The terms of a chunk that is in the indexes, or waits for the chunk that stands for it."""
+    """The terms of a chunk that is in the indexes, or waits for the chunk that represents it."""
 
     chunk_id: str
     terms: Sequence[int]

@@ -87,7 +87,7 @@ def _expansion(char: str) -> tuple[str, ...]:
 
 
 def _compound(text: str, classes: str, match: re.Match[str]) -> Iterator[Piece]:
-    """Pieces of a compound, with its leading dot and its trailing ``++`` or ``#``."""
+    """Yield the pieces of a compound, with its leading dot and its trailing ``++`` or ``#``."""
     start, end = match.span("compound")
     if match["dotted"]:
         word = _WORDS.match(classes, start, start + MAX_WORD)
@@ -103,7 +103,7 @@ def _compound(text: str, classes: str, match: re.Match[str]) -> Iterator[Piece]:
 
 
 def _level(text: str, classes: str, start: int, end: int, level: int) -> Iterator[Piece]:
-    """Pieces of ``text[start:end]``, cut at the connectors of ``level`` and of those below."""
+    """Yield the pieces of ``text[start:end]``, cut at connectors of ``level`` and below."""
     for below in range(level, len(_LEVELS)):
         cuts = []
         at = start
@@ -144,7 +144,7 @@ def _is_elision(classes: str, start: int, end: int, first: int, last: int) -> bo
 
 
 def _word(text: str, classes: str, start: int, end: int) -> Iterator[Piece]:
-    """One word between connectors and, where case or digits divide it, its parts."""
+    """Yield a word between connectors and, if case or digits divide it, its parts."""
     for at in range(start, end, MAX_WORD):
         stop = min(at + MAX_WORD, end)
         if text[stop - 1] == "s" and _ACRONYM_PLURAL.fullmatch(classes, at, stop):

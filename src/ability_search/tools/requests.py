@@ -46,7 +46,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             format=item.format,
             language=item.language,
             links=tuple(link.model_dump() for link in item.links),
-            aspect_of=item.of,
+            of=item.of,
             file_hash=item.file_hash,
         )
         for item in value.documents
@@ -66,7 +66,7 @@ def index_options(
         kinds=None if value.kinds is None else tuple(value.kinds),
         kinds_by=value.kinds_by,
         force=getattr(value, "force", False),
-        anew=getattr(value, "force", False),
+        embed_all=getattr(value, "force", False),
         dedup_threshold=getattr(value, "dedup_threshold", None),
     )
 

@@ -76,7 +76,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Session, _Peer] = {}
         self._timer: tuple[float, asyncio.Handle] | None = None
-        # The time is kept beside the handle, since uvloop's handles do not always expose it.
+        # The time is stored next to the handle, since uvloop's handles do not always expose it.
         self.url = ""
         """The address that clients connect to."""
 

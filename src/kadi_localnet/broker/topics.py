@@ -62,7 +62,7 @@ class Topics(Generic[S]):
         tail.subscribers.add(subscriber)
 
     def remove(self, pattern: str, subscriber: S) -> None:
-        """Unsubscribe from exactly this pattern; what is not there needs no removing."""
+        """Unsubscribe from exactly this pattern; an unknown one is ignored."""
         path: list[tuple[_Node[S], str]] = []
         node = self._root
         words, rest = _divided(pattern)

@@ -1,10 +1,10 @@
-"""What a statement may consist of; all else of the engine's SQL is refused.
+"""The parts of the engine's SQL that statements may use; everything else is refused.
 
-Every name was looked at in the engine 26.10.2, and a test fails when the engine has others. Left
-out is what reaches beyond the records and types of one database: files and addresses (IMPORT,
-EXPORT and BACKUP DATABASE, CREATE TIMESERIES TYPE, which takes a path for a name), code (triggers,
-functions, classes that are loaded by name), settings, text that is parsed only when it runs
-(``eval``, ``promql``), and what goes on after the call (views that refresh themselves).
+Every name was reviewed for engine 26.10.2, and a test fails if the engine has others. Excluded is
+what reaches beyond the records and types of one database: files and addresses (IMPORT, EXPORT and
+BACKUP DATABASE; CREATE TIMESERIES TYPE, which accepts a path as a name), code (triggers, functions,
+classes loaded by name), settings, text that is parsed at run time (``eval``, ``promql``), and
+whatever continues after the call (views that refresh themselves).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FUNCTIONS = _words(
     vector.sparsity vector.stddev vector.subtract vector.sum vector.tostring vector.variance
     """
 )
-"""In lower case. A function of ``vector.`` may be called without its dot, too."""
+"""In lower case. Functions of ``vector.`` may also be called without the dot."""
 
 METHODS = _words(
     """
@@ -84,15 +84,15 @@ METHODS = _words(
     trimsuffix type values
     """
 )
-"""In lower case. Left out: ``convert`` and ``javatype``, which name Java classes."""
+"""In lower case. Excluded: ``convert`` and ``javatype``, which name Java classes."""
 
 CALLS = FUNCTIONS | METHODS | {name.replace("vector.", "vector") for name in FUNCTIONS}
-"""What may stand before an opening parenthesis."""
+"""Names that may precede an opening parenthesis."""
 
 DOTTED_CALLS = CALLS | {name.rpartition(".")[2] for name in FUNCTIONS}
-"""What may stand between a dot and an opening parenthesis: ``geo.point(`` is read that way.
+"""Names that may stand between a dot and an opening parenthesis: ``geo.point(`` is parsed so.
 
-So no function may end like a method that is left out, as ``date.convert`` does.
+Therefore no function may end like an excluded method, as ``date.convert`` would.
 """
 
 SETTINGS = frozenset({"arcadedb.vectorIndex.prefilterMaxSelectivity"})
@@ -102,10 +102,10 @@ CATALOGUES = _words(
     "types indexes buckets stats dictionary triggers materializedviews continuousaggregates"
     " graphanalyticalviews"
 )
-"""What may follow ``schema:``. Left out: ``database``, which shows its directory and settings."""
+"""Names that may follow ``schema:``. Excluded: ``database``, which shows directory and settings."""
 
 BUCKET_SELECTIONS = frozenset({"round-robin", "thread", "partitioned"})
-"""All other names are those of Java classes."""
+"""Any other name is loaded as a Java class."""
 
 ANALYZERS = "org.apache.lucene.analysis."
 """Package of the Java classes that a full-text index may load."""

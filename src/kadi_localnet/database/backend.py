@@ -1,14 +1,13 @@
-"""What a database is to the tools: statements in, rows of JSON out.
+"""The database port of the tools: statements in, JSON rows out.
 
-Both backends give the same answer to the same statement. A row is a JSON object; a script that
-returns a map gives that map as its one row, a list gives one row an item, a scalar gives
-``{"value": x}``. Within a row:
+Both backends give the same answer to the same statement. A row is a JSON object. A script that
+returns a map gives one row, a list one row for each item, a scalar ``{"value": x}``. In a row,
 
-* record ids are strings (``"#12:3"``), embedded records and maps are objects, lists are arrays;
-* DATETIME is a string, UTC wall clock, in the format of the database. Databases created here use
-  ISO 8601 (``2026-01-02T03:04:05.678``, no offset), others keep theirs; DATE is ``2026-01-02``;
-* DECIMAL is a number with all its digits, BINARY an array of signed bytes;
-* a float that JSON cannot write is one of the strings ``NaN``, ``PosInfinity``, ``NegInfinity``.
+* a record id is a string (``"#12:3"``), an embedded record or map an object, a list an array;
+* a DATETIME is a string in UTC in the format of the database: ISO 8601 without an offset
+  (``2026-01-02T03:04:05.678``) for databases created here; a DATE is ``2026-01-02``;
+* a DECIMAL is a number with all its digits, a BINARY an array of signed bytes;
+* a float that JSON cannot represent is ``"NaN"``, ``"PosInfinity"`` or ``"NegInfinity"``.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ import msgspec
 from kadi_client.messages import Raw
 
 MAX_ROWS = 20_000
-"""Default bound on the rows of one answer."""
+"""Default maximum number of rows of an answer."""
 
 DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
-"""Given to every database created here; the engine appends the fraction by itself."""
+"""Format of every database created here; the engine appends the fraction."""
 
 LANGUAGES = ("sql", "sqlscript")
-"""The languages that need no permission of an operator."""
+"""The languages that are always allowed."""
 
 ATTEMPTS = 6
-"""How often a statement that lost against a concurrent one is tried altogether."""
+"""Number of attempts at a statement that conflicts with others."""
 
 _NO_SPACE = "No space left on device"
 _FIRST_DELAY = 0.01
@@ -42,11 +41,11 @@ _LONGEST_DELAY = 0.5
 
 
 class DatabaseError(Exception):
-    """A statement that failed; the text is meant for the caller."""
+    """A failed statement; the text is meant for the caller."""
 
 
 class Conflict(DatabaseError):
-    """A statement that lost against a concurrent one and was rolled back as a whole."""
+    """A statement that conflicted with another one and was rolled back completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Statement:
 
     @property
     def is_script(self) -> bool:
-        """Return whether a RETURN decides the answer."""
+        """Return whether a RETURN determines the answer."""
         return self.language.lower() == "sqlscript"
 
 
@@ -72,7 +71,7 @@ class Rows:
 
 
 class Counts:
-    """What a backend was asked since its start, and how often it lost; conflicts by any thread."""
+    """Numbers of reads, writes and conflicts of a backend; threads may count conflicts."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -80,26 +79,26 @@ class Counts:
         self.conflicts = 0
         self._lock = threading.Lock()
 
-    def lost(self) -> None:
-        """Count a statement or transaction that lost against a concurrent one."""
+    def add_conflict(self) -> None:
+        """Count a conflict."""
         with self._lock:
             self.conflicts += 1
 
 
 class Backend(Protocol):
-    """An ArcadeDB engine. Every method raises :class:`DatabaseError` if it cannot do its work.
+    """An ArcadeDB engine. Every method raises :class:`DatabaseError` on failure.
 
-    ``timeout`` is in seconds. Reaching it ends the wait and, where the engine can be reached, the
-    work; a write is then rolled back unless it was already being committed.
+    ``timeout`` is in seconds. After it the call fails, and the work is stopped if possible; a write
+    is rolled back unless its commit had begun.
     """
 
     counts: Counts
-    """What it was asked."""
+    """Numbers of its calls."""
     concurrency: int
-    """Calls that it works on at a time."""
+    """Maximum number of calls that run at a time."""
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
-        """Run one statement that changes nothing."""
+        """Run a read-only statement."""
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
@@ -107,13 +106,13 @@ class Backend(Protocol):
         """Run statements in one transaction: all of them take effect, or none."""
 
     async def databases(self, *, timeout: float) -> list[str]:
-        """Names of the databases, sorted."""
+        """Return the names of the databases, sorted."""
 
     async def create(self, name: str, *, timeout: float) -> None:
         """Create a database; an existing one is an error."""
 
     async def close(self) -> None:
-        """End running work, and close what is open. May be called again."""
+        """Stop running calls and close the databases; may be called again."""
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,8 +125,8 @@ _wrapped = msgspec.json.Decoder(_Wrapped)
 def rows_of(joined: bytes, count: int, statement: Statement) -> Rows:
     """Build an answer from ``count`` encoded rows joined by commas.
 
-    A script's ``RETURN {...}`` leaves the engine as one row ``{"value": {...}}``: that map becomes
-    the row. One row of a single column named ``value`` that holds a map cannot be told from it.
+    For a script's ``RETURN {...}`` the engine gives one row ``{"value": {...}}``; the map becomes
+    the row. A row whose only column is called ``value`` and holds a map looks the same.
     """
     if count == 1 and statement.is_script and joined.startswith(b'{"value":{'):
         with suppress(msgspec.ValidationError):
@@ -136,7 +135,7 @@ def rows_of(joined: bytes, count: int, statement: Statement) -> Rows:
 
 
 def too_many_rows(limit: int, effect: str) -> DatabaseError:
-    """The error for an answer of more than ``limit`` rows; ``effect`` says what was written."""
+    """Return the error for more than ``limit`` rows; ``effect`` says what was written."""
     return DatabaseError(
         f"the answer has more than {limit} rows{effect}: add a LIMIT and page by key,"
         " or raise the ability's row limit"
@@ -144,18 +143,15 @@ def too_many_rows(limit: int, effect: str) -> DatabaseError:
 
 
 def engine_error(kind: str, detail: str) -> DatabaseError:
-    """Translate a failure of the engine, ``kind`` being the Java class without its package."""
+    """Translate a failure of the engine; ``kind`` is the Java class without its package."""
     if kind == "QueryNotIdempotentException":
-        return DatabaseError(
-            "the statement is not a read: send it through arcade-command, arcade-query changes"
-            " nothing"
-        )
+        return DatabaseError("the statement is not read-only: use arcade-command")
     if _NO_SPACE in detail:
-        return DatabaseError("the disk is full: free some space, nothing was written")
+        return DatabaseError("the disk is full, nothing was written: free some space")
     return DatabaseError(f"{kind}: {detail}" if detail else kind)
 
 
 def retry_delays() -> Iterator[float]:
-    """Seconds to wait before each further attempt: exponential with full jitter, bounded."""
+    """Yield the seconds to wait before each retry: bounded exponential backoff, full jitter."""
     for attempt in range(ATTEMPTS - 1):
         yield random.uniform(0, min(_LONGEST_DELAY, _FIRST_DELAY * 2**attempt))

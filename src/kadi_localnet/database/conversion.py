@@ -1,7 +1,7 @@
-"""Values across the border: JSON parameters to Java, result sets to JSON.
+"""Converts JSON parameters to Java and result sets to JSON.
 
-Crossing the border costs about as much as the work of a small query, so whole structures cross as
-one JSON text which Java reads or writes, and vectors as arrays.
+Each call into Java costs about as much as a small query, so a structure is passed as one JSON text
+and a vector as an array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kadi_client.messages import encode
 from kadi_localnet.database.backend import DatabaseError, Rows, Statement, rows_of, too_many_rows
 
 SHORTEST_VECTOR = 8
-"""Shorter lists of numbers are left as they are."""
+"""Shorter lists of numbers are not converted to arrays."""
 
 _Place = tuple[str, int] | None
 """The parameter and the position of a row in it; ``None`` for the parameters themselves."""
@@ -27,11 +27,11 @@ _OBJECTS = {dict}
 
 
 class Parameters:
-    """Parameters of statements as Java takes them.
+    """Converts parameters of statements to Java objects.
 
-    A list of at least ``SHORTEST_VECTOR`` finite numbers, one of them a float, becomes a Java
-    ``float[]`` where it is a parameter itself or a property of a row in a parameter that is a list
-    of rows. Deeper lists keep double precision.
+    A list of at least ``SHORTEST_VECTOR`` finite numbers, with at least one float, becomes a Java
+    ``float[]`` if it is a parameter, or a property of a row in a parameter that is a list of rows.
+    Lists at deeper levels keep double precision.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Parameters:
         self._object_array = jpype.JArray(jpype.JObject)
 
     def to_java(self, params: Mapping[str, Any] | Sequence[Any]) -> Any:
-        """A Java map for named parameters, an ``Object[]`` for positional ones.
+        """Return a Java map of named parameters, or an ``Object[]`` of positional ones.
 
         Raises:
-            DatabaseError: if a value cannot be written as JSON.
+            DatabaseError: if a value cannot be represented in JSON.
         """
         if isinstance(params, Mapping):
             return jpype.JObject(self._to_map(params), self._map)
@@ -98,7 +98,7 @@ class Parameters:
 
 
 class ResultWriter:
-    """Writes the result sets of one database as JSON, the way the engine's own server does."""
+    """Converts result sets of one database to JSON, as the engine's own server does."""
 
     def __init__(self, database: Any) -> None:
         self._collectors = jpype.JClass("java.util.stream.Collectors")
@@ -107,7 +107,7 @@ class ResultWriter:
         self._to_json = _row_to_json(database)
 
     def rows(self, results: Any, statement: Statement, limit: int, effect: str) -> Rows:
-        """Read a result set to its end and close it; ``effect`` is for the text of the error.
+        """Read a result set to its end and close it; ``effect`` is used in the error text.
 
         Raises:
             DatabaseError: if it has more than ``limit`` rows.
@@ -125,9 +125,9 @@ class ResultWriter:
 
 
 def _row_to_json(database: Any) -> Any:
-    """A ``java.util.function.Function`` from a result to its JSON text.
+    """Return a ``java.util.function.Function`` that converts a result to JSON text.
 
-    Composed of method handles, so that it runs without coming back to Python for every row.
+    It is composed of method handles, so it runs without a call to Python for each row.
     """
     serializer_class = jpype.JClass("com.arcadedb.serializer.JsonSerializer")
     json_object = jpype.JClass("com.arcadedb.serializer.json.JSONObject")

@@ -1,8 +1,8 @@
-"""Free disk space of a data directory: writers are slowed, then refused, before it is used up.
+"""Slows down and then refuses writes when the disk of a data directory is almost full.
 
-An engine that runs out of space in the middle of a commit cannot even delete. So a reserve is kept:
-below twice the reserve large writes wait, below the reserve they are refused, and below a quarter
-of it all writes are. Writes of up to :data:`SMALL` bytes count as small; deletions are.
+An engine that runs out of space during a commit cannot even delete, so a reserve is kept. Below
+twice the reserve large writes wait, below the reserve they are refused, and below a quarter of it
+all writes are. Writes of up to :data:`SMALL` bytes, such as deletions, are small.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class DiskSpace:
             return 0.0
         self._warn(free)
         raise DatabaseError(
-            f"the disk is full: {free // MIB} MiB are free in the data directory and"
-            f" {self._reserve // MIB} MiB are kept for deletions, nothing was written: free some"
-            " space or delete data"
+            f"the disk is full, nothing was written: the data directory has {free // MIB} MiB free,"
+            f" of which {self._reserve // MIB} MiB are reserved for deletions: free some space or"
+            " delete data"
         )
 
     def _warn(self, free: int) -> None:

@@ -1,9 +1,9 @@
-"""ArcadeDB in this process, over a directory that holds one sub-directory a database.
+"""ArcadeDB in this process, over a directory with one subdirectory for each database.
 
 The engine blocks, so every call runs in a bounded pool of threads. When its deadline passes or its
-caller is cancelled, a waiting call is dropped, and a running one is stopped through the
-engine's own registry of running queries, which statements look at while they work; a write looks
-once more before it commits. Only a commit already under way is not stopped.
+caller is cancelled, a waiting call is dropped. A running call is stopped through the engine's
+registry of running queries, which statements check while they run; a write checks it again before
+it commits. Only a commit that has begun is not stopped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Engine:
-    """Java classes and objects, looked up once the machine runs."""
+    """Java classes and objects, looked up after the JVM was started."""
 
     guard: StatementGuard
     parameters: Parameters
@@ -72,15 +72,18 @@ class _Engine:
 
 
 class EmbeddedDatabases:
-    """The :class:`~kadi_localnet.database.backend.Backend` over a directory of this machine.
+    """A :class:`~kadi_localnet.database.backend.Backend` over a local directory.
 
-    With ``warm_up``, the databases there are at the start are opened in the background and their
-    vector indexes loaded, as the first call would otherwise wait for it; any other database is
-    opened at its first use.
-
-    ``heap_mb`` is the ceiling of the Java heap in MiB, a quarter of the memory up to 2 GiB unless
-    given; the first instance of a process decides. At most ``workers`` calls run at a time and
-    ``max_waiting`` wait. ``disk_reserve`` bytes of the disk are kept free.
+    Args:
+        directory: Directory of the databases.
+        heap_mb: Maximum size of the Java heap in MiB; by default a quarter of the memory, at most
+            2 GiB. The first instance of a process determines it.
+        workers: Maximum number of calls that run at a time.
+        max_rows: Maximum number of rows of an answer.
+        max_waiting: Maximum number of calls that wait.
+        warm_up: Open existing databases and load their vector indexes in the background at the
+            start, so that the first call does not wait for it.
+        disk_reserve: Bytes of the disk to keep free.
     """
 
     def __init__(
@@ -111,11 +114,11 @@ class EmbeddedDatabases:
 
     @property
     def opened(self) -> list[str]:
-        """Names of the databases that are open, sorted."""
+        """Return the names of the open databases, sorted."""
         return sorted(self._engine.open) if self._engine else []
 
     async def start(self) -> None:
-        """Start the engine, and open the databases there are in the background.
+        """Start the engine, and open the existing databases in the background.
 
         Raises:
             DatabaseError: if the engine does not start or is too old, or the directory cannot be
@@ -138,19 +141,19 @@ class EmbeddedDatabases:
         await self.close()
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
-        """Run one statement that changes nothing."""
+        """Run a read-only statement."""
         self.counts.reads += 1
         return await self._call(lambda ticket: self._read(database, statement, ticket), timeout)
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
     ) -> list[Rows]:
-        """Run statements in one transaction, again if it lost against a concurrent one."""
+        """Run statements in one transaction; retry it after a conflict with another one."""
         self.counts.writes += len(statements)
         return await self._call(lambda ticket: self._write(database, statements, ticket), timeout)
 
     async def databases(self, *, timeout: float) -> list[str]:
-        """Names of the databases in the directory, sorted."""
+        """Return the names of the databases in the directory, sorted."""
         return await self._call(lambda _ticket: self._names(), timeout)
 
     async def create(self, name: str, *, timeout: float) -> None:
@@ -169,7 +172,7 @@ class EmbeddedDatabases:
             raise DatabaseError("the database ability is shutting down")
         if len(self._tickets) >= self._most_calls:
             raise DatabaseError(
-                f"{len(self._tickets)} calls are running or waiting already: call again in a moment"
+                f"{len(self._tickets)} calls are running or waiting: call again in a moment"
             )
         ticket = Ticket()
         self._tickets.add(ticket)
@@ -180,18 +183,18 @@ class EmbeddedDatabases:
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise DatabaseError(
-                f"no answer within {timeout:g} s: the statement was stopped, and a write rolled"
-                " back unless it was being committed already"
+                f"no answer within {timeout:g} s: the statement was stopped; a write was rolled"
+                " back unless its commit had begun"
             ) from None
         except (Stopped, asyncio.CancelledError) as exc:
             task = asyncio.current_task()
             if isinstance(exc, asyncio.CancelledError) and task and task.cancelling():
-                raise  # unlike that of a call which still waited when the pool was shut down
+                raise  # cancelled by the caller, not by the shutdown of the pool
             raise DatabaseError("the database ability is shutting down") from None
         finally:
             ticket.stop()
 
-    # In a thread of the pool from here on.
+    # The methods below run in a thread of the pool.
 
     def _start(self) -> None:
         try:
@@ -212,7 +215,7 @@ class EmbeddedDatabases:
         )
 
     def _open_existing(self) -> None:
-        """Open what is there, so that the first call of each does not wait for it."""
+        """Open all databases, so that their first calls need not wait."""
         engine = self._running_engine()
         for name in self._names():
             try:
@@ -235,11 +238,12 @@ class EmbeddedDatabases:
                 with ticket.running(engine.registry, engine.no_client, name):
                     return self._transaction(engine, database, statements, ticket)
             except Conflict as exc:
-                self.counts.lost()
+                self.counts.add_conflict()
                 delay = next(delays, None)
                 if delay is None:
                     raise DatabaseError(
-                        f"lost against concurrent writes every time, nothing was written: {exc}"
+                        "conflicts with concurrent writes at every attempt, nothing was written:"
+                        f" {exc}"
                     ) from exc
                 ticket.pause(delay)
 
@@ -262,8 +266,7 @@ class EmbeddedDatabases:
         except Conflict as exc:
             if engine.transaction.isPartiallyCommitted(transaction, commits):
                 raise DatabaseError(
-                    f"a part was committed in batches before it lost against a concurrent write:"
-                    f" {exc}"
+                    f"some batches were committed before a conflict with a concurrent write: {exc}"
                 ) from exc
             raise
         finally:
@@ -315,8 +318,8 @@ class EmbeddedDatabases:
                 return engine.open[name]
             if not _is_database(self._directory / _valid(name)):
                 raise DatabaseError(
-                    f"no database named {name!r}: create it with arcade-db-create,"
-                    " arcade-db-list names the existing ones"
+                    f"no database named {name!r}: create it with arcade-db-create;"
+                    " arcade-db-list lists the existing ones"
                 )
             started = time.monotonic()
             java = self._opened(lambda: open_repaired(engine.factory, self._directory / name))
@@ -342,10 +345,12 @@ class EmbeddedDatabases:
             text = " ".join(messages(exc))
             if "lock" in text.lower():
                 raise DatabaseError(
-                    f"a database in {self._directory} is held by another process: stop that"
-                    " process, or let both use one database ability"
+                    f"a database in {self._directory} is in use by another process: stop that"
+                    " process, or use one database ability for both"
                 ) from exc
-            raise DatabaseError(f"a database in {self._directory} does not open: {text}") from exc
+            raise DatabaseError(
+                f"a database in {self._directory} cannot be opened: {text}"
+            ) from exc
 
     def _keep(self, engine: _Engine, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
@@ -384,7 +389,7 @@ class EmbeddedDatabases:
 def _valid(name: str) -> str:
     if not NAME.fullmatch(name):
         raise DatabaseError(
-            "database: a name is 1 to 64 letters, digits, hyphens and underscores (A-Z a-z 0-9)"
+            "database: a name has 1 to 64 letters (A-Z, a-z), digits, hyphens and underscores"
         )
     return name
 

@@ -1,4 +1,4 @@
-"""The Java machine that runs the embedded engine: one for the life of the process."""
+"""The JVM that runs the embedded engine; a process starts it once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from arcadedb_embedded.jvm import start_jvm
 from kadi_localnet.database.backend import DatabaseError
 
 MINIMUM_VERSION = (26, 10, 2)
-"""Earlier engines have no registry of running queries, by which a call is ended at its deadline;
-those before 26.10.1 take no rows as the filter of a sparse vector search."""
+"""Earlier engines have no registry of running queries, so a call cannot be stopped at its deadline.
+Those before 26.10.1 also cannot filter a sparse vector search by rows."""
 
 MIB = 1024 * 1024
 _SMALLEST_HEAP = 256
@@ -31,12 +31,12 @@ _BRIDGE = "_jpype"
 _TASKS = Path("/proc/self/task")
 _COMPILERS = "C1 Compiler", "C2 Compiler"
 _NICER = 10
-"""A tenth of the share of others where all want the processors: code that is not compiled costs
-several times as much, so that what compiles must not starve."""
+"""Gives compilers a tenth of the share of other threads on a busy machine. They must not
+starve, as code that is not compiled is several times slower."""
 
 _STDERR = 2
 _NOTICE = b"WARNING: Using incubator modules"
-"""The engine asks for that module, the machine cannot be told that it is meant so."""
+"""The engine needs that module, and the JVM has no option to omit the warning."""
 
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -46,19 +46,19 @@ _starting = threading.Lock()
 
 
 def default_heap_mb(memory: int | None = None) -> int:
-    """A quarter of the memory (bytes; of this machine or container), 256 to 2048 MiB."""
+    """Return a quarter of ``memory`` (bytes; by default all of it), 256 to 2048 MiB."""
     available = _memory() if memory is None else memory
     return max(_SMALLEST_HEAP, min(_LARGEST_HEAP, int(available * _HEAP_SHARE) // MIB))
 
 
 def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
-    """Start the machine unless it runs already; its settings cannot be changed afterwards.
+    """Start the JVM unless it is running; its settings cannot be changed afterwards.
 
     Its log goes to standard error from level WARNING. It installs no signal handlers (``-Xrs``),
-    so that SIGTERM and SIGINT stay with Python whoever was first.
+    so Python handles SIGTERM and SIGINT.
 
     Raises:
-        DatabaseError: if it does not start, or the engine is older than ``MINIMUM_VERSION``.
+        DatabaseError: if the JVM does not start, or the engine is older than ``MINIMUM_VERSION``.
     """
     with _starting:
         if not jpype.isJVMStarted():
@@ -73,7 +73,7 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
                         heap_size=f"{heap}m",
                         jvm_args=[
                             "-Xrs",
-                            # An engine without memory fails in any state: better a new process.
+                            # Out of memory, the engine is in no defined state: exit.
                             "-XX:+ExitOnOutOfMemoryError",
                             f"-Djava.util.logging.config.file={logging_configuration}",
                             "-Darcadedb.installCustomFormatter=false",
@@ -82,57 +82,57 @@ def start(*, heap_mb: int | None = None, crash_directory: Path) -> None:
                     )
             except ArcadeDBError as exc:
                 raise DatabaseError(
-                    f"the Java machine did not start with a heap of {heap} MiB: {exc}"
+                    f"the JVM did not start with a heap of {heap} MiB: {exc}"
                 ) from exc
             system = jpype.JClass("java.lang.System")
             system.setOut(system.err)
-            # The end of the process waits for the thread that started the machine, unless it is a
-            # daemon of it, as which it is attached again by its next call.
+            # The process would wait for this thread at its end. Its next call attaches it again,
+            # as a daemon.
             jpype.JClass("java.lang.Thread").detach()
             _separate_collectors()
             _yield_when_compiling()
-            _close_ways_out(crash_directory)
+            _confine_engine(crash_directory)
             log.info("engine %s started, heap %d MiB", _engine_version(), heap)
         check_version(_engine_version())
 
 
-def _close_ways_out(directory: Path) -> None:
-    """Switch off what of the engine reads files and addresses or runs scripts.
+def _confine_engine(directory: Path) -> None:
+    """Disable the engine's access to files, network addresses and scripts.
 
-    Statements that would are refused before they run (:mod:`.statement_guard`). This holds for what
-    the guard does not see, such as triggers that were made before there was one.
+    :mod:`.statement_guard` refuses such statements before they run. This function covers what the
+    guard does not see, such as triggers created before the guard existed.
     """
     settings = jpype.JClass("com.arcadedb.GlobalConfiguration")
     settings.POLYGLOT_ENGINE_ENABLED.setValue(False)
     settings.OPENCYPHER_LOAD_CSV_ALLOW_FILE_URLS.setValue(False)
     settings.OPENCYPHER_LOAD_CSV_ALLOW_REMOTE_URLS.setValue(False)
     settings.SERVER_SECURITY_IMPORT_BLOCK_LOCAL_NETWORKS.setValue(True)
-    # Only from there, and there is nothing.
+    # The only allowed directory, which does not exist.
     settings.SERVER_SECURITY_IMPORT_ALLOWED_LOCAL_PATHS.setValue(str(directory / "imports"))
 
 
 @contextmanager
 def _without_notice() -> Iterator[None]:
-    """Keep the notice of the module for vectors off standard error; all else comes afterwards."""
+    """Hide the warning about the vector module; pass other output on after the block."""
     sys.stderr.flush()
     real = os.dup(_STDERR)
-    with tempfile.TemporaryFile() as told:
-        os.dup2(told.fileno(), _STDERR)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), _STDERR)
         try:
             yield
         finally:
             os.dup2(real, _STDERR)
             os.close(real)
-            told.seek(0)
-            for line in told:
+            captured.seek(0)
+            for line in captured:
                 if not line.startswith(_NOTICE):
                     os.write(_STDERR, line)
 
 
 def _large_pages() -> list[str]:
-    """Large pages for the heap where the system has them (Linux).
+    """Return the option for large pages of the heap if the system has them (Linux).
 
-    A search looks at vectors all over the heap, and much of its time is the finding of their pages.
+    A search reads vectors all over the heap, and much of its time is address translation.
     """
     with suppress(OSError):
         if "[never]" not in _LARGE_PAGES.read_text(encoding="ascii"):
@@ -141,19 +141,19 @@ def _large_pages() -> list[str]:
 
 
 def _separate_collectors() -> None:
-    """Let the collectors of Java and of Python each work when it has to itself.
+    """Decouple the garbage collectors of Java and Python.
 
-    The bridge runs a full one of Python after each of Java, and a full one of Java after one of
-    Python while memory grows; each stops all calls, for a tenth of a second or more. That is for
-    objects that hold each other across the border; here only values go to Java.
+    The bridge runs a full collection of Python after each one of Java, and one of Java after one of
+    Python while memory grows; each stops all calls for a tenth of a second or more. This serves
+    object cycles across the two languages, which do not exist here: only values go to Java.
     """
     gc.callbacks[:] = [each for each in gc.callbacks if each.__module__ != _BRIDGE]
 
 
 def _yield_when_compiling() -> None:
-    """Let the threads that compile give way to those that answer; on Linux.
+    """Lower the priority of the JVM's compiler threads (Linux).
 
-    Threads that the machine adds later inherit it.
+    Threads that the JVM adds later inherit it.
     """
     niceness = os.getpriority(os.PRIO_PROCESS, 0) + _NICER
     for task in _TASKS.glob("*"):
@@ -163,13 +163,13 @@ def _yield_when_compiling() -> None:
 
 
 def heap_bytes() -> tuple[int, int]:
-    """The Java heap in use, with what the collector has not freed yet, and the most it may use."""
+    """Return the used bytes of the Java heap, garbage included, and its maximum."""
     runtime = jpype.JClass("java.lang.Runtime").getRuntime()
     return int(runtime.totalMemory()) - int(runtime.freeMemory()), int(runtime.maxMemory())
 
 
 def check_version(version: str) -> None:
-    """Refuse an engine that is too old.
+    """Check that the engine is not too old.
 
     Raises:
         DatabaseError: naming both versions and the remedy.

@@ -1,4 +1,4 @@
-"""ArcadeDB on another machine: a server or a cluster, over its HTTP API."""
+"""A remote ArcadeDB server or cluster, over its HTTP API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFLICTS = frozenset(
 )
 _MISSING = frozenset({"DatabaseNotAvailableException", "DatabaseNotFoundException"})
 
-_UNKNOWN_OUTCOME = "the connection broke before the answer: whether it took effect is unknown"
+_UNKNOWN_OUTCOME = "the connection was lost before the answer: whether it took effect is unknown"
 
 log = logging.getLogger(__name__)
 
@@ -63,15 +63,15 @@ _names = msgspec.json.Decoder(_Names)
 
 
 class _Unreachable(Exception):
-    """The request was not sent, so that another server may be asked."""
+    """The request was not processed, so another server may be tried."""
 
 
 class HttpDatabases:
-    """A :class:`~kadi_localnet.database.backend.Backend` over one server or a cluster's nodes.
+    """A :class:`~kadi_localnet.database.backend.Backend` over a server or the nodes of a cluster.
 
-    The first URL that takes a connection is used until it refuses one; then the next is tried. A
-    read whose connection breaks is sent again to the next server; a write is not, because it may
-    have taken effect. Single statements run in a transaction of the server, several in a session.
+    The first URL that accepts a connection is used until it refuses one; then the next is tried. A
+    read whose connection is lost is sent to the next server; a write is not, because it may have
+    taken effect. A single statement runs in a transaction of the server, several in a session.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class HttpDatabases:
         )
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
-        """Run one statement that changes nothing."""
+        """Run a read-only statement."""
         self.counts.reads += 1
         async with _Deadline(timeout, writes=False) as deadline:
             path = f"/api/v1/query/{database}"
@@ -117,7 +117,7 @@ class HttpDatabases:
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
     ) -> list[Rows]:
-        """Run statements in one transaction, again if it lost against a concurrent one."""
+        """Run statements in one transaction; retry it after a conflict with another one."""
         self.counts.writes += len(statements)
         async with _Deadline(timeout, writes=True) as deadline:
             for delay in retry_delays():
@@ -129,11 +129,11 @@ class HttpDatabases:
                 return await self._transaction(database, statements, deadline)
             except Conflict as exc:
                 raise DatabaseError(
-                    f"lost against concurrent writes every time, nothing was written: {exc}"
+                    f"conflicts with concurrent writes at every attempt, nothing was written: {exc}"
                 ) from exc
 
     async def databases(self, *, timeout: float) -> list[str]:
-        """Names of the databases that the user may see, sorted."""
+        """Return the names of the databases that the user may see, sorted."""
         async with _Deadline(timeout, writes=False) as deadline:
             response = await self._send("GET", "/api/v1/databases", None, deadline)
             return sorted(_names.decode(response.content).result)
@@ -182,7 +182,7 @@ class HttpDatabases:
         return rows
 
     async def _roll_back(self, database: str, session: Mapping[str, str], base: str) -> None:
-        """Best effort: a session that is left alone expires on the server by itself."""
+        """Try to roll back a session; the server expires it anyway."""
         try:
             await self._client.post(
                 f"{base}/api/v1/rollback/{database}", headers=session, timeout=_ROLLBACK_TIMEOUT
@@ -244,14 +244,14 @@ class HttpDatabases:
                     method, url + path, content, headers, deadline, resend=not writes
                 )
             except _Unreachable as exc:
-                failures.append(f"{_shown(url)}: {exc}")
+                failures.append(f"{_redacted(url)}: {exc}")
                 continue
             if base is None:
                 self._preferred = self._urls.index(url)
             try:
                 _raise_for(response)
             except Conflict:
-                self.counts.lost()
+                self.counts.add_conflict()
                 raise
             return response
         raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
@@ -284,7 +284,7 @@ class HttpDatabases:
 
 
 class _Deadline:
-    """A block that ends in time, with a text that says what is known of the effect."""
+    """A deadline for a block, whose error says what is known of the effect."""
 
     def __init__(self, timeout: float, *, writes: bool) -> None:
         self._timeout = timeout
@@ -294,7 +294,7 @@ class _Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left, never quite zero."""
+        """Return the seconds left, at least a millisecond."""
         return max(0.001, self._end - time.monotonic())
 
     async def __aenter__(self) -> _Deadline:
@@ -328,7 +328,7 @@ def _raise_for(response: httpx.Response) -> None:
     kind = failure.exception.rpartition(".")[2]
     detail = failure.detail or failure.error
     if response.status_code in (401, 403):
-        raise DatabaseError(f"the database server refused the user or its password: {detail}")
+        raise DatabaseError(f"the database server rejected the user or password: {detail}")
     if kind == "DatabaseAlreadyExistsException":
         raise DatabaseError(detail[:1].lower() + detail[1:])
     if kind in _MISSING:
@@ -337,6 +337,6 @@ def _raise_for(response: httpx.Response) -> None:
     raise Conflict(str(error)) if kind in _CONFLICTS else error
 
 
-def _shown(url: str) -> str:
-    """A URL without the credentials it may carry."""
+def _redacted(url: str) -> str:
+    """Return a URL without credentials."""
     return str(httpx.URL(url).copy_with(username=None, password=None))

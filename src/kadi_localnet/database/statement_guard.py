@@ -1,7 +1,7 @@
-"""Checks a statement before the embedded engine runs it.
+"""Checks statements before the embedded engine runs them.
 
-The engine's own parser reads the statement, and every part of its tree must be on the allowlist:
-statements nested in others, in subqueries and in the blocks of scripts as well.
+The engine's own parser parses a statement, and every part of the tree must be on the allowlist,
+including nested statements, subqueries and blocks of scripts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CACHED = 1024
 _LONGEST_CACHED = 16 * 1024
 
 _WHY = (
-    "a statement works on the records and types of its database, and reaches no files, addresses,"
+    "statements may use the records and types of their database, but no files, addresses,"
     " settings, code or other databases"
 )
 _WORD = re.compile(r"[A-Z][a-z]+")
@@ -45,10 +45,10 @@ _CONTEXT = "StmtContext"
 
 
 def confine(name: str, database: Any) -> None:
-    """Undo what a database that was just opened has kept from a time without a guard.
+    """Restrict a newly opened database that may have been used without a guard.
 
-    Its own settings do not reopen files and addresses to other languages. Its triggers and
-    functions stay, as somebody may need them, but their code is not checked: they are logged.
+    Settings that give other languages access to files and addresses are reset. Triggers and
+    functions are kept, as they may be needed, and logged, because their code is not checked.
     """
     configuration = database.getConfiguration()
     for setting in ("allowFileUrls", "allowRemoteUrls"):
@@ -66,26 +66,26 @@ def confine(name: str, database: Any) -> None:
 
 
 class StatementGuard:
-    """Refuses statements that reach beyond their database; the Java machine must run already.
+    """Refuses statements that reach beyond their database; thread-safe.
 
-    What was allowed or refused is remembered by its text. May be used by any thread.
+    The JVM must be running. Decisions are cached by the text of the statement.
     """
 
     def __init__(self) -> None:
         self._grammar = _Grammar()
-        self._remembered = lru_cache(_CACHED)(self._objection)
+        self._cached = lru_cache(_CACHED)(self._objection)
 
     def check(self, statement: Statement) -> None:
-        """Return if the statement may run; one in a language of an operator's choice always may.
+        """Check a statement; statements in languages that the operator enabled always pass.
 
         Raises:
-            DatabaseError: naming the part that is refused.
-            jpype.JException: if the statement cannot be parsed, in the words of the engine.
+            DatabaseError: naming the part that is not allowed.
+            jpype.JException: the engine's own error if the statement cannot be parsed.
         """
         if statement.language.lower() not in LANGUAGES:
             return
-        judge = self._remembered if len(statement.text) <= _LONGEST_CACHED else self._objection
-        objection = judge(statement.text, statement.is_script)
+        find = self._cached if len(statement.text) <= _LONGEST_CACHED else self._objection
+        objection = find(statement.text, statement.is_script)
         if objection is not None:
             raise DatabaseError(f"{objection} is not allowed: {_WHY}")
 
@@ -94,7 +94,7 @@ class StatementGuard:
 
 
 class _Tree:
-    """A part of a parsed statement; ``rules`` are the numbers of the grammar's rules by name."""
+    """A node of a parsed statement; ``rules`` are the numbers of the grammar's rules by name."""
 
     def __init__(self, node: Any, find: Any, rules: dict[str, int]) -> None:
         self._node = node
@@ -103,21 +103,21 @@ class _Tree:
 
     @property
     def kind(self) -> str:
-        """Name of the alternative of its rule, of a statement without its ending."""
+        """Return the name of the alternative of its rule, without the suffix."""
         return str(self._node.getClass().getSimpleName()).removesuffix(_CONTEXT)
 
     @property
     def text(self) -> str:
-        """Its tokens in a row, without spaces between them."""
+        """Return its tokens, joined without spaces."""
         return str(self._node.getText())
 
     def all(self, rule: str) -> Iterator[_Tree]:
-        """Yield the parts that a rule of the grammar made, itself included."""
+        """Yield the nodes of a rule of the grammar, itself included."""
         for node in self._find(self._node, self._rules[rule]):
             yield _Tree(node, self._find, self._rules)
 
     def texts(self) -> list[str]:
-        """Return the texts of its direct parts."""
+        """Return the texts of its children."""
         return [str(self._node.getChild(i).getText()) for i in range(self._node.getChildCount())]
 
 
@@ -138,7 +138,7 @@ class _Grammar:
 
     def parse(self, text: str, is_script: bool) -> _Tree:
         if is_script:
-            # First by the engine, which gives no tree: it bounds the depth and words the errors.
+            # The engine returns no tree, but it limits the depth and has better error texts.
             self._engine.parseScript(text)
             lexer = self._lexer(self._characters(text))
             lexer.removeErrorListeners()
@@ -152,7 +152,7 @@ class _Grammar:
 
 
 def _objections(tree: _Tree) -> Iterator[str]:
-    """Yield what in a statement is not allowed, in words."""
+    """Yield descriptions of the parts of a statement that are not allowed."""
     for rule in ("scriptStatement", "statement"):
         for each in tree.all(rule):
             if each.kind not in STATEMENTS:
@@ -189,7 +189,7 @@ def _settings(tree: _Tree) -> Iterator[str]:
 
 
 def _classes(tree: _Tree) -> Iterator[str]:
-    """Yield the names that the engine takes for Java classes."""
+    """Yield names that the engine would load as Java classes."""
     for item in tree.all("alterTypeItem"):
         keyword, *given = item.texts()
         if keyword.upper() == "BUCKETSELECTIONSTRATEGY":
@@ -206,15 +206,15 @@ def _classes(tree: _Tree) -> Iterator[str]:
 
 
 def _names(tree: _Tree) -> Iterator[str]:
-    """Yield the names that could be paths where the engine creates files."""
-    for rule in _MAKING:
+    """Yield names that could be paths, where the engine creates files of that name."""
+    for rule in _CREATING:
         for part in tree.all(rule):
             for name in part.all("identifier"):
                 if _SEPARATOR.search(name.text):
                     yield f"the name {name.text}"
 
 
-_MAKING = (
+_CREATING = (
     "createTypeBody",
     "createEdgeTypeBody",
     "createBucketBody",
@@ -227,7 +227,7 @@ _MAKING = (
 
 
 def _defaults(tree: _Tree) -> Iterator[str]:
-    """Defaults of properties that the engine may parse differently when it reads them again."""
+    """Yield defaults of properties that the engine may parse differently after a restart."""
     for rule in ("propertyAttribute", "alterPropertyItem"):
         for attribute in tree.all(rule):
             name, *value = attribute.texts()
@@ -236,10 +236,10 @@ def _defaults(tree: _Tree) -> Iterator[str]:
 
 
 def _reads_again(value: str) -> bool:
-    """Return whether an expression has no quote within quotes, and no other use of quotes."""
+    """Return whether an expression has only simple quoted texts."""
     return not _QUOTE.search(_QUOTED.sub("", value))
 
 
 def _plain(name: str) -> str:
-    """Strip the quotes of an identifier or a text."""
+    """Return an identifier or a text without its quotes."""
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "`'\"" else name

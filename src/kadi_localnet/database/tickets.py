@@ -1,4 +1,4 @@
-"""One call of the embedded engine: what the waiting loop and the working thread share."""
+"""Calls of the embedded engine that can be stopped from another thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class Stopped(DatabaseError):
-    """Nobody waits for this call any more."""
+    """The call was stopped, so nothing waits for its result."""
 
 
 class Ticket:
-    """A call that can be ended from any thread."""
+    """A call that can be stopped from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,14 +27,14 @@ class Ticket:
         self._context = copy_context()
 
     def run(self, work: Callable[[Ticket], T]) -> T:
-        """Do the work of the call, in whichever thread, as the task that made the ticket would.
+        """Run the work of the call in the context of the task that created the ticket.
 
-        Its log lines name the call then.
+        Log lines then carry the id of the call.
         """
         return self._context.run(work, self)
 
     def stop(self) -> None:
-        """End the call wherever it is; from any thread."""
+        """Stop the call, waiting or running; thread-safe."""
         self._stopped.set()
         with self._lock:
             if self._running is not None:
@@ -46,13 +46,13 @@ class Ticket:
             raise Stopped("the call was stopped")
 
     def pause(self, seconds: float) -> None:
-        """Wait, and raise as soon as the call is stopped."""
+        """Wait; raise as soon as the call is stopped."""
         self._stopped.wait(seconds)
         self.check()
 
     @contextmanager
     def running(self, registry: Any, client: Any, database: str) -> Iterator[None]:
-        """Make the statements of this thread stoppable."""
+        """Make the statements of this thread stoppable during the block."""
         query = registry.open(database, None, "kadi", None, None, client)
         try:
             binding = query.bind()
@@ -70,7 +70,7 @@ class Ticket:
 
 
 def translate(exc: Any, need_retry: Any) -> DatabaseError:
-    """Translate a failure of the engine; ``need_retry`` is its class for lost transactions."""
+    """Translate a failure of the engine; ``need_retry`` is its class for conflicts."""
     causes = list(_causes(exc))
     kinds = [str(cause.getClass().getSimpleName()) for cause in causes]
     error = engine_error(kinds[0], ": ".join(dict.fromkeys(messages(exc))))
@@ -82,7 +82,7 @@ def translate(exc: Any, need_retry: Any) -> DatabaseError:
 
 
 def _causes(exc: Any) -> Iterator[Any]:
-    """The exception and its causes, outermost first; ends in a cycle too."""
+    """Yield the exception and its causes, outermost first; limited, as they may form a cycle."""
     for _ in range(16):
         if exc is None:
             return
@@ -91,7 +91,7 @@ def _causes(exc: Any) -> Iterator[Any]:
 
 
 def messages(exc: Any) -> Iterator[str]:
-    """The texts of the exception and of its causes, outermost first."""
+    """Yield the messages of the exception and of its causes, outermost first."""
     for cause in _causes(exc):
         message = cause.getMessage()
         if message is not None:

@@ -24,10 +24,10 @@ LONGEST = 120.0
 """Seconds for a call, whatever its caller asks for."""
 
 MAX_WAITING = 512
-"""Calls that may wait for a thread, half of them from one agent."""
+"""Maximum number of calls that wait for a thread; one agent may have half of them."""
 
 _MARGIN = 0.02
-"""Seconds kept back so that the answer still finds its caller."""
+"""Seconds reserved for sending the answer."""
 
 _SHORTEST = 0.001
 
@@ -38,7 +38,9 @@ Text = Annotated[str, Field(min_length=1)]
 Params = dict[str, Any] | list[Any] | None
 
 _LANGUAGE = Field(
-    "sql", min_length=1, description="sql or sqlscript, and what the operator allows."
+    "sql",
+    min_length=1,
+    description="sql or sqlscript, or another language that the operator allows.",
 )
 _PARAMS = Field(None, description="Named (:name) as an object, or positional (?) as an array.")
 
@@ -77,7 +79,7 @@ class BatchInput(BaseModel):
 
 
 class ListInput(BaseModel):
-    """Nothing."""
+    """No input."""
 
 
 class CreateInput(BaseModel):
@@ -102,7 +104,7 @@ def database_tools(
         longest: Maximum seconds of a call, including the wait for a thread.
         languages: Languages of statements, in lower case.
         threads: Threads of the backend, shared by agents; :func:`shared_threads` by default.
-            Calls without an agent count as those of one.
+            Calls without an agent count as calls of one agent.
     """
     shared = threads or shared_threads(backend)
 
@@ -192,7 +194,7 @@ async def _thread(threads: FairSlots, agent: str | None, *, timeout: float) -> A
             await stack.enter_async_context(threads.slot(agent or "", timeout=timeout))
         except Full as exc:
             raise DatabaseError(
-                f"the database is busy: {exc.waiting} calls of this agent are waiting already:"
+                f"the database is busy: {exc.waiting} calls of this agent are already waiting:"
                 " call again in a moment"
             ) from None
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Making good what the engine loses when its process is killed."""
+"""Repairs and loads vector indexes when a database is opened."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SPARSE = "LSM_SPARSE_VECTOR"
 
 
 def open_repaired(factory: Any, directory: Path) -> Any:
-    """Open a database; if it was not closed, fill its sparse vector indexes anew first.
+    """Open a database; rebuild its sparse vector indexes if it was not closed properly.
 
-    What such an index holds in memory is in no log, unlike records and other indexes: after a kill
-    it lacks what was committed since it was written to disk last, for good and without a word.
+    Unlike records and other indexes, such an index has no log: after a kill it silently lacks what
+    was committed since it was last written to disk.
 
     Raises:
-        jpype.JException: if the engine cannot.
+        jpype.JException: if the engine fails.
     """
-    # The logs of transactions, which are gone when a database is closed.
+    # Closing a database removes its transaction logs.
     killed = any(directory.glob("*.wal"))
     database = factory(str(directory)).open()
     if killed:
@@ -47,19 +47,20 @@ def _rebuild_sparse_indexes(name: str, database: Any) -> None:
         database.command("sql", f"REBUILD INDEX `{index}`")
     if lost:
         seconds = time.monotonic() - started
-        log.warning("%s was not closed: filled %d indexes in %.2f s", name, len(lost), seconds)
+        log.warning(
+            "%s was not closed properly: rebuilt %d indexes in %.2f s", name, len(lost), seconds
+        )
 
 
 _NEIGHBOURS = 10
 
 
 def warm_vector_indexes(name: str, database: Any, stop: threading.Event) -> None:
-    """Load the graph of every dense vector index of a database, one after the other.
+    """Load the graphs of all dense vector indexes of a database, one after the other.
 
-    A graph that was persisted is read; one that was never built is built now. One search follows,
-    which brings in the vectors around its way and the engine's own code. Searches that come
-    meanwhile wait for the same load instead of starting their own; inserts and exact scans go on.
-    Meant for a thread of its own; ends between two indexes once ``stop`` is set.
+    A persisted graph is read, a missing one is built. One search then loads the vectors on its path
+    and the engine's code. Searches meanwhile wait for the same load; inserts and exact scans
+    proceed. Runs in a separate thread; ends after the current index once ``stop`` is set.
     """
     vector_index = jpype.JClass("com.arcadedb.index.vector.LSMVectorIndex")
     started = time.monotonic()
@@ -80,5 +81,5 @@ def warm_vector_indexes(name: str, database: Any, stop: threading.Event) -> None
 
 
 def _direction(dimensions: int) -> Any:
-    """A vector that every similarity is defined for."""
+    """Return a vector for which every similarity is defined."""
     return jpype.JArray(jpype.JFloat)([1.0] + [0.0] * (dimensions - 1))

@@ -103,14 +103,14 @@ class CrossEncoder:
         short, long = self.tokenize("probe", ["a text", "a longer text beside it " * 4])
         try:
             alone = self._logits([short])
-            beside = self._logits([short, long])
+            padded = self._logits([short, long])
         except ModelSetupError:
             raise
         except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
             raise ModelSetupError(f"{self._graph.name} does not run: {exc}") from exc
-        if not np.isfinite(beside).all():
+        if not np.isfinite(padded).all():
             raise ModelSetupError(f"{self._graph.name} does not return finite scores")
-        self.independent = abs(float(alone[0] - beside[0])) < _ROUNDING
+        self.independent = abs(float(alone[0] - padded[0])) < _ROUNDING
 
 
 def _choose_output(graph: TokenGraph) -> str:

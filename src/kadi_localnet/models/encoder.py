@@ -90,13 +90,13 @@ class Encoder:
         short, long = self.tokenize(["probe", "a longer text beside the probe " * 4])
         try:
             alone = self.infer([short])
-            beside = self.infer([short, long])
+            padded = self.infer([short, long])
         except Exception as exc:  # onnxruntime raises its own types, all of them Exceptions
             raise ModelSetupError(f"{self.files.graph.name} does not run: {exc}") from exc
         if alone.ndim != 2 or not alone.shape[1] or not np.isfinite(alone).all():
             raise ModelSetupError(f"{self.files.graph.name} does not return sentence vectors")
         self.dimensions = int(alone.shape[1])
-        spread = float(np.abs(normalized(alone) - normalized(beside[:1])).max())
+        spread = float(np.abs(normalized(alone) - normalized(padded[:1])).max())
         self.independent = spread < _ROUNDING
 
 

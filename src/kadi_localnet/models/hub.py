@@ -26,7 +26,7 @@ Progress = Callable[[str, int, int], None]
 _RECEIPT = "pulled.json"
 _STAGING = ".partial"
 _GRAPHS = ("onnx/model.onnx", "model.onnx")
-# Suffixes of files beside the graph with weights that do not fit into it.
+# Suffixes of files with weights that do not fit into the graph.
 _EXTERNAL = ("_data", ".data")
 _SETTINGS = (
     "tokenizer.json",

@@ -147,7 +147,7 @@ class LocalReranker:
     async def _scored(self, query: str, texts: Sequence[str]) -> Reranked:
         parts = [
             partial(self._encoder.tokenize, query, part)
-            for part in _portions(texts, beside=len(query))
+            for part in _portions(texts, extra=len(query))
         ]
         pairs = list(chain.from_iterable(await self._lanes.run(parts, urgent=True)))
         batches = plan_batches([len(pair.ids) for pair in pairs], budget=self._batch_tokens)
@@ -181,17 +181,17 @@ def _pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
     return [items[position] for position in positions]
 
 
-def _portions(texts: Sequence[str], *, beside: int = 0) -> Iterator[Sequence[str]]:
+def _portions(texts: Sequence[str], *, extra: int = 0) -> Iterator[Sequence[str]]:
     """Split texts into runs of about ``_TOKENIZED_AT_ONCE`` characters.
 
-    ``beside`` is added to the length of each text.
+    ``extra`` is added to the length of each text.
     """
     start = size = 0
     for position, text in enumerate(texts):
-        if position > start and size + len(text) + beside > _TOKENIZED_AT_ONCE:
+        if position > start and size + len(text) + extra > _TOKENIZED_AT_ONCE:
             yield texts[start:position]
             start, size = position, 0
-        size += len(text) + beside
+        size += len(text) + extra
     yield texts[start:]
 
 

@@ -35,7 +35,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The primary name, not an alias."""
+        """Return the primary name, not an alias."""
 
     async def embed(
         self,
@@ -53,7 +53,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """The primary name, not an alias."""
+        """Return the primary name, not an alias."""
 
     async def rerank(
         self, query: str, texts: Sequence[str], *, timeout: float, api_key: str | None = None
@@ -90,17 +90,17 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of embedding models, including aliases."""
+        """Return all names of embedding models, including aliases."""
         return tuple(self._served)
 
     @property
     def rerankers(self) -> tuple[str, ...]:
-        """All names of rerankers, including aliases."""
+        """Return all names of rerankers, including aliases."""
         return tuple(self._rerankers)
 
     @property
     def queued(self) -> dict[str, int]:
-        """Number of texts in progress or waiting, by the primary name of each local model."""
+        """Return the number of texts in progress or waiting, by the name of each local model."""
         every = (*self._served.values(), *self._rerankers.values())
         return {
             model.name: model.queued
@@ -110,7 +110,7 @@ class Models:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools ``create-embedding`` and ``rerank``, each only if there is a model for it."""
+        """Return the tools ``create-embedding`` and ``rerank``, if there is a model for each."""
         embedding = Tool(
             name="create-embedding",
             description="Convert texts to embedding vectors with one of the served models.",

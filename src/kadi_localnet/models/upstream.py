@@ -26,7 +26,7 @@ from kadi_localnet.models.errors import DeadlinePassed, UpstreamFailed
 log = logging.getLogger(__name__)
 
 _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
-_TOLD = 500
+_LONGEST_REASON = 500
 _VERSION = re.compile(r"/v\d+$")
 _LONGEST_PAUSE = 24 * 3600.0
 _backoff = wait_random_exponential(multiplier=0.25, max=8)
@@ -74,8 +74,8 @@ class UpstreamClient:
     def _attempts(self, deadline: float) -> AsyncRetrying:
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            told = error.retry_after if isinstance(error, UpstreamFailed) else None
-            return _backoff(state) if told is None else told
+            requested = error.retry_after if isinstance(error, UpstreamFailed) else None
+            return _backoff(state) if requested is None else requested
 
         limit = stop_after_attempt(self._upstream.attempts)
 
@@ -144,7 +144,7 @@ def _reason(raw: bytes, key: str | None) -> str:
     text = error.get("message") if isinstance(error, dict) else error
     if not isinstance(text, str):
         return ""
-    return ": " + (text.replace(key, "***") if key else text)[:_TOLD]
+    return ": " + (text.replace(key, "***") if key else text)[:_LONGEST_REASON]
 
 
 def route_address(url: str, route: str) -> str:

@@ -75,7 +75,7 @@ def made(directory: Path, texts: dict[str, str] = TEXTS, **recipe: Any) -> Chunk
         counts=counts,
         digests=digests,
     )
-    (directory / MANIFEST).write_text(manifest.model_dump_json())
+    (directory / MANIFEST).write_text(manifest.model_dump_json(by_alias=True))
     return manifest
 
 

@@ -125,7 +125,7 @@ def test_what_is_no_artifact_is_not_replaced(tmp_path: Path, names: list[str]) -
     target.mkdir()
     for name in names:
         (target / name).write_text("mine")
-    with pytest.raises(InvalidInput, match="no artifact that could be replaced"):
+    with pytest.raises(InvalidInput, match="is not an artifact and will not be replaced"):
         write(target, "1")
     assert sorted(os.listdir(target)) == sorted(names)
     assert os.listdir(tmp_path) == ["documents"]
@@ -133,7 +133,7 @@ def test_what_is_no_artifact_is_not_replaced(tmp_path: Path, names: list[str]) -
 
 def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidInput, match="is no directory"):
+    with pytest.raises(InvalidInput, match="is not a directory"):
         write(tmp_path / "file", "1")
 
 

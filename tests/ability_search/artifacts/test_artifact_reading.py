@@ -65,7 +65,7 @@ def test_what_was_written_is_read(directory: Path) -> None:
     for item in items:
         assert restored_document(item.record, item.chunks).content == TEXTS[item.record.source]
         assert item.vectors.shape == (len(item.chunks), DIMENSIONS)
-    assert artifact.counts.model_dump() == {
+    assert artifact.counts.model_dump(by_alias=True) == {
         "chunks": 4,
         "sources": 3,
         "tokens": sum(item.record.tokens for item in items),
@@ -117,8 +117,8 @@ def test_any_texts_come_back_as_they_were(texts: dict[str, str]) -> None:
 
 
 DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
-    "vectors cut short": (VECTORS, lambda data: data[:-4], "ends too early"),
-    "vectors too many": (VECTORS, lambda data: data + data[:16], "longer than it should be"),
+    "vectors cut short": (VECTORS, lambda data: data[:-4], "is truncated"),
+    "vectors too many": (VECTORS, lambda data: data + data[:16], "longer than the manifest says"),
     "NaN": (
         VECTORS,
         vectors_changed(lambda v: v.__setitem__((1, 0), np.nan)),
@@ -146,42 +146,42 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
         lambda data: b"".join(data.splitlines(True)[i] for i in (1, 0, 2, 3)),
         f"{CHUNKS}:1: is not chunk 0 of 'a'",
     ),
-    "no end of line": (CHUNKS, lambda data: data[:-1], "ends within a line"),
-    "no JSON": (CHUNKS, lambda data: b"{" + data, f"{CHUNKS}:1: is no JSON"),
-    "no object": (CHUNKS, lambda data: b"[]\n" + data, f"{CHUNKS}:1: is no JSON object"),
+    "no end of line": (CHUNKS, lambda data: data[:-1], "has an incomplete last line"),
+    "no JSON": (CHUNKS, lambda data: b"{" + data, f"{CHUNKS}:1: is not JSON"),
+    "no object": (CHUNKS, lambda data: b"[]\n" + data, f"{CHUNKS}:1: is not a JSON object"),
     "NaN in JSON": (
         CHUNKS,
         lambda data: data.replace(b'"averageLength":9.5', b'"averageLength":NaN', 1),
-        f"{CHUNKS}:1: is no JSON",
+        f"{CHUNKS}:1: is not JSON",
     ),
-    "deeply nested": (CHUNKS, lambda data: b"[" * 100_000 + data, f"{CHUNKS}:1: is no JSON"),
-    "not UTF-8": (CHUNKS, lambda data: data.replace(b"Foxes", b"\xff\xfe"), "is no JSON"),
+    "deeply nested": (CHUNKS, lambda data: b"[" * 100_000 + data, f"{CHUNKS}:1: is not JSON"),
+    "not UTF-8": (CHUNKS, lambda data: data.replace(b"Foxes", b"\xff\xfe"), "is not JSON"),
     "other text": (
         CHUNKS,
         line_changed(0, content="Forged."),
-        f"{CHUNKS}:1: has another text_hash",
+        f"{CHUNKS}:1: has a text_hash",
     ),
-    "other title": (CHUNKS, line_changed(1, title="Forged"), f"{CHUNKS}:2: has another text_hash"),
+    "other title": (CHUNKS, line_changed(1, title="Forged"), f"{CHUNKS}:2: has a text_hash"),
     "no text": (CHUNKS, line_changed(0, content=None), "content"),
     "another source": (CHUNKS, line_changed(2, source="z"), "is not chunk 0 of 'b'"),
-    "another chunkId": (CHUNKS, line_changed(0, chunkId="docs:a:1"), "chunkId that is not its own"),
-    "other tokens": (CHUNKS, line_changed(0, tokens=3), "the tokens of 'a'"),
-    "terms not ascending": (CHUNKS, line_changed(2, terms=[5, 4]), "not ascending"),
+    "another chunkId": (CHUNKS, line_changed(0, chunkId="docs:a:1"), "wrong chunkId"),
+    "other tokens": (CHUNKS, line_changed(0, tokens=3), "the token counts of 'a'"),
+    "terms not ascending": (CHUNKS, line_changed(2, terms=[5, 4]), "out of order"),
     "terms too large": (CHUNKS, line_changed(2, terms=[2**31, 2**32]), "terms"),
     "a weight below 0": (CHUNKS, line_changed(2, weights=[-1.0, 1.0]), "weights"),
-    "terms without weights": (CHUNKS, line_changed(2, terms=list(range(9))), "not weighed"),
-    "an embedding in the line": (CHUNKS, line_changed(0, embedding=[1.0]), "is no property"),
-    "a type in the line": (CHUNKS, line_changed(0, **{"@type": "Collection"}), "is no property"),
-    "an odd property": (CHUNKS, line_changed(0, **{"a`; DROP": 1}), "is no property"),
+    "terms without weights": (CHUNKS, line_changed(2, terms=list(range(9))), "without a weight"),
+    "an embedding in the line": (CHUNKS, line_changed(0, embedding=[1.0]), "invalid property"),
+    "a type in the line": (CHUNKS, line_changed(0, **{"@type": "Collection"}), "invalid property"),
+    "an odd property": (CHUNKS, line_changed(0, **{"a`; DROP": 1}), "invalid property"),
     "a duplicate of nothing": (
         CHUNKS,
         line_changed(3, duplicateOf="docs:zz:0"),
-        "duplicateOf names what is no chunk",
+        "duplicateOf names a missing chunk",
     ),
     "a duplicate of a duplicate": (
         CHUNKS,
         line_changed(3, duplicateOf="docs:c:0"),
-        "duplicateOf names what is no chunk",
+        "duplicateOf names a missing chunk",
     ),
     "a duplicate elsewhere": (
         CHUNKS,
@@ -201,7 +201,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "a source too few": (SOURCES, lambda data: b"".join(data.splitlines(True)[:2]), "more lines"),
     "no chunks": (SOURCES, line_changed(0, chunks=0), "chunks"),
     "an odd link": (SOURCES, line_changed(0, links=[{"target": "b"}]), "links"),
-    "fewer links": (SOURCES, line_changed(0, links=[]), "the files hold 1 links instead of 2"),
+    "fewer links": (SOURCES, line_changed(0, links=[]), "the files contain 1 links instead of 2"),
     "another kind of number": (SOURCES, line_changed(0, tokens="many"), "tokens"),
     "a page 0": (CHUNKS, line_changed(0, page=0), f"{CHUNKS}:1: "),
     "a line 0": (CHUNKS, line_changed(0, startLine=0), f"{CHUNKS}:1: "),
@@ -299,7 +299,7 @@ def test_a_directory_may_itself_be_a_link(directory: Path, tmp_path: Path) -> No
 
 
 MANIFESTS: dict[str, tuple[dict[str, Any], str]] = {
-    "newer": ({"index_version": 2}, "has index_version 2, this program reads 1"),
+    "newer": ({"index_version": 2}, "has index_version 2; this program supports 1"),
     "no version": ({"index_version": None}, "has index_version None"),
     "a version that is true": ({"index_version": True}, "has index_version True"),
     "up and out": ({"chunks_file": "../chunks.jsonl"}, "chunks_file"),
@@ -308,8 +308,8 @@ MANIFESTS: dict[str, tuple[dict[str, Any], str]] = {
     "back": ({"vector_file": "a\\b"}, "vector_file"),
     "hidden": ({"sources_file": ".ssh"}, "sources_file"),
     "empty": ({"sources_file": ""}, "sources_file"),
-    "one file for two": ({"sources_file": CHUNKS}, "one file has two parts"),
-    "itself": ({"chunks_file": MANIFEST}, "one file has two parts"),
+    "one file for two": ({"sources_file": CHUNKS}, "two entries name the same file"),
+    "itself": ({"chunks_file": MANIFEST}, "two entries name the same file"),
     "no digests": ({"digests": {}}, "digests"),
     "no dimension": ({"dim": 0}, "dim"),
     "dimension as text": ({"dim": "4"}, "dim"),

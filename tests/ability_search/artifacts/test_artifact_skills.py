@@ -94,7 +94,7 @@ def test_vectors_of_other_lengths_are_made_unit_vectors_where_the_manifest_allow
 @pytest.mark.parametrize(
     ("skills", "vectors", "expected"),
     [
-        (SKILLS, VECTORS[:1], "vectors.f32: ends too early"),
+        (SKILLS, VECTORS[:1], "vectors.f32: is truncated"),
         (SKILLS[:1], VECTORS, "vectors.f32: is longer"),
         ([SKILLS[0], SKILLS[0]], VECTORS, "skills.jsonl:2: has the path of another"),
         ([{"id": "x"}, SKILLS[0]], VECTORS, "skills.jsonl:1"),

@@ -36,7 +36,7 @@ def test_another_revision_is_said(shared: Path, own: Path) -> None:
     chosen = choose(shared, own, model="m")
     assert chosen.directory == shared
     (reason,) = chosen.reasons
-    assert "it is of revision older, the shared one of sha256:" in reason
+    assert "it has revision older, the shared index has sha256:" in reason
 
 
 def test_another_model_is_said(shared: Path, own: Path) -> None:
@@ -44,7 +44,7 @@ def test_another_model_is_said(shared: Path, own: Path) -> None:
     chosen = choose(shared, own, model="m")
     assert chosen.directory == shared
     (reason,) = chosen.reasons
-    assert "it was made with the model 'n', not 'm'" in reason
+    assert "it has vectors of the model 'n', not 'm'" in reason
 
 
 def test_an_own_one_with_the_right_model_beats_a_shared_one_without(
@@ -58,7 +58,7 @@ def test_a_shared_one_of_another_model_is_said(shared: Path, own: Path) -> None:
     chosen = choose(shared, own, model="other")
     assert chosen.directory == shared
     assert len(chosen.reasons) == 2
-    assert "was made with the model 'm', not 'other'" in chosen.reasons[1]
+    assert "has vectors of the model 'm', not 'other'" in chosen.reasons[1]
 
 
 @pytest.mark.parametrize("damage", ["missing", "newer"])

@@ -15,7 +15,7 @@ from ability_search.collection import Collection
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import over_broker
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.core import aspect_type, link_type, source_type
+from ability_search.store.arcadedb.core import kind_type, link_type, source_type
 from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
 from ability_search.store.memory import MemoryStore
 from ability_search.store.records import TermStatisticsEntry, Use
@@ -70,9 +70,9 @@ async def chunks(network: Network, name: str) -> list[Any]:
     return sorted(found, key=lambda row: str(row["chunkId"]))
 
 
-async def aspects(network: Network, name: str) -> list[Any]:
+async def kind_chunks(network: Network, name: str) -> list[Any]:
     """Return the rows of all chunks of a collection's kinds, by chunkId."""
-    found = await _table(network, aspect_type((await record(network, name)).type))
+    found = await _table(network, kind_type((await record(network, name)).type))
     return sorted(found, key=lambda row: str(row["chunkId"]))
 
 
@@ -115,7 +115,7 @@ def _memory_table(store: MemoryStore, kind: str) -> list[Any]:
     for name, generation in store._generations.items():
         if kind == name:
             return [chunk_row(chunk.whole()) for chunk in generation.chunks.values()]
-        if kind == aspect_type(name):
+        if kind == kind_type(name):
             return [chunk_row(chunk.whole()) for chunk in generation.kinds.values()]
         if kind == source_type(name):
             return [source_row(source.record) for source in generation.sources.values()]
@@ -131,7 +131,7 @@ def _memory_types(store: MemoryStore) -> set[str]:
         if generation.links:
             found.add(link_type(name))
         if generation.kinds:
-            found.add(aspect_type(name))
+            found.add(kind_type(name))
     return found
 
 
@@ -161,8 +161,8 @@ async def assert_consistent(network: Network, name: str) -> Collection:
     """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
     collection = await record(network, name)
     ordinary = await chunks(network, name)
-    covering = await aspects(network, name)
-    assert collection.aspects == len(covering)
+    covering = await kind_chunks(network, name)
+    assert collection.kind_chunks == len(covering)
     assert all(row.get("aspectOf") for row in covering)
     assert not any(row.get("aspectOf") for row in ordinary)
     stored = [*ordinary, *covering]

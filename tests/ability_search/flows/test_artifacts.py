@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.stored import (
-    aspects,
     assert_consistent,
     chunks,
     collections,
+    kind_chunks,
     links,
     record,
     rows,
@@ -140,7 +140,7 @@ async def contents(network: Network, name: str) -> list[Any]:
     """Everything that a collection holds."""
     return [
         [without_identity(row, name) for row in await chunks(network, name)],
-        [without_identity(row, name) for row in await aspects(network, name)],
+        [without_identity(row, name) for row in await kind_chunks(network, name)],
         [
             {key: value for key, value in row.items() if not key.startswith("@")}
             for row in await source_rows(network, name)
@@ -185,7 +185,7 @@ async def test_what_is_imported_is_what_was_exported(start: Start, tmp_path: Pat
         expected = await answers(network, "docs", queries)
         assert manifest.counts.chunks == before.chunks
         assert manifest.counts.duplicates == before.duplicates > 0
-        assert manifest.counts.aspects == before.aspects > 0
+        assert manifest.counts.kind_chunks == before.kind_chunks > 0
         assert manifest.counts.links == before.links > 0
     async with start(**SMALL_GROUPS) as empty:
         await import_(empty, tmp_path / "out", "docs")

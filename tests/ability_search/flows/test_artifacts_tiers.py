@@ -188,7 +188,7 @@ async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -
         await build(network, base, "shared")
         newer, said = await asked()
         assert newer not in (alone, own)
-        assert "does not answer: it is of revision sha256:" in said[0]
+        assert "is not used: it has revision sha256:" in said[0]
         assert alone in said[1]
         assert own in said[1]
         network.calls.clear()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.ability_search.flows.conftest import DIMENSIONS, Network, Start, document, down
 from tests.ability_search.flows.stored import (
-    aspects,
     assert_consistent,
     chunks,
+    kind_chunks,
     record,
     scripts_of,
 )
@@ -103,7 +103,7 @@ async def test_aspects_and_duplicates_hold_vectors_for_others_too(network: Netwo
     assert network.model.texts == ["It is about cats."]
     found = await index(network, "docs", document("d", "It is about cats.", title=""))
     assert (found["reused"], network.model.texts) == (1, [])
-    assert len(await aspects(network, "docs")) == 1
+    assert len(await kind_chunks(network, "docs")) == 1
 
 
 async def test_force_and_another_model_take_nothing_that_is_stored(network: Network) -> None:

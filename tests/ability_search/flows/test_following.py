@@ -37,7 +37,7 @@ def lines() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    logs.configure("debug", "json", part="all")
+    logs.configure("debug", "json", component="all")
     handler = root.handlers[0]
     assert isinstance(handler, logging.StreamHandler)
     handler.setStream(stream)

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document
 from tests.ability_search.flows.playing import Talker, failing, playing
-from tests.ability_search.flows.stored import aspects, assert_consistent, services_of, source_rows
+from tests.ability_search.flows.stored import (
+    assert_consistent,
+    kind_chunks,
+    services_of,
+    source_rows,
+)
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
 from ability_search.artifacts.exporter import Exporting
@@ -43,7 +48,7 @@ async def index(network: Network, *documents: dict[str, Any], **options: Any) ->
 async def made(network: Network) -> dict[tuple[str, str], list[str]]:
     """What was made of each document, by source and kind."""
     found: dict[tuple[str, str], list[str]] = {}
-    for row in await aspects(network, "docs"):
+    for row in await kind_chunks(network, "docs"):
         found.setdefault((row["aspectOf"], row["kind"]), []).append(row["content"])
     return found
 
@@ -112,7 +117,7 @@ async def test_unchanged_documents_cost_nothing_and_changed_ones_replace_what_wa
     assert set(await made(network)) == {("a", "title")}
     await index(network, changed, kinds=[])
     assert await made(network) == {}
-    assert (await assert_consistent(network, "docs")).aspects == 0
+    assert (await assert_consistent(network, "docs")).kind_chunks == 0
 
 
 @pytest.mark.engine

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import PATIENCE, Network, Start, document
 from tests.ability_search.flows.stored import (
-    aspects,
     assert_consistent,
     chunks,
+    kind_chunks,
     links,
     record,
     rows,
@@ -20,14 +20,14 @@ from tests.ability_search.flows.stored import (
     types,
 )
 
-from ability_search.store.arcadedb.core import aspect_type, link_type
+from ability_search.store.arcadedb.core import kind_type, link_type
 
 
 def linked(source: str, *targets: str, **further: Any) -> dict[str, Any]:
     return document(source, f"Text of {source}.", links=[{"target": t} for t in targets], **further)
 
 
-def aspect(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
+def derived(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
     return document(f"{of}#{kind}", content, kind=kind, of=of, **further)
 
 
@@ -76,13 +76,13 @@ async def test_what_has_no_links_and_no_aspects_has_no_types_for_them(network: N
 async def test_reindexing_keeps_links_and_aspects(start: Start) -> None:
     async with start(SEARCH_DATABASE_GRACE_PERIOD="0") as network:
         long = " ".join(f"Proposition {n} about the guide." for n in range(40))
-        await index(network, linked("guide", "b"), linked("b"), aspect("guide", "summary", long))
+        await index(network, linked("guide", "b"), linked("b"), derived("guide", "summary", long))
         before, kept = await record(network, "docs"), await links(network, "docs")
         await network.call("search-reindex", collection="docs", maxTokens=32)
         after = await assert_consistent(network, "docs")
         assert (after.links, await links(network, "docs")) == (1, kept)
-        assert after.aspects > before.aspects
-        stored = await aspects(network, "docs")
+        assert after.kind_chunks > before.kind_chunks
+        stored = await kind_chunks(network, "docs")
         assert "".join(row["lead"] + row["content"] for row in stored) == long
         assert {(row["aspectOf"], row["kind"]) for row in stored} == {("guide", "summary")}
         async with asyncio.timeout(PATIENCE):
@@ -91,7 +91,7 @@ async def test_reindexing_keeps_links_and_aspects(start: Start) -> None:
 
 
 async def test_a_dropped_collection_leaves_nothing(network: Network) -> None:
-    await index(network, linked("a", "b"), aspect("a", "title", "The title"))
+    await index(network, linked("a", "b"), derived("a", "title", "The title"))
     assert len(await types(network)) == 4
     await network.call("search-delete", collection="docs")
     assert await types(network) == set()
@@ -99,12 +99,12 @@ async def test_a_dropped_collection_leaves_nothing(network: Network) -> None:
 
 @pytest.mark.engine
 async def test_what_is_left_of_a_generation_is_swept(network: Network, tmp_path: Path) -> None:
-    await index(network, linked("a", "b"), aspect("a", "title", "The title"))
+    await index(network, linked("a", "b"), derived("a", "title", "The title"))
     collection = await record(network, "docs")
     long_ago = f"{collection.type[:-17]}{0:011x}abcdef"
     for command in (
         f"CREATE DOCUMENT TYPE `{link_type(long_ago)}` EXTENDS Link",
-        f"CREATE VERTEX TYPE `{aspect_type(long_ago)}` EXTENDS Chunk",
+        f"CREATE VERTEX TYPE `{kind_type(long_ago)}` EXTENDS Chunk",
     ):
         await network.client.invoke(
             "arcade-command", {"database": network.settings.database.name, "command": command}
@@ -128,47 +128,47 @@ async def test_aspects_are_stored_apart_and_counted(network: Network) -> None:
     answer = await index(
         network,
         document("guide", "How to install."),
-        aspect("guide", "title", "Install"),
-        aspect("guide", "summary", "It is about installing."),
+        derived("guide", "title", "Install"),
+        derived("guide", "summary", "It is about installing."),
     )
     assert (answer["documents"], answer["chunks"]) == (3, 3)
     collection = await assert_consistent(network, "docs")
-    assert (collection.sources, collection.chunks, collection.aspects) == (3, 3, 2)
+    assert (collection.sources, collection.chunks, collection.kind_chunks) == (3, 3, 2)
     assert [row["source"] for row in await chunks(network, "docs")] == ["guide"]
-    again = await index(network, aspect("guide", "title", "Install"))
+    again = await index(network, derived("guide", "title", "Install"))
     assert again["unchanged"] == 1
-    await index(network, aspect("guide", "title", "Setting up"))
+    await index(network, derived("guide", "title", "Setting up"))
     await assert_consistent(network, "docs")
-    assert "Setting up" in {row["content"] for row in await aspects(network, "docs")}
+    assert "Setting up" in {row["content"] for row in await kind_chunks(network, "docs")}
 
 
 async def test_a_document_that_becomes_an_aspect_moves(network: Network) -> None:
     await index(network, document("a", "Text."), document("a#summary", "In short."))
-    await index(network, aspect("a", "summary", "In short."))
-    assert (await assert_consistent(network, "docs")).aspects == 1
+    await index(network, derived("a", "summary", "In short."))
+    assert (await assert_consistent(network, "docs")).kind_chunks == 1
     await index(network, document("a#summary", "In short."))
-    assert (await assert_consistent(network, "docs")).aspects == 0
+    assert (await assert_consistent(network, "docs")).kind_chunks == 0
 
 
 async def test_aspects_go_with_their_document(network: Network) -> None:
     await index(
         network,
         document("a", "Text."),
-        aspect("a", "title", "A"),
-        aspect("a", "summary", "In short."),
+        derived("a", "title", "A"),
+        derived("a", "summary", "In short."),
         document("b", "Text."),
-        aspect("b", "title", "B"),
+        derived("b", "title", "B"),
     )
     answer = await network.call("search-delete", collection="docs", source="a")
     assert answer["deleted"] == 3
     collection = await assert_consistent(network, "docs")
-    assert (collection.sources, collection.aspects) == (2, 1)
+    assert (collection.sources, collection.kind_chunks) == (2, 1)
 
 
 async def test_a_document_may_be_replaced_without_its_aspects(network: Network) -> None:
-    await index(network, document("a", "Text."), aspect("a", "title", "A"))
+    await index(network, document("a", "Text."), derived("a", "title", "A"))
     await index(network, document("a", "Other text."))
-    assert (await assert_consistent(network, "docs")).aspects == 1
+    assert (await assert_consistent(network, "docs")).kind_chunks == 1
 
 
 async def test_impossible_aspects_fail_alone(network: Network) -> None:
@@ -190,31 +190,31 @@ async def test_impossible_aspects_fail_alone(network: Network) -> None:
 
 async def test_an_aspect_neither_is_a_duplicate_nor_stands_for_one(network: Network) -> None:
     text = "The very same words."
-    await index(network, aspect("a", "summary", text), dedupThreshold=0.9)
+    await index(network, derived("a", "summary", text), dedupThreshold=0.9)
     await index(network, document("a", text), dedupThreshold=0.9)
-    await index(network, aspect("b", "summary", text), document("b", "Else."), dedupThreshold=0.9)
+    await index(network, derived("b", "summary", text), document("b", "Else."), dedupThreshold=0.9)
     collection = await assert_consistent(network, "docs")
-    assert (collection.duplicates, collection.aspects, collection.chunks) == (0, 2, 4)
+    assert (collection.duplicates, collection.kind_chunks, collection.chunks) == (0, 2, 4)
 
 
 @pytest.mark.engine
 async def test_aspects_too_large_for_a_message_are_staged(start: Start) -> None:
     async with start(SEARCH_DATABASE_WRITE_GROUP_BYTES="65536") as network:
         long = "\n\n".join(f"Proposition {n}. " + "word " * 60 for n in range(120))
-        await index(network, document("a", "Text."), aspect("a", "propositions", long))
+        await index(network, document("a", "Text."), derived("a", "propositions", long))
         collection = await assert_consistent(network, "docs")
-        assert collection.aspects > 10
+        assert collection.kind_chunks > 10
         assert await rows(network, "SELECT FROM Staging") == []
 
 
 async def test_weights_and_graph_of_aspects_are_kept_up(start: Start, tmp_path: Path) -> None:
     async with start(SEARCH_SCAN_BELOW="10") as network:
-        short = [aspect(f"s{n}", "title", f"Name {n}") for n in range(60)]
+        short = [derived(f"s{n}", "title", f"Name {n}") for n in range(60)]
         await index(network, *[document(f"s{n}", f"word{n} here") for n in range(60)], *short)
         services = services_of(network, tmp_path)
         await settled(services, "docs")
         collection = await assert_consistent(network, "docs")
-        assert collection.aspect_graph
-        weighed = {row["averageLength"] for row in await aspects(network, "docs")}
+        assert collection.kind_graph
+        weighed = {row["averageLength"] for row in await kind_chunks(network, "docs")}
         assert weighed == {collection.average_length}
         assert collection.average_length < 5

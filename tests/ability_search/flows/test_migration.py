@@ -172,12 +172,12 @@ async def test_a_survey_changes_nothing_and_says_what_cannot_be_moved_and_why(
     assert (docs.becomes, docs.chunks, docs.sources, docs.incomplete) == ("old.docs", 8, 5, 1)
     assert docs.left_out == {
         "no embedding": 1,
-        "an embedding that is not all numbers": 1,
-        "an embedding of nothing but zeros": 1,
-        f"an embedding of 2 dimensions, most have {DIMENSIONS}": 1,
+        "an embedding with values that are not numbers": 1,
+        "an embedding of zeros": 1,
+        f"an embedding of 2 dimensions instead of {DIMENSIONS}": 1,
         "no text": 1,
         "no source": 1,
-        "the number of another chunk of its source": 1,
+        "a chunk index that another chunk of its source has": 1,
     }
     assert {by_name[name].becomes for name in ("my docs/ä", "my docs/ö")} == {
         "old.my-docs-",
@@ -210,11 +210,11 @@ async def test_chunks_without_a_usable_embedding_get_one_when_asked(
 
     network.model.failure = fail
     with pytest.raises(EmbeddingUnavailable):
-        await migration.survey(unheard, mending=True)
+        await migration.survey(unheard, embed_missing=True)
     network.model.failure = None
     network.model.texts.clear()
-    survey = await migrate(migration_of(network, tmp_path), mending=True)
-    assert [(each.name, each.mended, each.state) for each in survey.collections] == [
+    survey = await migrate(migration_of(network, tmp_path), embed_missing=True)
+    assert [(each.name, each.embedded_again, each.state) for each in survey.collections] == [
         ("bare", 1, State.MOVED),
         ("docs", 2, State.MOVED),
     ]
@@ -236,7 +236,7 @@ async def test_another_model_than_the_one_that_made_the_embeddings_is_noticed(
     assert survey is not None
     (docs,) = survey.collections
     assert docs.state is State.REFUSED
-    assert docs.reason == f"its embeddings have {DIMENSIONS} dimensions, 'small' gives 8"
+    assert docs.reason == f"its embeddings have {DIMENSIONS} dimensions, those of 'small' have 8"
 
 
 async def test_another_database_is_read_only_and_a_taken_name_is_left_alone(
@@ -250,7 +250,7 @@ async def test_another_database_is_read_only_and_a_taken_name_is_left_alone(
     (docs,) = survey.collections
     assert (docs.state, docs.reason) == (
         State.TAKEN,
-        "there is a collection 'docs', without 3 of its sources",
+        "a collection 'docs' exists and lacks 3 of its sources",
     )
     survey = await migrate(migration, prefix="ts-")
     assert (await assert_consistent(network, "ts-docs")).chunks == 6

@@ -11,7 +11,7 @@ from tests.ability_search.flows.conftest import Network, Start, document, down, 
 from tests.ability_search.flows.stored import second_worker
 
 
-def aspect(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
+def derived(of: str, kind: str, content: str, **further: Any) -> dict[str, Any]:
     return document(f"{of}#{kind}", content, kind=kind, of=of, **({"title": ""} | further))
 
 
@@ -24,9 +24,9 @@ DOCUMENTS = [
     ),
     document("other", "Water the plants weekly.", title="", metadata={"lang": "en"}),
     document("paint", "Paint the shelf white.", title="", metadata={"lang": "de"}),
-    aspect("guide", "summary", "Furniture assembly for beginners.", metadata={"lang": "en"}),
-    aspect("guide", "keywords", "furniture wardrobe cupboard", metadata={"lang": "de"}),
-    aspect("other", "summary", "Gardening for beginners.", metadata={"lang": "en"}),
+    derived("guide", "summary", "Furniture assembly for beginners.", metadata={"lang": "en"}),
+    derived("guide", "keywords", "furniture wardrobe cupboard", metadata={"lang": "de"}),
+    derived("other", "summary", "Gardening for beginners.", metadata={"lang": "en"}),
 ]
 
 
@@ -142,7 +142,7 @@ async def test_filters_hold_for_the_document_and_for_what_is_said_of_it(library:
         library, "furniture", mode="keyword", extended=["summary"], filter={"metadata.lang": "en"}
     )
     assert [hit["source"] for hit in found] == ["guide"]
-    await index(library, [aspect("paint", "summary", "Decoration", metadata={"lang": "en"})])
+    await index(library, [derived("paint", "summary", "Decoration", metadata={"lang": "en"})])
     found = await hits_of(
         library, "decoration", mode="keyword", extended=["summary"], filter={"metadata.lang": "en"}
     )
@@ -150,7 +150,7 @@ async def test_filters_hold_for_the_document_and_for_what_is_said_of_it(library:
 
 
 async def test_what_is_said_of_no_document_is_not_found(library: Network) -> None:
-    await index(library, [aspect("nowhere", "summary", "Unicorns everywhere")])
+    await index(library, [derived("nowhere", "summary", "Unicorns everywhere")])
     assert await hits_of(library, "unicorns", mode="keyword", extended=["summary"]) == []
     await index(library, [document("nowhere", "Horses.")])
     (hit,) = await hits_of(library, "unicorns", mode="keyword", extended=["summary"])
@@ -195,8 +195,8 @@ async def test_a_document_with_many_propositions_leaves_room_for_others(start: S
     async with start(SEARCH_CANDIDATES="10") as network:
         documents = [document(f"d{n}", f"Text {n}.", title="") for n in range(4)]
         said = [
-            aspect("d0", "propositions", "\n\n".join(f"# P{n}\n\ncats" for n in range(40))),
-            *(aspect(f"d{n}", "summary", f"cats and dogs {n}") for n in (1, 2, 3)),
+            derived("d0", "propositions", "\n\n".join(f"# P{n}\n\ncats" for n in range(40))),
+            *(derived(f"d{n}", "summary", f"cats and dogs {n}") for n in (1, 2, 3)),
         ]
         await index(network, documents + said)
         for mode in MODES:
@@ -210,7 +210,7 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
     async with start(SEARCH_CANDIDATES="10") as network:
         documents = [document(f"d{n}", f"dogs {'x ' * n}", title="") for n in range(20)]
         said = [
-            aspect(f"d{n}", "summary", f"cats {'y ' * (n % 7)}", title=f"T{n}") for n in range(20)
+            derived(f"d{n}", "summary", f"cats {'y ' * (n % 7)}", title=f"T{n}") for n in range(20)
         ]
         await index(network, documents + said)
         for mode in MODES:
@@ -226,7 +226,7 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
 
 
 async def test_over_several_collections(library: Network) -> None:
-    await index(library, [document("x", "Nothing."), aspect("x", "summary", "furniture")], "more")
+    await index(library, [document("x", "Nothing."), derived("x", "summary", "furniture")], "more")
     await index(library, [document("y", "Nothing at all.")], "plain")
     hits = await library.call(
         "search-query", collection="*", query="furniture", mode="keyword", extended=["summary"]
@@ -242,7 +242,7 @@ async def test_a_worker_that_knew_of_no_aspects_learns_of_them(
     async with second_worker(network, tmp_path) as other:
         await network.client.invoke(
             "search-index",
-            {"collection": "docs", "documents": [aspect("a", "summary", "unicorns")]},
+            {"collection": "docs", "documents": [derived("a", "summary", "unicorns")]},
             timeout=60,
             target_agent=other.agent_id,
         )

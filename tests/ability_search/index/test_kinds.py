@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.documents import ASPECTS, Document
+from ability_search.documents import KINDS, Document
 from ability_search.index.kinds.chat_kinds import MOST_CHARACTERS, read_answer, shown
 from ability_search.index.kinds.extracted_kinds import LONGEST, extracted
 from ability_search.index.kinds.keyphrases import keywords
@@ -128,7 +128,7 @@ def test_text_without_words_has_no_keywords() -> None:
 
 @given(text=st.text(max_size=400) | st.text("ab .\n#-*`|漢字カナかな12", max_size=400))
 def test_kinds_of_any_text_are_bounded(text: str) -> None:
-    for kind in ASPECTS:
+    for kind in KINDS:
         for statement in said(kind, text, title=text[:10]):
             assert statement.strip()
             assert len(statement) <= (LONGEST + 1) * 3 or kind == "keywords"
@@ -146,7 +146,7 @@ def test_list_marks_and_introductions_are_removed_from_an_answer() -> None:
     assert read_answer("summary", "\n...\n") == []
 
 
-@given(answer=st.text(max_size=3000), kind=st.sampled_from(ASPECTS))
+@given(answer=st.text(max_size=3000), kind=st.sampled_from(KINDS))
 def test_any_answer_is_bounded_text(answer: str, kind: str) -> None:
     found = read_answer(kind, answer)
     assert len(found) <= 32

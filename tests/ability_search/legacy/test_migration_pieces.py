@@ -66,10 +66,10 @@ def test_times_are_read_however_they_were_written(stored: Any, read: int) -> Non
         (None, "no embedding"),
         ([], "no embedding"),
         ("[1, 2", "no embedding"),
-        ([1.0, None], "an embedding that is not all numbers"),
-        ([1.0, True], "an embedding that is not all numbers"),
+        ([1.0, None], "an embedding with values that are not numbers"),
+        ([1.0, True], "an embedding with values that are not numbers"),
         ([1e39, 1.0], "an embedding that is not finite"),
-        ([0, 0.0], "an embedding of nothing but zeros"),
+        ([0, 0.0], "an embedding of zeros"),
     ],
 )
 def test_an_embedding_of_no_use_is_named(stored: Any, flaw: str) -> None:

@@ -23,7 +23,7 @@ def as_before() -> Iterator[None]:
 
 
 def test_json_logs_have_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("info", "json", part="worker")
+    logs.configure("info", "json", component="worker")
     LOG.info("took %d ms\nand more", 7)
     try:
         raise ValueError("x")
@@ -44,7 +44,7 @@ def test_json_logs_have_one_object_per_line(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_pretty_logs_show_time_severity_and_component(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("warning", "pretty", part="broker")
+    logs.configure("warning", "pretty", component="broker")
     LOG.warning("look %s", "out")
     LOG.info("unseen")
     assert capsys.readouterr().err[8:] == " WARN  broker: look out\n"
@@ -53,20 +53,20 @@ def test_pretty_logs_show_time_severity_and_component(capsys: pytest.CaptureFixt
 def test_libraries_that_log_every_request_are_silenced(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    logs.configure("info", "pretty", part="worker")
+    logs.configure("info", "pretty", component="worker")
     logging.getLogger("httpx").info("GET")
     assert capsys.readouterr().err == ""
-    logs.configure("debug", "pretty", part="worker")
+    logs.configure("debug", "pretty", component="worker")
     logging.getLogger("httpx").info("GET")
     assert "GET" in capsys.readouterr().err
 
 
 def test_a_line_contains_the_id_of_its_call(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("info", "pretty", part="worker")
+    logs.configure("info", "pretty", component="worker")
     with handling({CALL_ID: "call-1"}):
         LOG.info("done")
         LOG.info("done for another", extra={LOG_FIELD: "call-2"})
-        logs.configure("info", "json", part="worker")
+        logs.configure("info", "json", component="worker")
         LOG.info("done")
     LOG.info("done")
     first, second, third, fourth = capsys.readouterr().err.splitlines()
@@ -77,7 +77,7 @@ def test_a_line_contains_the_id_of_its_call(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_no_level_logs_the_content_of_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("debug", "pretty", part="worker")
+    logs.configure("debug", "pretty", component="worker")
     for name in ("websockets.client", "mcp.server", "kadi_localnet.broker.server.websocket"):
         logging.getLogger(name).debug("> TEXT a document, a key")
     assert not capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_counts_are_written_when_the_log_ends_or_is_set_up_again() -> None:
     _, stream, _ = folding()
     for n in range(21):
         LOG.warning("lost %d", n)
-    logs.configure("info", "json", part="worker")
+    logs.configure("info", "json", component="worker")
     assert messages(stream)[20:] == ["1 more like this: lost 20"]
 
 

@@ -45,26 +45,26 @@ def test_metric_names_contain_type_and_unit() -> None:
             assert list(metric.buckets) == sorted(set(metric.buckets))
 
 
-@pytest.mark.parametrize("part", metric_table.PARTS)
-def test_a_component_has_only_its_metrics(part: metric_table.Part) -> None:
+@pytest.mark.parametrize("part", metric_table.COMPONENTS)
+def test_a_component_has_only_its_metrics(part: metric_table.ComponentName) -> None:
     meter = PrometheusMeter(part, "1")
     for metric in METRICS:
-        if part not in metric.parts:
+        if part not in metric.components:
             continue
         labels = [f"a {label}" for label in metric.labels]
         if metric.kind == "histogram":
             meter.observe(metric, 0.02, *labels)
         elif metric.kind == "counter":
             meter.add(metric, 2, *labels)
-        elif metric is not metric_table.PART_INFO:
+        elif metric is not metric_table.COMPONENT_INFO:
             meter.watch(metric, {tuple(labels): 3.0}.copy)
     text = meter.text().decode()
     told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ability_")}
-    assert told == {metric.name for metric in METRICS if part in metric.parts}
+    assert told == {metric.name for metric in METRICS if part in metric.components}
     reading = parse(text)
-    assert reading.by(metric_table.PART_INFO, "part") == {part: 1}
+    assert reading.by(metric_table.COMPONENT_INFO, "part") == {part: 1}
     for metric in METRICS:
-        if part in metric.parts and metric is not metric_table.PART_INFO:
+        if part in metric.components and metric is not metric_table.COMPONENT_INFO:
             expected = {"counter": 2, "gauge": 3, "histogram": 1}[metric.kind]
             assert reading.total(metric) == expected, metric.name
 

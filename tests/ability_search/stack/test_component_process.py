@@ -64,7 +64,7 @@ async def child(
         "part",
         arguments,
         lambda _: {**os.environ, "PYTHONPATH": str(tmp_path)},
-        tell=told.put_nowait,
+        notify=told.put_nowait,
         changed=lambda: told.put_nowait("changed"),
         **options,
     )

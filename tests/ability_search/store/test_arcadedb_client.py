@@ -119,12 +119,16 @@ async def test_rows_stay_rows() -> None:
             " ConcurrentModificationException: Concurrent modification on page 3",
             "conflict",
         ),
+        (
+            "conflicts with concurrent writes at every attempt, nothing was written: page 3",
+            "conflict",
+        ),
         ("LockTimeoutException: Timeout on locking", "conflict"),
         ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
         ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
         ("no answer within 30 s: the statement was stopped", "timeout"),
         (
-            "the database is busy: 256 calls of this agent are waiting already:"
+            "the database is busy: 256 calls of this agent are already waiting:"
             " call again in a moment",
             "busy",
         ),

@@ -73,7 +73,7 @@ def extracted(kind: str, document: Document, passages: Sequence[Passage]) -> lis
     A text that is the whole content is dropped.
 
     Args:
-        kind: One of :data:`~ability_search.documents.ASPECTS`.
+        kind: One of :data:`~ability_search.documents.KINDS`.
         document: The document.
         passages: The passages of the document.
     """

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["broker", "database", "models", "worker", "gateway"]
+ComponentName = Literal["broker", "database", "models", "worker", "gateway"]
 
-PARTS: tuple[Part, ...] = ("broker", "database", "models", "worker", "gateway")
+COMPONENTS: tuple[ComponentName, ...] = ("broker", "database", "models", "worker", "gateway")
 
 PATH = "/metrics"
 """Path at which each component serves its metrics."""
@@ -32,7 +32,7 @@ class Metric:
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     about: str
-    parts: tuple[Part, ...]
+    components: tuple[ComponentName, ...]
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = SECONDS
     """Upper bounds of a histogram."""
@@ -40,25 +40,25 @@ class Metric:
     """Values of the only label that start at 0, so that the first increase is visible."""
 
 
-_OFFERING: tuple[Part, ...] = ("database", "models", "worker")
-_BROKER: tuple[Part, ...] = ("broker",)
-_DATABASE: tuple[Part, ...] = ("database",)
-_MODELS: tuple[Part, ...] = ("models",)
-_WORKER: tuple[Part, ...] = ("worker",)
-_GATEWAY: tuple[Part, ...] = ("gateway",)
+_OFFERING: tuple[ComponentName, ...] = ("database", "models", "worker")
+_BROKER: tuple[ComponentName, ...] = ("broker",)
+_DATABASE: tuple[ComponentName, ...] = ("database",)
+_MODELS: tuple[ComponentName, ...] = ("models",)
+_WORKER: tuple[ComponentName, ...] = ("worker",)
+_GATEWAY: tuple[ComponentName, ...] = ("gateway",)
 
-PART_INFO = Metric(
+COMPONENT_INFO = Metric(
     "ability_search_part_info",
     "gauge",
     "Always 1; the labels are the component and its version.",
-    PARTS,
+    COMPONENTS,
     ("part", "version"),
 )
 LOOP_HELD_SECONDS = Metric(
     "ability_search_loop_held_seconds",
     "histogram",
     "Time for which the event loop was blocked, measured ten times a second.",
-    PARTS,
+    COMPONENTS,
 )
 
 TOOL_CALLS = Metric(
@@ -300,14 +300,14 @@ METRICS: tuple[Metric, ...] = tuple(
 """The metrics of the components, in the order of the documentation."""
 
 PROCESS_CPU_SECONDS = Metric(
-    "process_cpu_seconds_total", "counter", "CPU time of the process.", PARTS
+    "process_cpu_seconds_total", "counter", "CPU time of the process.", COMPONENTS
 )
 PROCESS_RESIDENT_MEMORY = Metric(
-    "process_resident_memory_bytes", "gauge", "Resident memory of the process.", PARTS
+    "process_resident_memory_bytes", "gauge", "Resident memory of the process.", COMPONENTS
 )
-PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "Open file descriptors.", PARTS)
+PROCESS_OPEN_FILES = Metric("process_open_fds", "gauge", "Open file descriptors.", COMPONENTS)
 PROCESS_START_TIME = Metric(
-    "process_start_time_seconds", "gauge", "Start time of the process, as Unix time.", PARTS
+    "process_start_time_seconds", "gauge", "Start time of the process, as Unix time.", COMPONENTS
 )
 
 PROCESS: tuple[Metric, ...] = (

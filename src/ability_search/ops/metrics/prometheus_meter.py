@@ -30,7 +30,13 @@ from ability_search.ops.http_access import (
 )
 from ability_search.ops.http_server import serve_http
 from ability_search.ops.metrics.meter import Read
-from ability_search.ops.metrics.metric_table import METRICS, PART_INFO, PATH, Metric, Part
+from ability_search.ops.metrics.metric_table import (
+    COMPONENT_INFO,
+    METRICS,
+    PATH,
+    ComponentName,
+    Metric,
+)
 
 MEDIA_TYPE = "text/plain"
 CONTENT_TYPE = f"{MEDIA_TYPE}; version=0.0.4; charset=utf-8"
@@ -44,11 +50,11 @@ class PrometheusMeter:
     """The metrics of a component and of its process, in their own registry.
 
     Args:
-        part: Name of the component.
+        component: Name of the component.
         version: Version of the software.
     """
 
-    def __init__(self, part: Part, version: str) -> None:
+    def __init__(self, component: ComponentName, version: str) -> None:
         # They would double the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
@@ -56,7 +62,7 @@ class PrometheusMeter:
         self._instruments: dict[Metric, Any] = {
             metric: _instrument(metric, self._registry)
             for metric in METRICS
-            if part in metric.parts and metric.kind != "gauge"
+            if component in metric.components and metric.kind != "gauge"
         }
         self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         self._series: Multiset[Metric] = Multiset()
@@ -65,7 +71,7 @@ class PrometheusMeter:
                 self._new_child(metric, (label,))
         self._watched = _Watched()
         self._registry.register(self._watched)
-        self.watch(PART_INFO, lambda: {(part, version): 1.0})
+        self.watch(COMPONENT_INFO, lambda: {(component, version): 1.0})
 
     def add(self, counter: Metric, value: float, *labels: str) -> None:
         """Increase a counter by ``value``."""

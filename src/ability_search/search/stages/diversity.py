@@ -92,7 +92,7 @@ def diversified(
 
 
 def diversifies(query: Query) -> bool:
-    """Return whether diversity counts besides relevance."""
+    """Return whether diversity affects the order."""
     return query.asked.diversity is not None and query.asked.diversity < 1
 
 

@@ -1,7 +1,7 @@
 """The option ``extended``: documents are also found by their titles, summaries, ...
 
-The kinds made of documents are searched besides the chunks, by the same retrievers. A hit on a
-kind stands for its document: for the chunk of it that is nearest to the query itself.
+Kinds derived from documents are searched together with the chunks, by the same retrievers. A hit on
+a kind becomes a hit on the chunk of its document that is nearest to the query.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def all_searched(query: Query, assumed: Collection, current: Collection) -> bool
 
     Always true if the query searches no kinds.
     """
-    return not searches_kinds(query) or bool(assumed.aspects) == bool(current.aspects)
+    return not searches_kinds(query) or bool(assumed.kind_chunks) == bool(current.kind_chunks)
 
 
 def count_chunks(candidates: Candidates) -> int:
-    """Return the number of chunks after each kind is replaced by the chunk it stands for."""
+    """Return the number of chunks after each kind is replaced by the chunk it represents."""
     return len({item.chunk_id for item in candidates.chunks})
 
 
 async def resolve_kinds(candidates: Candidates, ports: Ports) -> None:
-    """Find the chunk that each kind stands for; a kind without one is dropped."""
+    """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]
     if not kinds:
         return

@@ -119,7 +119,7 @@ def _fields(query: Query) -> Sequence[str]:
 def _closeness(item: Candidate, signal: TimeSignal, *, ranged: bool) -> float:
     """Return the closeness in time of a candidate, 0 to 1.
 
-    Only for a time range does the indexing time stand in for missing dates.
+    Only for a time range does the indexing time replace missing dates.
     """
     periods = periods_of(item)
     if signal.period is None:

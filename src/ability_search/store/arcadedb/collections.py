@@ -27,14 +27,15 @@ _WIRE = {
     "kinds_by": "kindsBy",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
-    "aspect_graph": "aspectGraph",
+    "kind_chunks": "aspects",
+    "kind_graph": "aspectGraph",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
 _FIELDS = {name: _WIRE.get(name, name) for name in Collection.__dataclass_fields__}
 """Fields of a :class:`Collection` -> columns of its record."""
 _BESIDE_CHUNKS = re.compile(r"^(Source|Link|Aspect)(?=_)")
-"""Types of a generation besides that of its chunks, which names it."""
+"""The other types of a generation; it is named after the type of its chunks."""
 
 
 class CollectionSql(Database):
@@ -140,7 +141,7 @@ class CollectionSql(Database):
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that stands for them."""
+        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         encoded = base64.b64encode(merged).decode("ascii")
         answer = await self.write(
             fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)
@@ -314,7 +315,7 @@ def stored_types() -> Statement:
 def term_statistics(chunk_type: str, *, after: int) -> Statement:
     """Select the log of term statistics after revision ``after``, in order.
 
-    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that stands for
+    Rows ``seq, base, added, removed, removedLengths``; ``base`` marks an entry that represents
     everything up to its ``seq``.
     """
     return Statement(
@@ -325,7 +326,7 @@ def term_statistics(chunk_type: str, *, after: int) -> Statement:
 
 
 def fold_term_statistics(chunk_type: str, *, up_to: int, count: int, merged: str) -> Statement:
-    """Replace the ``count`` entries up to revision ``up_to`` by one that stands for them.
+    """Replace the ``count`` entries up to revision ``up_to`` by one that represents them.
 
     Returns one map: ``deleted``; if it is not ``count``, another worker was faster and nothing was
     changed.

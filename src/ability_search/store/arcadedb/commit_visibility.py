@@ -33,5 +33,5 @@ NOTES = (
 
 
 def commit_params(*written: object) -> dict[str, Any]:
-    """Return the parameters of :data:`COMMIT` besides ``:type``, by what identifies the commit."""
+    """Return the parameters of :data:`COMMIT` except ``:type``; ``written`` names the commit."""
     return {"commit": blake2b(repr(written).encode(), digest_size=16).hexdigest()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.store.arcadedb import rows
-from ability_search.store.arcadedb.core import Statement, aspect_type, source_type
+from ability_search.store.arcadedb.core import Statement, kind_type, source_type
 from ability_search.store.arcadedb.database import Database
 from ability_search.store.records import ChunkRecord, SourceRecord
 
@@ -38,7 +38,7 @@ class CopySql(Database):
         self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
     ) -> list[ChunkRecord]:
         """Return the chunks ``first`` to ``end - 1`` of each source."""
-        chunk_type = aspect_type(generation) if kinds else generation
+        chunk_type = kind_type(generation) if kinds else generation
         found = await self.generation_read(
             generation, source_chunks(chunk_type, sources, first=first, end=end)
         )
@@ -67,14 +67,14 @@ def source_places(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_records_at(chunk_type: str, rids: Sequence[str]) -> Statement:
-    """Whole Source records by their ``rid``, in no order."""
+    """Select whole Source records by their ``rid``, in any order."""
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE @rid IN :rids", {"rids": list(rids)}
     )
 
 
 def source_chunks(chunk_type: str, sources: Sequence[str], *, first: int, end: int) -> Statement:
-    """Whole chunks ``first`` to ``end - 1`` of each of ``sources``, in no order."""
+    """Select whole chunks ``first`` to ``end - 1`` of each of ``sources``, in no order."""
     return Statement(
         f"SELECT FROM `{chunk_type}` WHERE source IN :sources"
         f" AND chunkIndex >= {first:d} AND chunkIndex < {end:d}",

@@ -1,4 +1,4 @@
-"""Statements, and the names of types."""
+"""Statements, the port that runs them, and names of types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
-"""Sets ``$clock[0].ms`` to the time."""
+"""Sets ``$clock[0].ms`` to the time of the database."""
 
 
 class Statement(NamedTuple):
@@ -18,7 +18,7 @@ class Statement(NamedTuple):
 
 
 class Scripts(Protocol):
-    """Runs scripts of the database."""
+    """Runs scripts in the database."""
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a read-only script, or a single query.
@@ -27,14 +27,14 @@ class Scripts(Protocol):
             A list of rows, or the map of a script's RETURN or of :func:`rows_together`.
 
         Raises:
-            DatabaseUnavailable: if the database did not answer in time or refused.
+            DatabaseUnavailable: if the database did not answer in time or refused the script.
         """
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script that is one transaction, or a single schema command, once.
+        """Run a script that is one transaction, or a single schema command, without retries.
 
         Raises:
-            DatabaseUnavailable: as from :meth:`read`; its effect is then unknown.
+            DatabaseUnavailable: as for :meth:`read`; it is then unknown whether it took effect.
         """
 
 
@@ -47,9 +47,9 @@ class Predicate:
 
 
 def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
-    """Return a query whose answer is a map: the rows of several queries by their names.
+    """Return a query whose answer is a map from the names of several queries to their rows.
 
-    The engine caches the plans of queries, but parses scripts each time.
+    Unlike for scripts, the engine caches the plan of a query.
 
     Args:
         queries: Queries in order; later ones may use earlier ones as variables.
@@ -65,10 +65,10 @@ def source_type(chunk_type: str) -> str:
 
 
 def link_type(chunk_type: str) -> str:
-    """Return the type of the links of a generation, which exists if it has any."""
+    """Return the type of the links of a generation; it exists if there are any."""
     return "Link" + chunk_type.removeprefix("Chunk")
 
 
-def aspect_type(chunk_type: str) -> str:
-    """Return the type of the chunks of a generation's kinds, which exists if it has any."""
+def kind_type(chunk_type: str) -> str:
+    """Return the type of the derived kinds of a generation; it exists if there are any."""
     return "Aspect" + chunk_type.removeprefix("Chunk")

@@ -1,4 +1,4 @@
-"""Statements on the surroundings of chunks: in the text, over links, and by kinds."""
+"""Statements for context and graph expansion: chunks near others in the text or over links."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ability_search.store.arcadedb.search import ColumnSql
 from ability_search.store.records import Columns, GraphRequest
 
 _LINKS = 100
-"""Links that are followed from a step on, in each direction, the strongest first."""
+"""Links to follow in each hop and direction, the strongest first."""
 _LINKS_READ = 1000
-"""Links that are looked at for these."""
+"""Links to read for these."""
 _CHUNKS = 2000
-"""Chunks that are compared at each step."""
+"""Chunks to compare in each hop."""
 _CHUNKS_OF_SOURCES = 10_000
-"""Chunks among which the best of their sources are looked for."""
+"""Chunks to compare for the best chunks of sources."""
 
 
 def context_rows(chunk_type: str, chunk_ids: Sequence[str], filter: Filter | None) -> Statement:
-    """Select the texts of chunks, in any order; those that are gone are left out."""
+    """Select the texts of chunks, in any order, without those that no longer exist."""
     also, params = _also(filter)
     return Statement(
         "SELECT @rid AS rid, chunkId, source, content, lead, overlap, chunkIndex, section,"
@@ -34,20 +34,20 @@ def context_rows(chunk_type: str, chunk_ids: Sequence[str], filter: Filter | Non
 def best_chunks(
     chunk_type: str, sources: Sequence[str], columns: Columns, filter: Filter | None, *, by: str
 ) -> Statement:
-    """Select the best chunk of each source that is in the indexes; of equal ones the first.
+    """Select the best indexed chunk of each source; of equal ones the first.
 
     Args:
         chunk_type: The generation.
-        sources: The sources, the most wanted first.
+        sources: The sources.
         columns: Columns to return.
         filter: Filter on the chunks.
-        by: The column that is greatest in the best chunk.
+        by: Column by which chunks are compared; greater is better.
 
     Returns one map: ``best``, rows ``rid, chunkId, source`` and the columns.
     """
     shown = ColumnSql(columns)
     also, params = _also(filter)
-    # Without max() beside it the engine does not take first() for an aggregate.
+    # The engine treats first() as an aggregate only together with max().
     return Statement(
         "LET ranked = SELECT source, first(rid) AS rid, max(best) AS best FROM"
         f" (SELECT source, @rid AS rid, chunkIndex, {shown.value(by)} AS best FROM"
@@ -62,13 +62,13 @@ def best_chunks(
 
 
 def walk(chunk_type: str, request: GraphRequest) -> Statement:
-    """Select chunks near to some sources: the best one of each that is linked, and given ones.
+    """Select chunks near some sources: the best one of each linked source, and given chunks.
 
     Links are followed in both directions, from chunks that match the filter.
 
     Returns one map: ``found`` (rows ``rid, chunkId, source`` and the columns, in any order) and
     for each hop from 1 ``out1`` and ``in1``: links (rows ``source, target, kind, weight``) from and
-    to where that hop starts, the strongest first.
+    to the sources where that hop starts, the strongest first.
     """
     shown = ColumnSql(request.columns)
     cosine = shown.value(request.by)
@@ -119,7 +119,7 @@ def walk(chunk_type: str, request: GraphRequest) -> Statement:
 
 
 def _also(filter: Filter | None) -> tuple[str, Mapping[str, Any]]:
-    """Return the further condition of a filter, and its parameters."""
+    """Return the additional condition of a filter, and its parameters."""
     if filter is None:
         return "", {}
     text, params = to_sql(filter)

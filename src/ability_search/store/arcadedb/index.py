@@ -18,9 +18,9 @@ from ability_search.retry import growing, retry
 from ability_search.store.arcadedb import rows, verification, write
 from ability_search.store.arcadedb.collections import collection as collection_record
 from ability_search.store.arcadedb.collections import from_record
-from ability_search.store.arcadedb.core import Scripts, Statement, aspect_type
+from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import MISSING, Database, insist
-from ability_search.store.arcadedb.schema import create_aspects, create_links
+from ability_search.store.arcadedb.schema import create_kinds, create_links
 from ability_search.store.arcadedb.search import build_graph, nearest
 from ability_search.store.records import (
     ChunkRecord,
@@ -84,7 +84,7 @@ class IndexSql(Database):
             collection.type,
             sources=replacement.sources,
             chunks=chunks,
-            aspects=kinds,
+            kinds=kinds,
             records=[rows.source_row(record) for record in replacement.records],
             links=[rows.link_row(link) for link in replacement.links],
             added=None if statistics is None else base64.b64encode(statistics).decode("ascii"),
@@ -154,8 +154,8 @@ class IndexSql(Database):
         wanted = []
         if links and not collection.links:
             wanted.append(create_links(collection.type))
-        if kinds and not collection.aspects:
-            wanted.append(create_aspects(collection.type, dimensions=collection.dimensions))
+        if kinds and not collection.kind_chunks:
+            wanted.append(create_kinds(collection.type, dimensions=collection.dimensions))
         for types in wanted:
             await insist(partial(self.write, types), "duplicate", "conflict")
 
@@ -198,7 +198,7 @@ class IndexSql(Database):
 
     async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
         """Return the sources of kinds that were made of these sources."""
-        found = await self.generation_read(generation, write.aspect_sources(generation, sources))
+        found = await self.generation_read(generation, write.kind_sources(generation, sources))
         return [row["source"] for row in found]
 
     async def source_records(
@@ -381,7 +381,7 @@ class IndexSql(Database):
 
 
 def _chunk_type(generation: str, *, kinds: bool) -> str:
-    return aspect_type(generation) if kinds else generation
+    return kind_type(generation) if kinds else generation
 
 
 async def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Measures of a collection: sizes of chunks, times of indexing, samples of vectors.
+"""Statements for an overview of a collection: chunk sizes, indexing times, samples of vectors.
 
-Kinds are left out.
+Derived kinds are excluded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ability_search.store.records import MapPoint, OverviewAnswer, OverviewReque
 
 _TITLE = 120
 _EXCERPT = 160
-"""Characters that are read of a title, and of a content for its excerpt."""
+"""Maximum characters of a title and of an excerpt."""
 _SAMPLED = "(SELECT expand(rid) FROM (SELECT expand($sample)))"
 """The chunks of a sample, in its order."""
 
@@ -87,19 +87,19 @@ def overview(
     vectors: int | None,
     indexed: int,
 ) -> Statement:
-    """Sizes, times and some vectors of a collection's chunks; what is ``None`` is not looked at.
+    """Select sizes, times and some vectors of a collection's chunks; ``None`` omits a part.
 
     Args:
         name: The collection.
         chunk_type: Its generation.
-        width: Tokens of a bin of chunk sizes.
-        counted: Chunks whose sizes are counted, a sample; ``None`` for all.
-        period: Milliseconds of a period of time.
-        vectors: Most vectors of a sample of the chunks that are in the vector index.
-        indexed: How many chunks are in the vector index.
+        width: Width of a bin of chunk sizes in tokens.
+        counted: Size of the sample for chunk sizes; ``None`` for all chunks.
+        period: Length of a period in milliseconds.
+        vectors: Maximum number of vectors, a sample of the vector index.
+        indexed: Number of chunks in the vector index.
 
-    Returns one map: ``collection`` (rows of its record), ``sizes`` (rows ``least, chunks``: by the
-    least size in a bin), ``periods`` (rows ``start, sources, chunks``: by the beginning of a
+    Returns one map: ``collection`` (rows of its record), ``sizes`` (rows ``least, chunks`` with
+    the lower bound of a bin), ``periods`` (rows ``start, sources, chunks`` with the start of a
     period in epoch milliseconds), ``vectors`` (rows ``embedding``).
     """
     steps = ["LET c = SELECT FROM Collection WHERE name = :name;"]
@@ -134,14 +134,14 @@ def map_points(
     limit: int,
     indexed: int,
 ) -> Statement:
-    """The chunks of a sample, with the cosine of each to some axes.
+    """Select a sample of chunks, with their cosines to some axes.
 
     Args:
         name: The collection.
         chunk_type: Its generation.
         axes: Vectors of unit length.
-        limit: Most chunks.
-        indexed: How many chunks are in the vector index.
+        limit: Maximum number of chunks.
+        indexed: Number of chunks in the vector index.
 
     Returns one map: ``collection`` (rows of its record), ``points`` (rows ``chunkId, source,
     title, excerpt, axis0, axis1, ...``).
@@ -166,10 +166,11 @@ def map_points(
 
 
 def _sample(chunk_type: str, limit: int, indexed: int) -> str:
-    """Select a sample of the chunks of the vector index, always the same one.
+    """Select a deterministic sample of the chunks in the vector index.
 
-    Those with the least keys, which are hashes: a bottom-k sample (Cohen & Kaplan, Summarizing
-    Data Using Bottom-k Sketches, 2007). Where not enough chunks have keys, the first by their ids.
+    It has the chunks with the smallest keys, which are hashes: a bottom-k sample (Cohen & Kaplan,
+    Summarizing Data Using Bottom-k Sketches, 2007). If too few chunks have keys, it has the first
+    chunks by id.
     """
 
     def first(by: str, where: str = "") -> str:

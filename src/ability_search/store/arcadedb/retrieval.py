@@ -30,7 +30,7 @@ _PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds to wait before each repeated search after a commit in progress was seen."""
 
 _OWN = ("rid", "chunkId", "score")
-"""Columns that every row has, besides those requested."""
+"""Columns of every row, in addition to the requested ones."""
 _RENAMED = {column: name for column, name in CHUNK_FIELDS.items() if column != name}
 """Columns -> fields of a chunk, where they differ."""
 
@@ -50,7 +50,7 @@ class SearchSql(Database):
         statement = candidates(
             collection.name,
             collection.type,
-            [each for each in searches if collection.aspects or not each.kinds],
+            [each for each in searches if collection.kind_chunks or not each.kinds],
             columns,
             first=first,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ability_search.store.arcadedb.core import Statement, aspect_type, link_type, source_type
+from ability_search.store.arcadedb.core import Statement, kind_type, link_type, source_type
 
 
 def schema() -> Statement:
@@ -115,15 +115,15 @@ def create_links(chunk_type: str) -> Statement:
     )
 
 
-def create_aspects(chunk_type: str, *, dimensions: int) -> Statement:
+def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
     """Create the type of the chunks of a generation's kinds; harmless if it exists."""
-    aspects = aspect_type(chunk_type)
+    kinds = kind_type(chunk_type)
     return Statement(
         f"""
-        CREATE VERTEX TYPE `{aspects}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        CREATE INDEX IF NOT EXISTS ON `{aspects}` (chunkId) UNIQUE;
-        CREATE INDEX IF NOT EXISTS ON `{aspects}` (source) NOTUNIQUE;
-        {_indexed(aspects, dimensions)}
+        CREATE VERTEX TYPE `{kinds}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
+        CREATE INDEX IF NOT EXISTS ON `{kinds}` (chunkId) UNIQUE;
+        CREATE INDEX IF NOT EXISTS ON `{kinds}` (source) NOTUNIQUE;
+        {_indexed(kinds, dimensions)}
         """,
         {},
     )
@@ -135,7 +135,7 @@ def drop_generation(chunk_type: str) -> Statement:
         f"""
         DROP TYPE `{source_type(chunk_type)}` IF EXISTS UNSAFE;
         DROP TYPE `{link_type(chunk_type)}` IF EXISTS UNSAFE;
-        DROP TYPE `{aspect_type(chunk_type)}` IF EXISTS UNSAFE;
+        DROP TYPE `{kind_type(chunk_type)}` IF EXISTS UNSAFE;
         DROP TYPE `{chunk_type}` IF EXISTS UNSAFE;
         BEGIN;
         DELETE FROM TermStatistics WHERE type = :type;

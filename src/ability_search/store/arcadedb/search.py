@@ -9,7 +9,7 @@ from typing import Any
 
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.commit_visibility import NOTES
-from ability_search.store.arcadedb.core import Predicate, Statement, aspect_type, rows_together
+from ability_search.store.arcadedb.core import Predicate, Statement, kind_type, rows_together
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, HIT_COLUMNS
 from ability_search.store.records import Columns, Search, TermSearch, VectorSearch
@@ -129,7 +129,7 @@ def candidates(
 
 
 def _type_of(search: Search, chunk_type: str) -> str:
-    return aspect_type(chunk_type) if search.kinds else chunk_type
+    return kind_type(chunk_type) if search.kinds else chunk_type
 
 
 def _sharing(columns: Columns, searches: Sequence[Search]) -> ColumnSql:

@@ -1,4 +1,4 @@
-"""How often agents were shown chunks."""
+"""Statements that count how often agents were shown chunks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UsageSql(Database):
         return {row["chunkId"]: row["uses"] for row in await self.rows(uses(agent, chunk_ids))}
 
     async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
-        """Count chunks as shown once more; retry on conflicts with another worker."""
+        """Increment the counts of chunks; retry on conflicts with another worker."""
         await retry(
             partial(self.write, count_uses(agent, shown, now=now)),
             when=_in_conflict,
@@ -36,7 +36,7 @@ class UsageSql(Database):
         return [row["agent"] for row in await self.rows(agents(collection))]
 
     async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        """Return what an agent was shown of a collection."""
+        """Return the counts of an agent in a collection, a page in order of chunkId."""
         rows = await self.rows(uses_of(agent, collection, after=after, limit=limit))
         return [
             Use(row["agent"], row["collection"], row["chunkId"], row["uses"], row["lastAt"])
@@ -63,14 +63,14 @@ class UsageSql(Database):
 
 
 def _in_conflict(exc: BaseException) -> bool:
-    # Both mean that the transaction was rolled back and nothing was counted.
+    # In both cases the transaction was rolled back and nothing was counted.
     return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")
 
 
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:
-    """Select how often each of these chunks was returned to an agent.
+    """Select how often each of some chunks was shown to an agent.
 
-    Rows ``chunkId, uses``; there are none for chunks that were never shown to it.
+    Rows ``chunkId, uses``; chunks that were never shown to it have no row.
     """
     return Statement(
         "SELECT chunkId, uses FROM Usage WHERE agent = :agent AND chunkId IN :ids",
@@ -79,12 +79,11 @@ def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:
 
 
 def count_uses(agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> Statement:
-    """Count chunks as shown to an agent once more.
+    """Increment the counts of chunks that were shown to an agent.
 
     Args:
         agent: The agent.
-        shown: Collection and chunkId of each; what is in a collection that is gone by now is not
-            counted.
+        shown: Collection and chunkId of each; deleted collections are skipped.
         now: Epoch milliseconds.
     """
     return Statement(
@@ -119,15 +118,15 @@ def agents(collection: str) -> Statement:
 
 
 def uses_of(agent: str, collection: str, *, after: str, limit: int) -> Statement:
-    """Select the chunks of a collection that were returned to an agent, at most ``limit`` rows.
+    """Select the chunks of a collection that were shown to an agent, at most ``limit`` rows.
 
     Args:
         agent: The agent.
         collection: The collection.
         after: The last chunkId of the page before; empty for the first page.
-        limit: Rows.
+        limit: Maximum number of rows.
     """
-    # The chunkIds of a collection begin with its name and a colon, which a semicolon follows.
+    # A chunkId begins with the collection and a colon; the next character is the semicolon.
     return Statement(
         "SELECT FROM Usage WHERE agent = :agent AND chunkId > :floor AND chunkId < :ceiling"
         f" ORDER BY chunkId LIMIT {limit:d}",
@@ -144,7 +143,7 @@ def delete_uses(collection: str) -> Statement:
 
 
 def put_uses(rows: Sequence[Mapping[str, Any]]) -> Statement:
-    """Set how often an agent was shown a chunk; rows as :func:`uses_of` gives them."""
+    """Set how often an agent was shown a chunk; rows as in :func:`uses_of`."""
     return Statement(
         """
         BEGIN;

@@ -9,7 +9,7 @@ from typing import Any
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
     Statement,
-    aspect_type,
+    kind_type,
     link_type,
     rows_together,
     source_type,
@@ -23,13 +23,13 @@ class Rows:
 
     rows: Sequence[Mapping[str, Any]] = ()
     staged: Sequence[str] = ()
-    """Tokens."""
+    """Tokens of the staged chunks."""
     staged_rows: int = 0
-    """How many chunks those are; if they are not all there, nothing is changed."""
+    """Number of staged chunks; if some are missing, nothing is changed."""
 
     @property
     def count(self) -> int:
-        """Chunks altogether."""
+        """Return the total number of chunks."""
         return len(self.rows) + self.staged_rows
 
 
@@ -39,11 +39,11 @@ _TOTALS = (
     "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
     " sum(tokens) AS tokens, min(tokensMin) AS lo, max(tokensMax) AS hi"
 )
-"""Totals that the collection's record has; generated kinds are no sources."""
+"""Totals in the collection's record; generated kinds do not count as sources."""
 
 
 def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the content hashes of these sources, with the collection's record.
+    """Select the content hashes of some sources, and the collection's record.
 
     Returns one map: ``collection`` (rows) and ``sources`` (rows ``source, contentHash``).
     """
@@ -68,7 +68,7 @@ def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select source names as :func:`list_sources`, only those read from files."""
+    """Select names of sources that were read from files, as :func:`list_sources` does."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND file = true"
         f" ORDER BY source LIMIT {limit:d}",
@@ -77,7 +77,7 @@ def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
 
 
 def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select whole source records greater than ``after``, in order, without generated kinds."""
+    """Select source records after the name ``after``, in order, without generated kinds."""
     return Statement(
         f"SELECT FROM `{source_type(chunk_type)}` WHERE source > :floor"
         f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
@@ -94,8 +94,8 @@ def source_passages(chunk_type: str, source: str) -> Statement:
     )
 
 
-def aspect_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the sources of kinds that were made of these sources."""
+def kind_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
+    """Select the sources of the kinds that were derived from some sources."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
         {"sources": list(sources)},
@@ -108,7 +108,7 @@ def replace_sources(
     *,
     sources: Sequence[str],
     chunks: Rows = NO_ROWS,
-    aspects: Rows = NO_ROWS,
+    kinds: Rows = NO_ROWS,
     records: Sequence[Mapping[str, Any]] = (),
     links: Sequence[Mapping[str, Any]] = (),
     added: str | None = None,
@@ -116,37 +116,37 @@ def replace_sources(
     stand_ins: Mapping[str, int] | None = None,
     now: int,
 ) -> Statement:
-    """Replace everything stored of ``sources`` by chunks and records, in one transaction.
+    """Replace all stored data of ``sources`` by chunks and records, in one transaction.
 
-    Without chunks and records it is a deletion. Running it twice leaves the same state. Duplicates
-    in other sources return to the indexes when the chunk that stands for them is replaced.
+    Without chunks and records, it deletes the sources. It is idempotent. Duplicates
+    in other sources return to the indexes when the chunk that represents them is replaced.
 
     Args:
         name: The collection.
         chunk_type: The generation of the chunks.
-        sources: All sources concerned.
+        sources: All sources to replace.
         chunks: Chunks to store.
-        aspects: Chunks of kinds to store; their type exists then.
+        kinds: Chunks of derived kinds to store; their type must exist.
         records: One source record for each source that has chunks.
-        links: Links of these sources to others; their type exists then.
+        links: Links of these sources to others; their type must exist.
         added: Term statistics of the new chunks, encoded.
         duplicates: Number of duplicates among the new chunks.
-        stand_ins: Chunks of other sources that stand for new duplicates, with their ``createdAt``;
-            nothing is changed unless all of them are stored unchanged.
+        stand_ins: Chunks of other sources that represent new duplicates, with their ``createdAt``;
+            if one of them was changed or deleted, nothing is written.
         now: Epoch milliseconds.
 
-    Returns one map: ``revision`` (null if the collection is gone or on another generation, or if
-    staged chunks or stand-ins are missing; nothing was changed then), ``deleted`` and ``inserted``
-    chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
+    Returns one map: ``revision`` (null if the collection was deleted or has another generation, or
+    if staged chunks or stand-ins are missing; nothing was written then), ``deleted`` and
+    ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
     """
     source_t, link_t = source_type(chunk_type), link_type(chunk_type)
-    aspect_t = aspect_type(chunk_type)
+    kind_t = kind_type(chunk_type)
     insert_records = f"INSERT INTO `{source_t}` CONTENT :records;" if records else ""
     insert_links = f"INSERT INTO `{link_t}` CONTENT :links;" if links else ""
     check_staged = (
         "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
         " IF ($t[0].n <> :stagedRows) { ROLLBACK; RETURN {'revision': null}; }"
-        if chunks.staged or aspects.staged
+        if chunks.staged or kinds.staged
         else ""
     )
     check_stand_ins = (
@@ -178,7 +178,7 @@ def replace_sources(
         }}
         DELETE FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].aspects > 0) {{
-            LET da = DELETE FROM `{aspect_t}` WHERE source IN :sources;
+            LET da = DELETE FROM `{kind_t}` WHERE source IN :sources;
             UPDATE Collection SET aspects = aspects - $da[0].count WHERE name = :name;
         }}
         IF ($c[0].links > 0) {{
@@ -187,7 +187,7 @@ def replace_sources(
         }}
         DELETE FROM `{source_t}` WHERE source IN :sources;
         {_insert(chunk_type, chunks, "chunks")}
-        {_insert(aspect_t, aspects, "aspects")}
+        {_insert(kind_t, kinds, "aspects")}
         {insert_records}
         {insert_links}
         LET new = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
@@ -224,11 +224,11 @@ def replace_sources(
             "sources": list(sources),
             "chunks": list(chunks.rows),
             "stagedChunks": list(chunks.staged),
-            "aspects": list(aspects.rows),
-            "stagedAspects": list(aspects.staged),
-            "staged": [*chunks.staged, *aspects.staged],
-            "stagedRows": chunks.staged_rows + aspects.staged_rows,
-            "aspectCount": aspects.count,
+            "aspects": list(kinds.rows),
+            "stagedAspects": list(kinds.staged),
+            "staged": [*chunks.staged, *kinds.staged],
+            "stagedRows": chunks.staged_rows + kinds.staged_rows,
+            "aspectCount": kinds.count,
             "records": list(records),
             "links": list(links),
             "linkCount": len(links),
@@ -242,7 +242,7 @@ def replace_sources(
 
 
 def _insert(chunk_type: str, rows: Rows, name: str) -> str:
-    """Insert the chunks of the parameter ``name``, and move those that are staged."""
+    """Return SQL that inserts the chunks of the parameter ``name`` and moves staged ones."""
     inline = f"INSERT INTO `{chunk_type}` CONTENT :{name};" if rows.rows else ""
     if not rows.staged:
         return inline
@@ -256,7 +256,7 @@ def _insert(chunk_type: str, rows: Rows, name: str) -> str:
 def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
     """Store chunks outside the indexes until :func:`replace_sources` moves them.
 
-    For sources whose chunks do not fit into one message.
+    Needed for sources whose chunks exceed one message.
     """
     return Statement(
         "BEGIN; INSERT INTO Staging CONTENT :rows; COMMIT;",
@@ -290,7 +290,7 @@ def set_weights(
 ) -> Statement:
     """Write new weights; each change has ``chunkId``, ``duplicateOf`` and ``weights``.
 
-    A chunk that became a duplicate, or no longer is one, is left out.
+    A chunk that became a duplicate, or no longer is one, is skipped.
     """
     return Statement(
         f"""
@@ -321,11 +321,11 @@ _PLACES = "type, aspects, dimensions"
 
 
 def vector_places(model: str, record: str, *, limit: int) -> Statement:
-    """Select collections whose chunks have keys of their vectors.
+    """Select collections whose vectors can be reused.
 
     Args:
         model: The model of the vectors.
-        record: Name of the record that wants vectors; it may be under construction.
+        record: Name of the record that needs vectors; it may be under construction.
         limit: Maximum number of other collections, the last changed first.
 
     Returns one map: ``own``, ``live`` (if another generation is being built) and ``others``,
@@ -345,7 +345,7 @@ def vector_places(model: str, record: str, *, limit: int) -> Statement:
 
 
 def known_vectors(chunk_types: Sequence[str], keys: Sequence[str]) -> Statement:
-    """Select one vector for each of these keys, from each type.
+    """Select one vector for each key, from each type.
 
     Returns one map: ``v0``, ``v1``, ..., for each type rows ``vectorKey, vector``.
     """

@@ -104,7 +104,7 @@ def format_of(name: str, data: bytes) -> str | None:
     """
     suffix = PurePath(name).suffix.lower()
     named = _FORMATS.get(suffix) or ("code" if suffix in _LANGUAGES else None)
-    found, what = _look(data)
+    found, what = _detect(data)
     if named in ("pdf", "docx", "pptx", "xlsx"):
         if found != named:
             _refuse(named, data)
@@ -121,7 +121,7 @@ def language_of(name: str) -> str | None:
     return _LANGUAGES.get(PurePath(name).suffix.lower())
 
 
-def _look(data: bytes) -> tuple[str | None, str]:
+def _detect(data: bytes) -> tuple[str | None, str]:
     """Return the readable format of the bytes, if any, and a description of their type."""
     if _PDF in data[:_HEAD] and not data.lstrip()[:1].isalnum():
         return "pdf", "a PDF file"
