@@ -24,6 +24,7 @@ Providers = Callable[[], Awaitable[frozenset[str]]]
 """Returns the ids of the agents that offer the database tools; empty if the broker tells none."""
 
 _SELECT = Statement("SELECT id FROM DatabaseId", {})
+_OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'", {})
 _TYPE = Statement(
     "CREATE DOCUMENT TYPE DatabaseId IF NOT EXISTS BUCKETS 1;"
     " CREATE PROPERTY DatabaseId.single IF NOT EXISTS BOOLEAN;"
@@ -117,9 +118,7 @@ class ProviderPin:
             found = [agent for agent, id_ in ids.items() if id_ == self._database]
             if found:
                 return found
-            if known == {None}:
-                return list(ids)  # the database was removed, and a new one starts empty
-        offered = ", ".join(f"agent {agent} offers {id_}" for agent, id_ in ids.items())
+        offered = ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())
         if self._database is not None:
             raise DatabaseUnavailable(
                 f"this worker has worked with the database {self._database}, which no agent on its"
@@ -132,16 +131,21 @@ class ProviderPin:
         )
 
     async def _id(self, agent: str) -> str | None:
-        """Return the id of an agent's database: empty if it has none, ``None`` without database."""
+        """Return the id of an agent's database: empty if it has none yet.
+
+        ``None`` if there is no database, or it holds nothing of this ability.
+        """
         try:
             rows = await self._run(_SELECT, agent=agent, write=False)
+            if not rows:
+                rows = await self._run(_OURS, agent=agent, write=False)
         except StatementRefused as exc:
             if exc.reason == "missing_database":
                 return None
-            if exc.reason == "missing_type":
-                return ""
-            raise
-        return str(rows[0]["id"]) if rows else ""
+            if exc.reason != "missing_type":
+                raise
+            rows = await self._run(_OURS, agent=agent, write=False)
+        return str(rows[0].get("id", "")) if rows else None
 
     async def _identify(self, agent: str) -> str:
         """Give an agent's database an id unless it has one; return its id."""
