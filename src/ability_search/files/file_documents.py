@@ -140,7 +140,8 @@ def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
         raise loaders.Unreadable("a link leads outside the directory that may be read")
     with open_beneath(selection.within, real) as file:
         about = os.fstat(file.fileno())
-        named = is_secret(real.relative_to(selection.within).as_posix()) or is_secret(path.name)
+        named = is_secret(real.relative_to(selection.within).as_posix())
+        named = named or (real.name != path.name and is_secret(path.name))
         if named or (about.st_dev, about.st_ino) in selection.secrets:
             problem = "a key file, .env or secrets.toml, or a link to one: never indexed"
             raise loaders.Unreadable(problem)
