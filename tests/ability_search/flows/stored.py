@@ -25,6 +25,9 @@ from ability_search.tools.handlers import Services
 from ability_search.worker import build_services, open_worker
 from kadi_client import Brokers, Connection
 
+_READS = 10
+"""Reads of a collection that changes, at most."""
+
 
 async def rows(network: Network, query: str, *, language: str = "sql", **params: Any) -> list[Any]:
     """Return the rows of a query in the engine, asked past the worker."""
@@ -158,6 +161,21 @@ async def types(network: Network) -> set[str]:
 
 
 async def assert_consistent(network: Network, name: str) -> Collection:
+    """Do as :func:`_assert_consistent`, again if something was committed between the reads.
+
+    That may be the last transaction of a worker that was killed.
+    """
+    for _ in range(_READS):
+        before = await record(network, name)
+        try:
+            return await _assert_consistent(network, name)
+        except AssertionError:
+            if await record(network, name) == before:
+                raise
+    raise AssertionError(f"{name} keeps changing")
+
+
+async def _assert_consistent(network: Network, name: str) -> Collection:
     """Record, Source records, chunks and term statistics say the same, and nothing is twice."""
     collection = await record(network, name)
     ordinary = await chunks(network, name)
