@@ -521,18 +521,24 @@ def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
         yield sources[start : start + _PART]
 
 
+_EMBED_ALL = "anew"
+"""Name of the option ``embed_all`` in the records of jobs."""
+
+
 def _recorded(options: IndexOptions) -> dict[str, Any]:
     """Return options as recorded in the database, after a JSON round trip."""
     recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
+    recorded[_EMBED_ALL] = recorded.pop("embed_all")
     return recorded
 
 
 def _options(recorded: Mapping[str, Any]) -> IndexOptions:
     """Return the options of a job; fields unknown to this version are ignored."""
     known = {field.name for field in fields(IndexOptions)}
+    named = {"embed_all" if name == _EMBED_ALL else name: each for name, each in recorded.items()}
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in recorded.items()
+        for name, value in named.items()
         if name in known
     }
     return IndexOptions(**given)
