@@ -32,3 +32,8 @@ def batches(
         room -= length
     if batch:
         yield batch
+
+
+def text_bytes(text: str) -> int:
+    """Return the size of a text in UTF-8 in bytes, counting unpaired surrogates."""
+    return len(text.encode("utf-8", "surrogatepass"))

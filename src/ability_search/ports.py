@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ability_search.documents import Vector
@@ -84,3 +84,10 @@ class Invoke(Protocol):
             ToolError: if the tool returned a failure.
             KadiError: if there is no answer.
         """
+
+
+Providers = Callable[[str], Awaitable[frozenset[str]]]
+"""Returns the ids of the agents that offer a tool; empty if there are none, or none is known.
+
+Raises :class:`~kadi_client.errors.KadiError` if the broker does not list its tools.
+"""

@@ -28,11 +28,11 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Reranker
+from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import Providers, Transport, over_broker, over_http
+from ability_search.providers.transports import Transport, over_broker, over_http
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerScripts
@@ -190,7 +190,7 @@ def open_store(
         database=settings.database.name,
         timeout=settings.database.timeout,
         meter=meter,
-        providers=lambda: providers("arcade-query"),
+        providers=providers,
     )
     return ArcadeStore(
         database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.bounded_batches import text_bytes
 from ability_search.collection import Collection
 from ability_search.documents import KINDS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
@@ -398,19 +399,17 @@ def generated_sources(sources: Iterable[str]) -> list[str]:
 
 def _check_stored(document: Document, passages: Sequence[Passage], most: int) -> None:
     metadata = json.dumps(document.metadata, separators=(",", ":"), default=dict)
-    every = _bytes(document.title) + len(metadata)
-    size = _bytes(document.content) + every * len(passages)
-    size += sum(_bytes(passage.breadcrumb) + _bytes(passage.context) for passage in passages)
+    every = text_bytes(document.title) + len(metadata)
+    size = text_bytes(document.content) + every * len(passages)
+    size += sum(
+        text_bytes(passage.breadcrumb) + text_bytes(passage.context) for passage in passages
+    )
     if size > most:
         raise TooLarge(
             f"content: {size} bytes with title and metadata ({every} bytes) on each of"
             f" {len(passages)} chunks, at most {most} are allowed (max_stored_bytes)",
             hint="Shorten the metadata or split the document.",
         )
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def check_kind(source: str, kind: str, of: str | None, *, generated: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.bounded_batches import batches
+from ability_search.bounded_batches import batches, text_bytes
 from ability_search.documents import Vector
 from ability_search.errors import EmbeddingUnavailable, TextsRefused, first_failure
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -179,11 +179,6 @@ def _joined(parts: Sequence[Vector]) -> Vector:
     if len({part.shape[1] for part in parts}) > 1:
         raise UnusableAnswer("the embedder's vectors differ in dimensions")
     return np.concatenate(parts)
-
-
-def text_bytes(text: str) -> int:
-    """Return the size of a text in UTF-8 in bytes, counting unpaired surrogates."""
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def unit_vectors(answer: Any, *, expected: int) -> Vector:

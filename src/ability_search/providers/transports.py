@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,7 +13,7 @@ import httpx
 from pydantic import SecretStr
 
 from ability_search.errors import SearchError
-from ability_search.ports import Invoke
+from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import (
     Objection,
     error_text,
@@ -67,10 +67,6 @@ class HttpService(Service):
 
     api: str
     route: str
-
-
-Providers = Callable[[str], Awaitable[frozenset[str]]]
-"""Returns the ids of the agents that offer a tool."""
 
 
 def over_broker(

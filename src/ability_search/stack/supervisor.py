@@ -88,8 +88,9 @@ class Plan:
     @property
     def own_network(self) -> tuple[str, ...]:
         """Return the private network, if there is one."""
-        there = self.port is not None and self.private_network is not None
-        return (self.private_network,) if there and self.private_network else ()
+        if self.port is None or self.private_network is None:
+            return ()
+        return (self.private_network,)
 
 
 class Stack:

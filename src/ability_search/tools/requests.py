@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ability_search.bounded_batches import text_bytes
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
@@ -28,7 +29,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             f" at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(_bytes(item.content) for item in value.documents)
+    total = sum(text_bytes(item.content) for item in value.documents)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
@@ -79,9 +80,9 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
         InvalidInput: if the filter, a glob or an option is invalid.
     """
     for name, text in (("query", value.query), ("hypotheticalAnswer", value.hypothetical_answer)):
-        if text is not None and _bytes(text) > limits.query_bytes:
+        if text is not None and text_bytes(text) > limits.query_bytes:
             raise TooLarge(
-                f"{name}: {_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
+                f"{name}: {text_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
                 hint="Shorten it (setting max_query_bytes).",
             )
     limit(value.limit, limits)
@@ -135,13 +136,9 @@ def overview(value: inputs.CollectionInfoInput) -> Wanted:
 
 
 def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
-    size = _bytes(item.content)
+    size = text_bytes(item.content)
     if size > limits.document_bytes:
         raise TooLarge(
             f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
             hint="Split the document (setting max_document_bytes).",
         )
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ability_search.model_servers import embedder
 
-from ability_search.bounded_batches import batches
+from ability_search.bounded_batches import batches, text_bytes
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
-from ability_search.providers.embedder import BreakerOpen, text_bytes, unit_vectors
+from ability_search.providers.embedder import BreakerOpen, unit_vectors
 
 Request = Mapping[str, Any]
 

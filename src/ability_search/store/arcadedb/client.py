@@ -10,11 +10,11 @@ from typing import Any
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ports import Invoke
+from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import no_answer
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
-from ability_search.store.arcadedb.provider_pin import ProviderPin, Providers
+from ability_search.store.arcadedb.provider_pin import ProviderPin
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
@@ -61,7 +61,7 @@ class BrokerScripts:
         database: Name of the database.
         timeout: Maximum time for one operation in seconds, including retries.
         meter: Counts retries.
-        providers: Lists the agents that offer the database tools; without it, calls go to any.
+        providers: Lists the agents that offer a tool; without it, calls go to any.
     """
 
     def __init__(

@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
+from ability_search.ports import Providers
 from ability_search.store.arcadedb.core import Statement
 from kadi_client.errors import KadiError
 
 log = logging.getLogger(__name__)
 
-Providers = Callable[[], Awaitable[frozenset[str]]]
-"""Returns the ids of the agents that offer the database tools; empty if the broker tells none."""
-
+_TOOL = "arcade-query"
 _SELECT = Statement("SELECT id FROM DatabaseId", {})
 _OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'", {})
 _TYPE = Statement(
@@ -90,7 +89,7 @@ class ProviderPin:
 
     async def _choose(self) -> None:
         try:
-            agents = sorted(await self._providers())
+            agents = sorted(await self._providers(_TOOL))
         except KadiError as exc:
             log.warning("the broker does not list its tools, any database is used: %s", exc)
             self._chosen = True
