@@ -104,8 +104,11 @@ def over_broker(
 
     async def transport(request: Mapping[str, Any], *, timeout: float) -> Any:
         try:
+            agent = await receiver()
+            # Where agents are listed, an unknown one gets no key.
+            own = key if agent is not None or providers is None else {}
             answer = await invoke(
-                service.tool, {**request, **key}, timeout=timeout, target_agent=await receiver()
+                service.tool, {**request, **own}, timeout=timeout, target_agent=agent
             )
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise service.failure(Objection("texts", cause=exc), request) from exc

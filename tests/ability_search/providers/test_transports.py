@@ -253,3 +253,8 @@ async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_oth
     without = over_broker(EMBEDDINGS, invoke, api_key=None, providers=providers)
     await without({}, timeout=1)
     assert asked[2:] == [(None, False)]
+
+    offering.clear()
+    early = over_broker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    await early({}, timeout=1)
+    assert asked[3:] == [(None, False)]
