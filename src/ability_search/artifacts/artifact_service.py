@@ -39,7 +39,7 @@ ShowProgress = Callable[[str], AbstractContextManager[Report]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """How to build an artifact."""
+    """Options of building an artifact."""
 
     base: Path | None
     """Artifact to reuse vectors from."""

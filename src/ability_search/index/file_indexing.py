@@ -22,7 +22,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """Which files to index, and how to read them."""
+    """The files to index, and how to read them."""
 
     path: str
     format: str | None = None

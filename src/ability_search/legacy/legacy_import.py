@@ -29,7 +29,7 @@ _ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How chunks are migrated.
+    """A way to migrate chunks.
 
     Attributes:
         model: Model of their embeddings.

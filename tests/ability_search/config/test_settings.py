@@ -1,4 +1,4 @@
-"""Where values come from, which win, and what is refused."""
+"""Sources of settings, their precedence, and refused values."""
 
 from __future__ import annotations
 

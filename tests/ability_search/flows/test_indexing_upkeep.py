@@ -1,4 +1,4 @@
-"""What is done behind the callers' backs, what they hear of long work, and giving it up."""
+"""Maintenance in the background, progress of long work, and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What search-collection-info includes when asked: chunk sizes, growth, a map."""
+"""Optional parts of search-collection-info: chunk sizes, growth, a map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When maintenance runs, and that it ends."""
+"""Start and end of maintenance."""
 
 from __future__ import annotations
 
