@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from ability_search.config.schema import Broker, Settings
+from ability_search.tools.table import NEEDED_TOOLS
 from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
 from kadi_client.provider import Observe, OnBusy
 
-_DATABASE_TOOLS = frozenset(
-    {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}
-)
+_DATABASE_TOOLS = frozenset({*NEEDED_TOOLS["database"], "arcade-db-list"})
 """Tools whose provider keeps what the worker stores."""
 
 
