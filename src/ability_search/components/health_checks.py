@@ -24,8 +24,7 @@ from ability_search.components.extras import (
     missing_modules,
     weights_installed,
 )
-from ability_search.config.config_files import find_upward
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Broker, Settings
 from ability_search.edges.network_state import NEEDED
 from ability_search.errors import ConfigurationError, SearchError
@@ -63,18 +62,16 @@ class Check:
 def check_settings() -> tuple[Settings | None, list[Check]]:
     """Return the settings, ``None`` if they are invalid, and the checks of them."""
     cwd = Path.cwd()
-    found = [
-        Check("file", "ok", str(path))
-        for name in ("config.yml", "config.toml", "agent.json", "secrets.toml")
-        if (path := find_upward(name, cwd)) is not None
-    ]
+    found: list[Check] = []
     try:
+        found += [Check("file", "ok", str(path)) for path in own_files(cwd)]
         settings = load_settings(os.environ, cwd)
     except ConfigurationError as exc:
         remedy = "Correct it; the README lists every setting."
         return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
     found += [
-        Check("settings", "warn", text, "Correct or remove it.") for text in settings.warnings
+        Check("settings", "warn", text, "Correct it, or go on without it.")
+        for text in settings.warnings
     ]
     found += [
         Check(
