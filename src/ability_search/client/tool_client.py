@@ -22,7 +22,7 @@ from ability_search.stack.data_directory import (
     identity_file,
     read_running,
 )
-from ability_search.wire import PROGRESS
+from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, RemoteError
 from kadi_client.addresses import is_loopback
 from kadi_client.context import calling
@@ -209,12 +209,12 @@ def client_identity(settings: Settings, target: Target) -> Identity | None:
 async def progress_of(
     connection: Connection, job: str, advance: Advance | AwaitedAdvance, *, before: int = 0
 ) -> AsyncIterator[None]:
-    """Call ``advance`` for each progress event of a job during the block.
+    """Call ``advance`` for each progress event of a job, from a worker, during the block.
 
     ``before`` documents were done before the job and are added to its count. Events that arrived
     by the end of the block are still reported.
     """
-    async with connection.subscribe(PROGRESS) as events:
+    async with connection.subscribe(PROGRESS, from_providers_of=PUBLISHER) as events:
 
         async def follow() -> None:
             async for event in events:
