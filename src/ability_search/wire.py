@@ -11,6 +11,8 @@ PROGRESS = "search.index.progress"
 COMPLETED = "search.index.completed"
 FAILED = "search.index.failed"
 """Channels of the events about jobs."""
+PUBLISHER = "search-index"
+"""A tool of the agents whose events about jobs are believed."""
 
 
 def _not_blank(text: str) -> str:

@@ -193,6 +193,7 @@ def open_store(
         timeout=settings.database.timeout,
         meter=meter,
         providers=providers,
+        patience=settings.database.patience,
     )
     return ArcadeStore(
         database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter

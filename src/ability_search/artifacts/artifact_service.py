@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Container, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -210,6 +210,9 @@ class ArtifactService:
     async def choose_collection(self, shared: Path, own: Path | None) -> tuple[str, list[str]]:
         """Return the collection of a shared artifact or of the user's own; import it if needed.
 
+        An import replaces the collections of other artifacts of that name, so that a search of all
+        collections finds one version.
+
         Returns:
             The name of the collection, and messages about the choice for the user.
 
@@ -219,23 +222,21 @@ class ArtifactService:
         choice = choose(shared, own, model=self._settings.embedding.model)
         messages = list(choice.reasons)
         try:
-            name, earlier = await self._ensure_imported(choice.directory)
+            name, replaced = await self._ensure_imported(choice.directory)
         except Damaged as exc:
             if choice.directory == shared:
                 raise
             messages.append(f"the index in {own} cannot be used: {exc}")
-            name, earlier = await self._ensure_imported(shared)
-        if earlier:
-            messages.append(
-                f"other artifacts of that name are still imported as {', '.join(earlier)};"
-                " `ability-search delete` removes those no longer needed"
-            )
+            name, replaced = await self._ensure_imported(shared)
+        if replaced:
+            messages.append(f"{name} replaces {', '.join(replaced)}, of the same artifact")
         return name, messages
 
     async def _ensure_imported(self, directory: Path) -> tuple[str, list[str]]:
         """Return the collection of an artifact, whose name no other artifact has.
 
-        If it was imported now, also return the collections of other artifacts of the same name.
+        If it was imported now, the collections of other artifacts of the same name are deleted, and
+        returned too.
         """
         artifact = self.open(directory)
         stem = artifact.origin.name[:_LONGEST]
@@ -246,7 +247,11 @@ class ArtifactService:
         await self.import_artifact(artifact, name, replace=True)
         similar = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{{_DIGITS}}}")
         names = [each.name for each in await self.registry.all()]
-        return name, [each for each in names if each != name and similar.fullmatch(each)]
+        replaced = [each for each in names if each != name and similar.fullmatch(each)]
+        for each in replaced:
+            with suppress(NotFound):  # another search has deleted it
+                await self._indexing.delete(each)
+        return name, replaced
 
 
 def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter) -> Importable:
