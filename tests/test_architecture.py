@@ -1,4 +1,4 @@
-"""Who may import whom, and how large a module may become."""
+"""Imports between packages, and the size of modules."""
 
 from __future__ import annotations
 

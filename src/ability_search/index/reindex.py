@@ -12,23 +12,25 @@ from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.index_calls import (
+    IndexOptions,
+    IndexReport,
+    Progress,
+    Report,
+    recipe_for,
+)
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
-from ability_search.ports import Embedder
-from ability_search.store.port import Store
 from ability_search.store.records import REINDEX, Job, SourceRecord
-from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.token_counter import TokenCounter
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
 
@@ -61,29 +63,27 @@ class Reindexing:
     worker can continue a job whose worker is lost.
 
     Args:
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         generations: Drops abandoned generations.
         jobs: The job records.
         rebuilding: Builds generations.
-        patience: Seconds to wait for a database or a model that is unavailable.
         publish: Publishes the events of jobs without a waiting caller.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        ports: IndexPorts,
         generations: Generations,
         jobs: Jobs,
         rebuilding: Rebuilding,
         *,
-        patience: float,
         publish: Publish,
     ) -> None:
-        self._registry = registry
+        self._registry = ports.registry
+        self._patience = ports.settings.jobs.patience
         self._generations = generations
         self._jobs = jobs
         self._rebuilding = rebuilding
-        self._patience = patience
         self._publish = publish
         self._runs: dict[str, Run] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -107,7 +107,8 @@ class Reindexing:
         """
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
-        live = await self._current(name)
+        await self._registry.get(name)
+        live = await self._registry.current(name)
         options = self._rebuilding.resolved(live, options)
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:
@@ -255,51 +256,31 @@ class Reindexing:
                 log.warning("could not cancel job %s, will retry: %s", run.job.id, exc)
             await asyncio.sleep(backoff.delay(0.0))
 
-    async def _current(self, name: str) -> Collection:
-        found = await self._registry.get(name)
-        current = await self._registry.reload(found.name)
-        if current is None:
-            raise NotFound("collection", name)
-        return current
-
 
 class Rebuilding:
     """Builds generations; the state of a build is kept in the database only.
 
     Args:
-        store: The store.
-        embedder: The embedder.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
         indexing: The index service.
         maintenance: Builds the vector graph before the generation goes live.
-        settings: Settings of embedding and ranking.
-        count: Counts tokens.
-        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(
         self,
-        store: Store,
-        embedder: Embedder,
-        registry: Registry,
+        ports: IndexPorts,
         generations: Generations,
         indexing: Indexing,
         maintenance: Maintenance,
-        *,
-        settings: Settings,
-        count: TokenCounter,
-        now: Callable[[], int],
     ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._registry = registry
+        self._ports = ports
+        self._store = ports.store
+        self._settings = ports.settings
+        self._current = ports.registry.current
         self._generations = generations
         self._indexing = indexing
         self._maintenance = maintenance
-        self._settings = settings
-        self._count = count
-        self._now = now
 
     def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
         """Return the options with open ones filled in from the live generation.
@@ -308,7 +289,7 @@ class Rebuilding:
             InvalidInput: if an option is invalid.
         """
         language = options.language or live.language
-        recipe = self._indexing.recipe(options, replace(live, language=language))
+        recipe = recipe_for(options, replace(live, language=language), self._settings)
         return replace(
             options,
             model=options.model or live.model,
@@ -334,18 +315,15 @@ class Rebuilding:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
+        recipe = recipe_for(options, replace(live, language=options.language or ""), self._settings)
         model = options.model or live.model
-        embedding = self._settings.embedding
-        vectors = await self._embedder.embed(
-            model, [live.name], timeout=embedding.timeout * embedding.attempts
-        )
+        vectors = await self._ports.embed(model, [live.name])
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)
         analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
             lambda: [
-                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._count)
+                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._ports.counter)
                 for each in documents
             ]
         )
@@ -357,7 +335,7 @@ class Rebuilding:
             average_length=expected_length(sample),
             k1=self._settings.ranking.bm25_k1,
             b=self._settings.ranking.bm25_b,
-            now=self._now(),
+            now=self._ports.now(),
         )
         await self._store.create_generation(built)
         return built
@@ -483,12 +461,6 @@ class Rebuilding:
             if len(passages) == record.chunks:
                 documents.append(restored_document(record, passages))
         return documents
-
-    async def _current(self, record: str) -> Collection:
-        current = await self._registry.reload(record)
-        if current is None:
-            raise NotFound("collection", record.partition("@")[0])
-        return current
 
 
 @dataclass(slots=True)
