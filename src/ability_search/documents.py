@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -75,3 +75,12 @@ class Passage:
     """Prose that introduces a code block; embedded with it, not returned as its text."""
     language: str | None = None
     """Info string of a code block (``python``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weighted terms."""
+
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]
