@@ -104,9 +104,9 @@ async def test_without_feedback_the_first_hits_stay_as_they_are_fused(
     ("fusion", "weights"),
     [
         ({"method": "convex", "weights": {"semantic": 1, "keyword": 3}}, (1.0, 3.0)),
-        ({"method": "convex", "weights": {"semantic": 0.4}}, (0.4, 0.3)),
+        ({"method": "convex", "weights": {"semantic": 0.4}}, (0.4, 0.5)),
         ({"method": "convex", "weights": {"semantic": 1, "keyword": 0}}, (1.0, 0.0)),
-        ({"method": "convex"}, (0.7, 0.3)),
+        ({"method": "convex"}, (0.5, 0.5)),
     ],
 )
 async def test_fusion_by_given_weights(
