@@ -14,6 +14,8 @@ from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
+from ability_search.text.chunkers.strategies import is_markdown
+from ability_search.text.front_matter import markdown_metadata
 from ability_search.tools import inputs
 
 
@@ -42,7 +44,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             source=item.source,
             title=item.title,
             content=item.content,
-            metadata=item.metadata,
+            metadata=_metadata(item),
             kind=item.kind,
             format=item.format,
             language=item.language,
@@ -52,6 +54,13 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
         )
         for item in value.documents
     ]
+
+
+def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
+    """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
+    if not is_markdown(item.content, item.format, item.language):
+        return item.metadata
+    return {**markdown_metadata(item.content), **item.metadata}
 
 
 def index_options(
