@@ -78,6 +78,7 @@ class Reindexing:
         *,
         publish: Publish,
     ) -> None:
+        self._store = ports.store
         self._registry = ports.registry
         self._patience = ports.settings.jobs.patience
         self._generations = generations
@@ -144,7 +145,7 @@ class Reindexing:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._jobs.orphaned(REINDEX):
+        for job in await self._store.orphaned_jobs(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)

@@ -192,7 +192,7 @@ class _Table:
         page = await self._services.indexing.list_sources(
             value.collection, limit=value.limit, cursor=value.cursor
         )
-        jobs = await self._services.jobs.of(value.collection)
+        jobs = await self._services.ports.store.jobs(value.collection)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,
