@@ -60,7 +60,7 @@ class SourcePage:
     cursor: str | None
 
 
-class Indexing:
+class Indexer:
     """The index and delete services, and the list of what is stored."""
 
     def __init__(self, ports: IndexPorts) -> None:
