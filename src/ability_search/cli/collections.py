@@ -116,7 +116,8 @@ def delete(
     """Delete a collection, or one source of it.
 
     Exit code 3 means that the collection does not exist or has no chunks of the
-    source.
+    source. Where nobody can be asked, nothing is deleted without --yes, and the exit
+    code is 2.
 
     Example:
         ability-search delete docs --source guide/old.md
