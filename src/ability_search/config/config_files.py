@@ -30,7 +30,7 @@ class FileKind:
     marker: str
     """Regular expression of a line that marks an own file that cannot be parsed."""
     lacks: str
-    """Contents that a file of another program lacks, for the warning."""
+    """The contents that a file of another program lacks, for the warning."""
 
 
 @dataclass(frozen=True, slots=True)

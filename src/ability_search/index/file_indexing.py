@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
@@ -19,9 +21,10 @@ from ability_search.text.loaders import EMPTY
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FileRequest:
-    """The files to index, and how to read them."""
+class FileRequest(BaseModel):
+    """A selection of files to index, and their format."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     path: str
     format: str | None = None

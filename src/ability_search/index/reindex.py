@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -203,7 +202,7 @@ class Reindexing:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = _options(job.options)
+        options = IndexOptions.model_validate(job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
@@ -290,17 +289,18 @@ class Rebuilding:
         """
         language = options.language or live.language
         recipe = recipe_for(options, replace(live, language=language), self._settings)
-        return replace(
-            options,
-            model=options.model or live.model,
-            chunk_strategy=recipe.chunk_strategy,
-            max_tokens=recipe.chunk_size,
-            overlap=recipe.chunk_overlap,
-            language=recipe.language,
-            kinds=recipe.kinds,
-            kinds_by=recipe.kinds_by,
-            # The sources that differ are determined by comparing both generations.
-            force=True,
+        return options.model_copy(
+            update={
+                "model": options.model or live.model,
+                "chunk_strategy": recipe.chunk_strategy,
+                "max_tokens": recipe.chunk_size,
+                "overlap": recipe.chunk_overlap,
+                "language": recipe.language,
+                "kinds": recipe.kinds,
+                "kinds_by": recipe.kinds_by,
+                # The sources that differ are determined by comparing both generations.
+                "force": True,
+            }
         )
 
     async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
@@ -493,27 +493,9 @@ def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
         yield sources[start : start + _PART]
 
 
-_EMBED_ALL = "anew"
-"""Name of the option ``embed_all`` in the records of jobs."""
-
-
 def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """Return options as recorded in the database, after a JSON round trip."""
-    recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
-    recorded[_EMBED_ALL] = recorded.pop("embed_all")
-    return recorded
-
-
-def _options(recorded: Mapping[str, Any]) -> IndexOptions:
-    """Return the options of a job; fields unknown to this version are ignored."""
-    known = {field.name for field in fields(IndexOptions)}
-    named = {"embed_all" if name == _EMBED_ALL else name: each for name, each in recorded.items()}
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in named.items()
-        if name in known
-    }
-    return IndexOptions(**given)
+    """Return options as recorded in the database; see the aliases of their fields."""
+    return options.model_dump(mode="json", by_alias=True)
 
 
 def _given_up(job: Job) -> SearchError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 
 T = TypeVar("T")
@@ -130,15 +131,6 @@ class Link:
 
 
 # Retrieval
-
-
-@dataclass(frozen=True, slots=True)
-class SparseVector:
-    """Weighted terms."""
-
-    ids: Sequence[int]
-    """Ascending."""
-    weights: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)

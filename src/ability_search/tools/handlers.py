@@ -110,14 +110,7 @@ class _Table:
     ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
-        request = FileRequest(
-            path=value.path,
-            format=value.format,
-            include=value.include,
-            exclude=value.exclude,
-            gitignore=value.gitignore,
-            sweep=value.sweep,
-        )
+        request = FileRequest.model_validate(value)
         record = Job(job.id, FILES, value.collection)
         jobs = self._services.jobs
         async with job.announced(value.collection), jobs.recorded(record) as recorded:

@@ -43,7 +43,7 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "1"
+VERSION = "2"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset({"docx", "html", "pdf", "pptx", "xlsx"})
