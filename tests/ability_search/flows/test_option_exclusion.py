@@ -71,7 +71,7 @@ async def test_scores_fall_as_documented(network: Network, mode: str) -> None:
         words = min(1.0, raw.get(hit["chunkId"], 0.0) / information)
         assert line["closer"] == pytest.approx(0 if mode == "keyword" else closer, abs=1e-4)
         assert line["words"] == pytest.approx(words, abs=1e-4)
-        expected = line["before"] - 0.5 * line["closer"] - 0.3 * line["words"] ** 2
+        expected = line["before"] - 0.5 * line["closer"] - 0.5 * line["words"] ** 2
         assert hit["score"] == line["after"] == pytest.approx(max(0.0, expected))
         assert "feedback" not in hit["explain"]
     lines = {hit["source"]: hit["explain"]["exclusion"] for hit in answer["results"]}

@@ -10,7 +10,7 @@ def test_candidates_close_to_the_exclusion_or_with_its_words_are_demoted() -> No
         excluded_cosines=np.array([0.5, 0.8, 0.5, 0.5, 1.0]),
         excluded_coverage=np.array([0.0, 0.0, 1.0, 0.5, 1.0]),
     )
-    np.testing.assert_allclose(scores, [0.5, 0.3, 0.2, 0.425, 0.0])
+    np.testing.assert_allclose(scores, [0.5, 0.3, 0.0, 0.375, 0.0])
 
 
 def test_no_exclusion_changes_no_score() -> None:

@@ -211,7 +211,7 @@ def test_excluded_words_and_cosines_lower_scores() -> None:
         candidate("low", score=0.1, excluded0=0.9, excluded0Words=2.0),
         plan=plan,
     ) == pytest.approx(
-        {"words": 0.425, "often": 0.2, "meaning": 0.3, "neither": 0.5, "unknown": 0.5, "low": 0.0}
+        {"words": 0.375, "often": 0.0, "meaning": 0.3, "neither": 0.5, "unknown": 0.5, "low": 0.0}
     )
 
 

@@ -17,7 +17,7 @@ from ability_search.text.bm25 import QueryTerms
 Floats = npt.NDArray[np.float64]
 
 MEANING_WEIGHT: Final = 0.5
-WORDS_WEIGHT: Final = 0.3
+WORDS_WEIGHT: Final = 0.5
 
 
 def demoted(
