@@ -14,7 +14,13 @@ from functools import partial
 from ability_search.collection import Collection, checked_name
 from ability_search.config.schema import Settings
 from ability_search.documents import Document, Vector
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    ModelMismatch,
+    NotFound,
+)
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -54,6 +60,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
+_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,12 @@ class Indexing:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            try:
+                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            except EmbeddingUnavailable as exc:
+                if record == result.collection:
+                    _add_progress(exc, result)
+                raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
         result.seconds = time.perf_counter() - started
@@ -338,8 +350,7 @@ class Indexing:
         return await kinds.derive(prepared)
 
     async def _embed(self, model: str, texts: list[str]) -> Vector:
-        embedding = self._settings.embedding
-        timeout = embedding.timeout * embedding.attempts
+        timeout = self._settings.embedding.index_timeout
         return await self._embedder.embed(model, texts, timeout=timeout)
 
     async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
@@ -375,6 +386,14 @@ class Indexing:
                 collection.public_name, recorded=collection.model, requested=options.model
             )
         return collection.model
+
+
+def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
+    """Add the number of stored documents to a failure, and how to index the rest."""
+    stored = result.added + result.updated + result.unchanged
+    failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
+    remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
+    failure.hint = f"{remedy} Then call again: what is stored is skipped."
 
 
 def _length(document: Document) -> int:

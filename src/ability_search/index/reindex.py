@@ -336,10 +336,8 @@ class Rebuilding:
         """
         recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
         model = options.model or live.model
-        embedding = self._settings.embedding
-        vectors = await self._embedder.embed(
-            model, [live.name], timeout=embedding.timeout * embedding.attempts
-        )
+        timeout = self._settings.embedding.index_timeout
+        vectors = await self._embedder.embed(model, [live.name], timeout=timeout)
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)
         analyzer = analyzer_for(recipe.language)

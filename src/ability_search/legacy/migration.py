@@ -217,10 +217,8 @@ class Migration:
         )
 
     async def _embed(self, texts: Sequence[str]) -> Vector:
-        embedding = self._way.settings.embedding
-        return await self._embedder.embed(
-            self._way.model, texts, timeout=embedding.timeout * embedding.attempts
-        )
+        timeout = self._way.settings.embedding.index_timeout
+        return await self._embedder.embed(self._way.model, texts, timeout=timeout)
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
         """Set the state of a collection: to move, moved, or its name is taken."""

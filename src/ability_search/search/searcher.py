@@ -65,7 +65,7 @@ class Searcher:
         """
         root = Candidates(query, self._ranking)
         await run(QUERY, root, self._ports)
-        root.embeddings = QueryVectors(partial(self._embed, list(root.query.texts.values())))
+        root.embeddings = QueryVectors(partial(self._embed, root.query))
         collection = query.asked.collection
         try:
             if isinstance(collection, str) and collection != "*":
@@ -133,8 +133,11 @@ class Searcher:
             source_chunk=hit_of(own, candidates.query, named=False),
         )
 
-    async def _embed(self, texts: Sequence[str], model: str) -> Vector:
-        timeout = self._ports.settings.embedding.query_timeout
+    async def _embed(self, query: Query, model: str) -> Vector:
+        embedding, texts = self._ports.settings.embedding, list(query.texts.values())
+        timeout = embedding.query_timeout
+        if query.asked.mode == "hybrid":
+            timeout = min(timeout, embedding.fallback_after)
         vectors: Vector = await self._ports.embedder.embed(model, texts, timeout=timeout)
         return vectors
 
