@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ability_search.artifacts.artifact_service import (
@@ -146,7 +147,12 @@ async def open_migration(
             embedder=embedder,
             way=Way(
                 model=options.model or settings.embedding.model,
-                recipe=services.indexing.recipe(IndexOptions(), None),
+                # The vectors that it keeps were made without prefixes.
+                recipe=replace(
+                    services.indexing.recipe(IndexOptions(), None),
+                    query_prefix="",
+                    passage_prefix="",
+                ),
                 settings=settings,
                 count=count,
                 counter=counter,

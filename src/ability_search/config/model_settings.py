@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, SecretStr
+from pydantic import BeforeValidator, ByteSize, SecretStr, model_validator
 
 from ability_search.config.setting_fields import (
     KIB,
@@ -19,12 +20,62 @@ from ability_search.config.setting_fields import (
     size,
 )
 
+_BY_NAME = "by the name of the model"
+_RETRIEVAL_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+_SEARCHING = "Represent this sentence for searching relevant passages: "
+_PREFIXES = (
+    (r"nomic-embed-text", "search_query: ", "search_document: "),
+    (r".*\be5-.*instruct|e5-mistral", f"Instruct: {_RETRIEVAL_TASK}\nQuery: ", ""),
+    (r"(multilingual-)?e5-(small|base|large)", "query: ", "passage: "),
+    (r"bge-(small|base|large)-zh", "为这个句子生成表示以用于检索相关文章：", ""),
+    (r"bge-(small|base|large)|mxbai-embed", _SEARCHING, ""),
+    (r"snowflake-arctic-embed(2|.*-v2)", "query: ", ""),
+    (r"snowflake-arctic-embed", _SEARCHING, ""),
+    (r"embeddinggemma", "task: search result | query: ", "title: none | text: "),
+    (r"qwen3-embedding", f"Instruct: {_RETRIEVAL_TASK}\nQuery:", ""),
+)
+"""How names of models begin, without the organization, and the prefixes of queries and passages
+that their model cards ask for. The first row that fits counts."""
+
+
+def prefixes_by_name(model: str) -> tuple[str, str]:
+    """Return the query and the passage prefix that the model was trained with, or none."""
+    name = model.lower().rpartition("/")[2]
+    rows = (row for row in _PREFIXES if re.match(row[0], name))
+    return next(((query, passage) for _, query, passage in rows), ("", ""))
+
+
+def _separated(value: object) -> object:
+    """Return a prefix with the space that settings lose at the end; ``none`` is empty."""
+    if not isinstance(value, str):
+        return value
+    prefix = value.strip()
+    if prefix == "none":
+        return ""
+    return f"{prefix} " if prefix and prefix.isascii() else prefix
+
+
+Prefix = Annotated[str | None, BeforeValidator(_separated)]
+
 
 class Embedding(Group):
     """Embeddings."""
 
     prefix = "embedding_"
     model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
+    query_prefix: Prefix = setting(
+        None,
+        about="What that model gets before each query, or `none`; for generations built from now"
+        " on.",
+        max_length=1024,
+        default_text=_BY_NAME,
+    )
+    passage_prefix: Prefix = setting(
+        None,
+        about="What that model gets before each text that is stored, or `none`; likewise.",
+        max_length=1024,
+        default_text=_BY_NAME,
+    )
     transport: Literal["api", "broker"] = setting(
         "broker",
         about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
@@ -81,6 +132,17 @@ class Embedding(Group):
         5.0, about="Time the circuit breaker stays open before the next attempt."
     )
 
+    def prefixes_of(self, model: str) -> tuple[str, str]:
+        """Return the query and the passage prefix of a model: as set, else by its name."""
+        usual = prefixes_by_name(model)
+        if model != self.model:
+            return usual
+        own = (self.query_prefix, self.passage_prefix)
+        return (
+            usual[0] if own[0] is None else own[0],
+            usual[1] if own[1] is None else own[1],
+        )
+
     @property
     def index_timeout(self) -> float:
         """Timeout for the vectors of a batch of documents, retries included."""
@@ -110,13 +172,25 @@ class Expansion(Group):
     """Query expansion: a language model adds words to a query if the query asks for it."""
 
     prefix = "expansion_"
+    transport: Literal["api", "broker"] = setting(
+        "broker",
+        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API such as"
+        " Ollama's (`api`).",
+    )
+    api_url: HttpUrl | None = setting(None, about="Base URL of the chat API.")
     model: ModelName | None = setting(
         None, about="Language model if the query names none.", default_text="the server's own"
     )
-    api_key: SecretStr | None = secret(about="API key for the model manager.")
+    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
     timeout: float = seconds(
         2.0, about="Timeout of a request; on timeout the query is not expanded."
     )
+
+    @model_validator(mode="after")
+    def _api_has_a_model(self) -> Expansion:
+        if self.transport == "api" and self.model is None:
+            raise ValueError("expansion_model must be set because expansion_transport is api")
+        return self
 
 
 class Kinds(Group):

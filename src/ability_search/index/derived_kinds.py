@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.config.schema import Kinds
+from ability_search.config.model_settings import Kinds
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
 from ability_search.index.kinds.chat_kinds import PROMPTS, read_answer, shown
@@ -128,6 +128,7 @@ class KindDerivation:
             list(self._passages(statements)),
             content_hash=prepared.content_hash,
             analyzer=self._analyzer,
+            prefix=self._recipe.passage_prefix,
         )
 
     def _passages(self, statements: Sequence[Statement]) -> Iterator[Passage]:

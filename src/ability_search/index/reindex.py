@@ -16,7 +16,13 @@ from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.index_calls import (
+    IndexOptions,
+    IndexReport,
+    Progress,
+    Report,
+    model_input,
+)
 from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
@@ -334,8 +340,14 @@ class Rebuilding:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
-        model = options.model or live.model
+        model, query_prefix, passage_prefix = model_input(
+            options.model or live.model, self._settings
+        )
+        recipe = replace(
+            self._indexing.recipe(options, replace(live, language=options.language or "")),
+            query_prefix=query_prefix,
+            passage_prefix=passage_prefix,
+        )
         timeout = self._settings.embedding.index_timeout
         vectors = await self._embedder.embed(model, [live.name], timeout=timeout)
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)

@@ -73,6 +73,7 @@ EMBEDDINGS = HttpService(
     failure=_failure,
     api="the embedding API",
     route="embeddings",
+    optional=("encoding_format",),
 )
 
 

@@ -157,7 +157,7 @@ async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Can
             clock=clock,
         )
         if candidates.embeddings is not None and asked.mode != "keyword":
-            candidates.embeddings.request(collection.model)
+            candidates.embeddings.request(collection.model_input)
         await run((*CANDIDATES, *RANKING), candidates, ports)
         current = candidates.collection
         if current.type == collection.type and all_searched(query, collection, current):

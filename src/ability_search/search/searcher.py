@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
 from ability_search.filters.tree import Filter
@@ -133,12 +133,17 @@ class Searcher:
             source_chunk=hit_of(own, candidates.query, named=False),
         )
 
-    async def _embed(self, query: Query, model: str) -> Vector:
-        embedding, texts = self._ports.settings.embedding, list(query.texts.values())
+    async def _embed(self, query: Query, model: ModelInput) -> Vector:
+        imagined = query.asked.hypothetical_answer
+        texts = [
+            (model.passage_prefix if text == imagined else model.query_prefix) + text
+            for text in query.texts.values()
+        ]
+        embedding = self._ports.settings.embedding
         timeout = embedding.query_timeout
         if query.asked.mode == "hybrid":
             timeout = min(timeout, embedding.fallback_after)
-        vectors: Vector = await self._ports.embedder.embed(model, texts, timeout=timeout)
+        vectors: Vector = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
         return vectors
 
     async def _names(self, collection: str | Sequence[str]) -> list[str]:
