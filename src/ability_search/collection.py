@@ -20,7 +20,7 @@ _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
 
 class ModelInput(NamedTuple):
-    """An embedding model and what it gets before each text; fixed for a generation."""
+    """An embedding model and the prefixes of its texts; fixed for a generation."""
 
     model: str
     query_prefix: str = ""
@@ -50,11 +50,11 @@ class Collection:
     kinds: tuple[str, ...] = ()
     """Kinds that are derived from each document."""
     kinds_by: str = "local"
-    """How they are made: ``local`` extraction, or a language model (``chat``)."""
+    """The way to make them: ``local`` extraction, or a language model (``chat``)."""
     query_prefix: str = ""
-    """What the model gets before each query."""
+    """Prefix of each query for the model."""
     passage_prefix: str = ""
-    """What the model got before each text that is stored."""
+    """Prefix of each stored text for the model."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0

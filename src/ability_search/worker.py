@@ -21,6 +21,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexing
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
@@ -167,7 +168,7 @@ async def open_services(
             settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
         )
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
-        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.registry.remembered})
+        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.ports.registry.remembered})
         await stack.enter_async_context(connection)
         # They need the connection to close, so they are closed before it.
         stack.push_async_callback(services.jobs.close)
@@ -195,6 +196,7 @@ def open_store(
         timeout=settings.database.timeout,
         meter=meter,
         providers=providers,
+        patience=settings.database.patience,
     )
     return ArcadeStore(
         database, message_bytes=settings.database.write_group_bytes, now=_now, meter=meter
@@ -215,86 +217,38 @@ def build_services(
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
     registry = Registry(store)
     statistics_cache = StatisticsCache(store)
-    generations = Generations(store, registry, grace=settings.database.grace_period)
+    counter = token_counter(settings)
+    ports = IndexPorts(store, registry, embedder, chat, settings, counter, _now, meter)
+    query_ports = Ports(
+        store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now
+    )
+    generations = Generations(ports)
     jobs = Jobs(store, lease=settings.jobs.lease)
-    count, counter = token_counter(settings)
-    indexing = Indexing(
-        store,
-        embedder,
-        chat,
-        registry,
-        settings=settings,
-        count=count,
-        counter=counter,
-        now=_now,
-        meter=meter,
-    )
-    ranking = settings.ranking
-    maintenance = Maintenance(
-        store,
-        registry,
-        statistics_cache,
-        generations,
-        scan_below=ranking.scan_below,
-        now=_now,
-    )
-    rebuilding = Rebuilding(
-        store,
-        embedder,
-        registry,
-        generations,
-        indexing,
-        maintenance,
-        settings=settings,
-        count=count,
-        now=_now,
-    )
-    reindexing = Reindexing(
-        registry,
-        generations,
-        jobs,
-        rebuilding,
-        patience=settings.jobs.patience,
-        publish=publish or _unheard,
-    )
+    indexing = Indexing(ports)
+    maintenance = Maintenance(ports, statistics_cache, generations)
+    rebuilding = Rebuilding(ports, generations, indexing, maintenance)
+    reindexing = Reindexing(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
-        store=store,
-        registry=registry,
+        ports=ports,
         indexing=indexing,
-        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(ports, indexing, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(store, registry, reindexing),
-        searcher=Searcher(
-            Ports(
-                store,
-                embedder,
-                reranker,
-                chat,
-                registry,
-                statistics_cache,
-                settings,
-                count,
-                _now,
-            )
-        ),
+        self_repair=SelfRepair(ports, reindexing),
+        searcher=Searcher(query_ports),
         maintenance=maintenance,
-        settings=settings,
-        meter=meter,
     )
 
 
-def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
-    """Return the token counter and its name: the tokenizer from the settings, or an estimate.
+def token_counter(settings: Settings) -> TokenCounter:
+    """Return the token counter: the tokenizer from the settings, or an estimate.
 
     Raises:
         ConfigurationError: if the tokenizer cannot be read.
     """
     path = settings.chunking.tokenizer
-    if path is None:
-        return EstimatedTokens(), "estimate"
-    return TokenizerTokens(path), f"tokenizer:{path.parent.name}"
+    return EstimatedTokens() if path is None else TokenizerTokens(path)
 
 
 @asynccontextmanager

@@ -106,9 +106,9 @@ class Origin(_Record):
     """Kinds that are derived from each document."""
     kinds_by: Literal["local", "chat"] = "local"
     query_prefix: str = Field("", max_length=1024)
-    """What the model gets before each query."""
+    """Prefix of each query for the model."""
     passage_prefix: str = Field("", max_length=1024)
-    """What the model got before each text."""
+    """Prefix of each text for the model."""
     token_counter: Text
     average_length: float = Field(ge=SHORTEST_AVERAGE, le=LONGEST_AVERAGE)
     bm25_k1: float = Field(K1, ge=0, le=1000)
@@ -158,7 +158,7 @@ class ChunksManifest(Manifest):
     chunks_file: FileName
     sources_file: FileName
     usage_file: FileName | None = None
-    """Which agent was shown which chunks; in backups only."""
+    """Chunks that each agent was shown; in backups only."""
     collection: Origin
     counts: Counts
     digests: Mapping[str, FileDigest]

@@ -65,14 +65,13 @@ class Embedding(Group):
     model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
     query_prefix: Prefix = setting(
         None,
-        about="What that model gets before each query, or `none`; for generations built from now"
-        " on.",
+        about="Prefix of each query for that model, or `none`; for generations built from now on.",
         max_length=1024,
         default_text=_BY_NAME,
     )
     passage_prefix: Prefix = setting(
         None,
-        about="What that model gets before each text that is stored, or `none`; likewise.",
+        about="Prefix of each stored text for that model, or `none`; likewise.",
         max_length=1024,
         default_text=_BY_NAME,
     )

@@ -54,9 +54,9 @@ class Recipe:
     kinds_by: str = "local"
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     query_prefix: str = ""
-    """What the model gets before each query."""
+    """Prefix of each query for the model."""
     passage_prefix: str = ""
-    """What the model gets before each text that is stored."""
+    """Prefix of each stored text for the model."""
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
@@ -66,7 +66,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one document may become."""
+    """Limits of one document."""
 
     chunks: int
     stored: int
@@ -206,7 +206,7 @@ def analyzed(
         passages: Its passages.
         content_hash: Its content hash.
         analyzer: The analyzer of the collection.
-        prefix: What the model gets before each text.
+        prefix: Prefix of each text for the model.
 
     Raises:
         InvalidInput: if the metadata cannot be stored.

@@ -406,7 +406,7 @@ class JobStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """How often agents were shown chunks."""
+    """Counts of the chunks shown to agents."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """Return how often chunks were shown to an agent; those never shown are left out."""

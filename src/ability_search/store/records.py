@@ -374,7 +374,7 @@ class VectorCheck:
 
 @dataclass(frozen=True, slots=True)
 class OverviewRequest:
-    """What to measure of a collection; ``None`` leaves a part out."""
+    """The parts to measure of a collection; ``None`` leaves a part out."""
 
     bin_width: int | None
     """Tokens."""
@@ -412,7 +412,7 @@ class MapPoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often an agent was shown a chunk."""
+    """The number of times an agent was shown a chunk."""
 
     agent: str
     collection: str

@@ -1,4 +1,4 @@
-"""What the embedding model gets before each text."""
+"""Prefixes of the texts for the embedding model."""
 
 from __future__ import annotations
 
