@@ -34,7 +34,7 @@ _PREFIXES = (
     (r"embeddinggemma", "task: search result | query: ", "title: none | text: "),
     (r"qwen3-embedding", f"Instruct: {_RETRIEVAL_TASK}\nQuery:", ""),
 )
-"""How names of models begin, without the organization, and the prefixes of queries and passages
+"""Beginnings of names of models, without the organization, and the prefixes of queries and passages
 that their model cards ask for. The first row that fits counts."""
 
 
