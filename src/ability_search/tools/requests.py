@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ability_search.bounded_batches import text_bytes
@@ -29,27 +30,22 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             f" at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(text_bytes(item.content) for item in value.documents)
+    sizes = [text_bytes(item.content) for item in value.documents]
+    total = sum(sizes)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
             hint="Send them in several calls (setting max_batch_bytes).",
         )
-    for place, item in enumerate(value.documents):
-        _check_document(item, place, limits)
+    for place, size in enumerate(sizes):
+        if size > limits.document_bytes:
+            raise TooLarge(
+                f"documents.{place}.content: {size} bytes,"
+                f" at most {limits.document_bytes} are allowed",
+                hint="Split the document (setting max_document_bytes).",
+            )
     return [
-        Document(
-            source=item.source,
-            title=item.title,
-            content=item.content,
-            metadata=item.metadata,
-            kind=item.kind,
-            format=item.format,
-            language=item.language,
-            links=tuple(link.model_dump() for link in item.links),
-            of=item.of,
-            file_hash=item.file_hash,
-        )
+        Document(**dict(item) | {"links": tuple(link.model_dump() for link in item.links)})
         for item in value.documents
     ]
 
@@ -58,18 +54,10 @@ def index_options(
     value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
 ) -> IndexOptions:
     """Return the indexing options of a call."""
-    return IndexOptions(
-        chunk_strategy=value.chunk_strategy,
-        max_tokens=value.max_tokens,
-        overlap=getattr(value, "overlap", None),
-        model=value.model,
-        language=getattr(value, "language", None),
-        kinds=None if value.kinds is None else tuple(value.kinds),
-        kinds_by=value.kinds_by,
-        force=getattr(value, "force", False),
-        embed_all=getattr(value, "force", False),
-        dedup_threshold=getattr(value, "dedup_threshold", None),
-    )
+    names = {each.name for each in fields(IndexOptions)}
+    given = {name: each for name, each in dict(value).items() if name in names}
+    kinds = None if value.kinds is None else tuple(value.kinds)
+    return IndexOptions(**given | {"kinds": kinds, "embed_all": getattr(value, "force", False)})
 
 
 def query(value: inputs.QueryInput, limits: Limits) -> Query:
@@ -133,12 +121,3 @@ def overview(value: inputs.CollectionInfoInput) -> Wanted:
         growth="growth" in value.include,
         points=value.map_points if "map" in value.include else None,
     )
-
-
-def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
-    size = text_bytes(item.content)
-    if size > limits.document_bytes:
-        raise TooLarge(
-            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
-            hint="Split the document (setting max_document_bytes).",
-        )
