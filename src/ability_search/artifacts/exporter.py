@@ -74,7 +74,7 @@ class _Slice:
         return ()
 
 
-class Exporting:
+class Exporter:
     """Exports collections. It reads page by page and needs no embedder."""
 
     def __init__(self, ports: IndexPorts) -> None:

@@ -26,12 +26,12 @@ from ability_search.components.extras import (
 )
 from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Broker, Settings
-from ability_search.edges.network_state import NEEDED
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
+from ability_search.tools.table import NEEDED_TOOLS
 from ability_search.worker import open_embedder, open_reranker
 from kadi_client import KadiError, ToolError
 
@@ -207,7 +207,7 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
     yield await _check_broker_clock(target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
-    for name, tools in NEEDED.items():
+    for name, tools in NEEDED_TOOLS.items():
         missing = [tool for tool in tools if tool not in visible]
         if name == "models" and api:
             continue

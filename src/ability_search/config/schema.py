@@ -31,6 +31,7 @@ from ability_search.config.setting_fields import (
 )
 from ability_search.text.chunkers import Strategy
 
+McpProfile = Literal["lean", "full"]
 _DEPLOYER = "set by `kadi deploy`"
 
 
@@ -643,6 +644,11 @@ class Gateway(Group):
     concurrency: int = setting(64, about="Concurrent requests.", unit="requests", ge=1, le=100_000)
     streams: int = setting(64, about="Open event streams.", unit="streams", ge=1, le=100_000)
     timeout: float = seconds(300.0, about="Timeout of a tool call.")
+    mcp_profile: McpProfile = setting(
+        "lean",
+        key="mcp_profile",
+        about="Tools over MCP: `lean` has few parameters and returns references, `full` has all.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

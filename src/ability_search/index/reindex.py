@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from ability_search.index.index_calls import (
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
@@ -55,7 +54,7 @@ Advance = Callable[[int, int, str], Awaitable[None]]
 """A callback for progress: sources done, sources in total, stage."""
 
 
-class Reindexing:
+class Reindexer:
     """The reindex service.
 
     A new generation is built under a separate record, so that it is not visible before it is
@@ -75,10 +74,11 @@ class Reindexing:
         ports: IndexPorts,
         generations: Generations,
         jobs: Jobs,
-        rebuilding: Rebuilding,
+        rebuilding: Rebuilder,
         *,
         publish: Publish,
     ) -> None:
+        self._store = ports.store
         self._registry = ports.registry
         self._patience = ports.settings.jobs.patience
         self._generations = generations
@@ -145,7 +145,7 @@ class Reindexing:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._jobs.orphaned(REINDEX):
+        for job in await self._store.orphaned_jobs(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
@@ -203,7 +203,7 @@ class Reindexing:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = _options(job.options)
+        options = IndexOptions.model_validate(job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
@@ -257,7 +257,7 @@ class Reindexing:
             await asyncio.sleep(backoff.delay(0.0))
 
 
-class Rebuilding:
+class Rebuilder:
     """Builds generations; the state of a build is kept in the database only.
 
     Args:
@@ -271,7 +271,7 @@ class Rebuilding:
         self,
         ports: IndexPorts,
         generations: Generations,
-        indexing: Indexing,
+        indexing: Indexer,
         maintenance: Maintenance,
     ) -> None:
         self._ports = ports
@@ -290,17 +290,18 @@ class Rebuilding:
         """
         language = options.language or live.language
         recipe = recipe_for(options, replace(live, language=language), self._settings)
-        return replace(
-            options,
-            model=options.model or live.model,
-            chunk_strategy=recipe.chunk_strategy,
-            max_tokens=recipe.chunk_size,
-            overlap=recipe.chunk_overlap,
-            language=recipe.language,
-            kinds=recipe.kinds,
-            kinds_by=recipe.kinds_by,
-            # The sources that differ are determined by comparing both generations.
-            force=True,
+        return options.model_copy(
+            update={
+                "model": options.model or live.model,
+                "chunk_strategy": recipe.chunk_strategy,
+                "max_tokens": recipe.chunk_size,
+                "overlap": recipe.chunk_overlap,
+                "language": recipe.language,
+                "kinds": recipe.kinds,
+                "kinds_by": recipe.kinds_by,
+                # The sources that differ are determined by comparing both generations.
+                "force": True,
+            }
         )
 
     async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
@@ -493,27 +494,9 @@ def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
         yield sources[start : start + _PART]
 
 
-_EMBED_ALL = "anew"
-"""Name of the option ``embed_all`` in the records of jobs."""
-
-
 def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """Return options as recorded in the database, after a JSON round trip."""
-    recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
-    recorded[_EMBED_ALL] = recorded.pop("embed_all")
-    return recorded
-
-
-def _options(recorded: Mapping[str, Any]) -> IndexOptions:
-    """Return the options of a job; fields unknown to this version are ignored."""
-    known = {field.name for field in fields(IndexOptions)}
-    named = {"embed_all" if name == _EMBED_ALL else name: each for name, each in recorded.items()}
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in named.items()
-        if name in known
-    }
-    return IndexOptions(**given)
+    """Return options as recorded in the database; see the aliases of their fields."""
+    return options.model_dump(mode="json", by_alias=True)
 
 
 def _given_up(job: Job) -> SearchError:

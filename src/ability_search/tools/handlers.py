@@ -16,11 +16,11 @@ from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
-from ability_search.index.reindex import Reindexing
+from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
@@ -47,11 +47,11 @@ class Services:
     """The services that the tools call."""
 
     ports: IndexPorts
-    indexing: Indexing
+    indexing: Indexer
     files: FileIndexing
     generations: Generations
     jobs: Jobs
-    reindexing: Reindexing
+    reindexing: Reindexer
     self_repair: SelfRepair
     searcher: Searcher
     maintenance: Maintenance
@@ -103,14 +103,7 @@ class _Table:
     ) -> results.IndexFileResult:
         """search-index-file."""
         job = _Job(call, value.job_id)
-        request = FileRequest(
-            path=value.path,
-            format=value.format,
-            include=value.include,
-            exclude=value.exclude,
-            gitignore=value.gitignore,
-            sweep=value.sweep,
-        )
+        request = FileRequest.model_validate(value)
         record = Job(job.id, FILES, value.collection)
         jobs = self._services.jobs
         async with job.announced(value.collection), jobs.recorded(record) as recorded:
@@ -192,7 +185,7 @@ class _Table:
         page = await self._services.indexing.list_sources(
             value.collection, limit=value.limit, cursor=value.cursor
         )
-        jobs = await self._services.jobs.of(value.collection)
+        jobs = await self._services.ports.store.jobs(value.collection)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,

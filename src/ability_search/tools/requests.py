@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from ability_search.bounded_batches import text_bytes
@@ -15,6 +14,8 @@ from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
+from ability_search.text.chunkers.strategies import is_markdown
+from ability_search.text.front_matter import markdown_metadata
 from ability_search.tools import inputs
 
 
@@ -45,19 +46,30 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
                 hint="Split the document (setting max_document_bytes).",
             )
     return [
-        Document(**dict(item) | {"links": tuple(link.model_dump() for link in item.links)})
+        Document(
+            **dict(item)
+            | {
+                "metadata": _metadata(item),
+                "links": tuple(link.model_dump() for link in item.links),
+            }
+        )
         for item in value.documents
     ]
+
+
+def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
+    """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
+    if not is_markdown(item.content, item.format, item.language):
+        return item.metadata
+    return {**markdown_metadata(item.content), **item.metadata}
 
 
 def index_options(
     value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
 ) -> IndexOptions:
     """Return the indexing options of a call."""
-    names = {each.name for each in fields(IndexOptions)}
-    given = {name: each for name, each in dict(value).items() if name in names}
-    kinds = None if value.kinds is None else tuple(value.kinds)
-    return IndexOptions(**given | {"kinds": kinds, "embed_all": getattr(value, "force", False)})
+    options = IndexOptions.model_validate(value)
+    return options.model_copy(update={"embed_all": options.force})
 
 
 def query(value: inputs.QueryInput, limits: Limits) -> Query:
