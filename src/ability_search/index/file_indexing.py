@@ -99,7 +99,7 @@ class FileIndexing:
                     skipped += reading.skipped
                     await self._store_documents(name, reading.documents, options, total)
         removed = await self._sweep(name, selection) if request.sweep else 0
-        taken = len(selection.files) - len(skipped)
+        taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
     async def _changed(
