@@ -42,7 +42,7 @@ class Collection:
     kinds: tuple[str, ...] = ()
     """Kinds that are derived from each document."""
     kinds_by: str = "local"
-    """How they are made: ``local`` extraction, or a language model (``chat``)."""
+    """The way to make them: ``local`` extraction, or a language model (``chat``)."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -78,3 +78,12 @@ class Passage:
     preface: int = 0
     """Characters at the beginning of ``content`` that are elsewhere in the text: the header of a
     table, or the description in the front matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weighted terms."""
+
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]

@@ -82,8 +82,7 @@ def read_skills(
     manifest: SkillsManifest,
     *,
     settings: Settings,
-    count: TokenCounter,
-    counter: str,
+    counter: TokenCounter,
 ) -> SkillsArtifact:
     """Read an index of skills.
 
@@ -91,15 +90,14 @@ def read_skills(
         directory: Its directory.
         manifest: Its manifest.
         settings: The settings of term weights.
-        count: Token counter.
-        counter: Name of the token counter.
+        counter: Token counter.
 
     Raises:
         Damaged: if the index is invalid.
     """
     lines, vectors = _read(directory, manifest)
     prepared = [
-        _prepared(line, vector, manifest.model_id, count, counter)
+        _prepared(line, vector, manifest.model_id, counter)
         for line, vector in zip(lines, vectors, strict=True)
     ]
     prepared.sort(key=lambda item: item.document.source)
@@ -116,7 +114,7 @@ def read_skills(
     )
     items = [_item(each, collection, now) for each in prepared]
     return SkillsArtifact(
-        manifest, origin_of(collection, counter), _counts(items), _fingerprint(items), items
+        manifest, origin_of(collection, counter.name), _counts(items), _fingerprint(items), items
     )
 
 
@@ -141,9 +139,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
     return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
 
 
-def _prepared(
-    line: SkillLine, vector: Vector, model: str, count: TokenCounter, counter: str
-) -> Prepared:
+def _prepared(line: SkillLine, vector: Vector, model: str, counter: TokenCounter) -> Prepared:
     metadata: dict[str, Any] = {"id": line.id, "path": line.path}
     if line.keywords:
         metadata["keywords"] = line.keywords
@@ -157,9 +153,9 @@ def _prepared(
     prepared = prepare(
         document,
         _RECIPE,
-        content_hash=content_hash(document, _RECIPE, model=model, counter=counter),
+        content_hash=content_hash(document, _RECIPE, model=model, counter=counter.name),
         analyzer=analyzer_for(_RECIPE.language),
-        count=count,
+        count=counter,
     )
     prepared.vectors = [vector for _ in prepared.passages]
     return prepared

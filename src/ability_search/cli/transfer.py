@@ -306,7 +306,7 @@ def _with_migration(
     *,
     hidden: bool,
 ) -> tuple[MigrationRun, Survey]:
-    from ability_search.components.local_services import open_local_services, open_migration
+    from ability_search.components.local_services import migration_run, open_local_services
 
     settings = client_settings()
     target = choose_target(settings, broker)
@@ -321,16 +321,10 @@ def _with_migration(
             )
 
     async def run() -> tuple[MigrationRun, Survey]:
-        async with (
-            open_local_services(settings, target, name=CLIENT_NAME) as (services, connection),
-            open_migration(
-                services,
-                connection,
-                options,
-                progress=partial(report_bar, hidden=hidden),
-                moved=moved,
-            ) as migration,
-        ):
+        opened = open_local_services(settings, target, name=CLIENT_NAME)
+        async with opened as (services, connection):
+            progress = partial(report_bar, hidden=hidden)
+            migration = migration_run(services, connection, options, progress=progress, moved=moved)
             return migration, await work(migration, hidden)
 
     return asyncio.run(run())

@@ -313,7 +313,7 @@ async def open_gateway(
         if not missing_modules(EXTRAS["mcp"]):
             from ability_search.mcp.mcp_server import McpEndpoint
 
-            mcp = McpEndpoint(caller, max_bytes=own.request_bytes)
+            mcp = McpEndpoint(caller, max_bytes=own.request_bytes, profile=own.mcp_profile)
         app = application(handlers, streams, host=host, mcp=mcp or _no_mcp)
         url = await stack.enter_async_context(
             serve_http(app, host, port, token=token, prefix="gateway")

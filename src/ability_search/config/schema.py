@@ -7,7 +7,8 @@ One group per concern. The name of a setting is its group's prefix and its attri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_type_hints
 
@@ -30,6 +31,7 @@ from ability_search.config.setting_fields import (
 )
 from ability_search.text.chunkers import Strategy
 
+McpProfile = Literal["lean", "full"]
 _DEPLOYER = "set by `kadi deploy`"
 
 
@@ -642,6 +644,11 @@ class Gateway(Group):
     concurrency: int = setting(64, about="Concurrent requests.", unit="requests", ge=1, le=100_000)
     streams: int = setting(64, about="Open event streams.", unit="streams", ge=1, le=100_000)
     timeout: float = seconds(300.0, about="Timeout of a tool call.")
+    mcp_profile: McpProfile = setting(
+        "lean",
+        key="mcp_profile",
+        about="Tools over MCP: `lean` has few parameters and returns references, `full` has all.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -672,6 +679,8 @@ class Settings:
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
     """Required secrets that were not found on this machine."""
+    undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
     warnings: tuple[str, ...] = ()
     """Ignored values and the reasons, for the log."""
 

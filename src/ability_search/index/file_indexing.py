@@ -8,21 +8,22 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ability_search.config.schema import Settings
+from pydantic import BaseModel, ConfigDict
+
 from ability_search.documents import Document
 from ability_search.files.file_documents import open_extractor, prints, read_files
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexing
-from ability_search.store.port import IndexStore
-from ability_search.store.registry import Registry
 
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FileRequest:
-    """Which files to index, and how to read them."""
+class FileRequest(BaseModel):
+    """A selection of files to index, and their format."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     path: str
     format: str | None = None
@@ -47,26 +48,16 @@ class FileIndexing:
     """The index-file service.
 
     Args:
-        store: The store.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         indexing: The index service.
-        settings: Limits and allowed roots.
         base: Directory that relative paths start from.
     """
 
-    def __init__(
-        self,
-        store: IndexStore,
-        registry: Registry,
-        indexing: Indexing,
-        *,
-        settings: Settings,
-        base: Path,
-    ) -> None:
-        self._store = store
-        self._registry = registry
+    def __init__(self, ports: IndexPorts, indexing: Indexing, *, base: Path) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._settings = ports.settings
         self._indexing = indexing
-        self._settings = settings
         self._base = base
 
     async def index(

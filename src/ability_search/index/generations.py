@@ -10,8 +10,7 @@ from typing import Any
 
 from ability_search.collection import Collection, type_created_at
 from ability_search.errors import SearchError
-from ability_search.store.port import Store
-from ability_search.store.registry import Registry
+from ability_search.index.index_ports import IndexPorts
 
 log = logging.getLogger(__name__)
 
@@ -21,17 +20,12 @@ class Generations:
 
     The drop of a generation is recorded in the transaction that replaces it, so that any worker
     can perform it when it is due.
-
-    Args:
-        store: The store.
-        registry: Registry of the collections.
-        grace: Seconds that a replaced generation is kept for running queries.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, grace: float) -> None:
-        self._store = store
-        self._registry = registry
-        self._grace = grace
+    def __init__(self, ports: IndexPorts) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._grace = ports.settings.database.grace_period
         self._dropping: set[asyncio.Task[None]] = set()
 
     async def switch(

@@ -62,7 +62,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one document may become."""
+    """Limits of one document."""
 
     chunks: int
     stored: int

@@ -36,7 +36,7 @@ _COLOUR = re.compile(r"(?=\D*\d)(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What stands above a text; empty if there is nothing readable.
+    """The metadata above a text; empty if nothing is readable.
 
     Attributes:
         end: Offset at which the text begins.

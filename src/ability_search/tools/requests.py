@@ -67,18 +67,8 @@ def index_options(
     value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
 ) -> IndexOptions:
     """Return the indexing options of a call."""
-    return IndexOptions(
-        chunk_strategy=value.chunk_strategy,
-        max_tokens=value.max_tokens,
-        overlap=getattr(value, "overlap", None),
-        model=value.model,
-        language=getattr(value, "language", None),
-        kinds=None if value.kinds is None else tuple(value.kinds),
-        kinds_by=value.kinds_by,
-        force=getattr(value, "force", False),
-        embed_all=getattr(value, "force", False),
-        dedup_threshold=getattr(value, "dedup_threshold", None),
-    )
+    options = IndexOptions.model_validate(value)
+    return options.model_copy(update={"embed_all": options.force})
 
 
 def query(value: inputs.QueryInput, limits: Limits) -> Query:

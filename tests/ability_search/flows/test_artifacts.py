@@ -34,7 +34,6 @@ from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Progress
 from ability_search.store.records import Use
-from ability_search.text.token_counter import EstimatedTokens
 from kadi_client import RemoteError
 
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -92,18 +91,12 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
 
 def exporting(network: Network, base: Path) -> Exporting:
     services = services_of(network, base)
-    return Exporting(services.store, services.registry, count=EstimatedTokens(), counter="estimate")
+    return Exporting(services.ports)
 
 
 def importing(network: Network, base: Path) -> Importing:
     services = services_of(network, base)
-    return Importing(
-        services.store,
-        services.registry,
-        services.maintenance,
-        services.generations,
-        settings=network.settings,
-    )
+    return Importing(services.ports, services.maintenance, services.generations)
 
 
 async def export(network: Network, directory: Path, **options: Any) -> ChunksManifest:

@@ -120,13 +120,7 @@ async def assert_usable(
     network: Network, directory: Path, name: str, applied: list[Change]
 ) -> None:
     services = services_of(network, directory.parent)
-    importing = Importing(
-        services.store,
-        services.registry,
-        services.maintenance,
-        services.generations,
-        settings=network.settings,
-    )
+    importing = Importing(services.ports, services.maintenance, services.generations)
     try:
         await importing.import_artifact(opened(directory), name, unheard)
         listed = await network.call("search-collections")

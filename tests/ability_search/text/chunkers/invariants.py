@@ -1,4 +1,4 @@
-"""What holds for the chunks of every strategy."""
+"""Invariants of the chunks of every strategy."""
 
 from collections.abc import Sequence
 
