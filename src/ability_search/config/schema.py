@@ -164,7 +164,7 @@ class Limits(Group):
     )
     unpacked_bytes: ByteSize = size(
         100 * MIB,
-        about="Unpacked size of a DOCX, PPTX or XLSX file; larger files are skipped.",
+        about="Unpacked size of an Office file or a book; larger files are skipped.",
         ge=KIB,
         le=1024 * MIB,
     )
@@ -280,7 +280,7 @@ class Files(Group):
     timeout: float = seconds(
         30.0,
         key="file_timeout",
-        about="Timeout for reading one PDF, DOCX, PPTX, XLSX or HTML file.",
+        about="Timeout for reading one file that is not plain text, such as a PDF.",
     )
     data_dir: Path = setting(
         about="Directory of the local stack's databases.",
