@@ -25,7 +25,7 @@ from ability_search.search.pipeline import (
     rank,
     run,
 )
-from ability_search.search.query import COSINE, Query
+from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.stage import Ports
@@ -110,7 +110,7 @@ class Searcher:
         asked = QueryInput(
             collection=name, query=chunk_id, limit=limit, mode="semantic", min_score=min_score
         )
-        query = Query(asked, filter, as_of=self._ports.now())
+        query = replace(parse_query(asked, filter), as_of=self._ports.now())
         candidates = candidates_of(query, collection, limit + 1, self._ports)
         candidates.vectors = {COSINE: chunk.embedding or ()}
         await run([RETRIEVAL], candidates, self._ports)

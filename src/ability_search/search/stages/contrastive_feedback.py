@@ -87,6 +87,6 @@ NAME = "siblings"
 CONTRASTIVE_FEEDBACK = Stage(
     NAME,
     apply_contrast,
-    lambda candidates: feedback_applies(candidates) and bool(candidates.query.excluded),
+    lambda candidates: feedback_applies(candidates) and bool(candidates.query.intent.excluded),
     step=NAME,
 )

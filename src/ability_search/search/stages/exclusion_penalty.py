@@ -63,8 +63,8 @@ def demoted(
 def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
     """Return the terms of excluded phrases and of the event, by the column for a raw score."""
     phrases = dict(query.excluded_columns)
-    if query.event is not None:
-        phrases[EVENT] = query.event.phrase
+    if query.intent.event is not None:
+        phrases[EVENT] = query.intent.event.phrase
     return {_words_column(column): weigh(phrase) for column, phrase in phrases.items()}
 
 
@@ -117,7 +117,7 @@ def score_exclusions(
 
 def excluded_columns(query: Query) -> list[str] | None:
     """Return the columns of the excluded phrases, and of a resolved event; ``None`` without any."""
-    resolved = query.intent is not None and query.intent.event and query.intent.period
+    resolved = query.intent.event and query.intent.period
     return [*query.excluded_columns, *([EVENT] if resolved else [])] or None
 
 

@@ -143,6 +143,6 @@ NAME = "feedback"
 FEEDBACK = Stage(
     NAME,
     apply_feedback,
-    lambda candidates: feedback_applies(candidates) and not candidates.query.excluded,
+    lambda candidates: feedback_applies(candidates) and not candidates.query.intent.excluded,
     step=NAME,
 )

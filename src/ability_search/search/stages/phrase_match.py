@@ -45,9 +45,9 @@ def pairs_of(query: Query, statistics: TermStatistics, *, language: str) -> Phra
 
     A query that names an event asks for what happened around it, not for texts that name it.
     """
-    if query.event is not None or query.asked.fusion is not None:
+    if query.intent.event is not None or query.asked.fusion is not None:
         return None
-    words = words_of(query.topic)[: WORDS_LIMIT + 1]
+    words = words_of(query.intent.topic)[: WORDS_LIMIT + 1]
     return phrase_pairs(words, _informations(words, statistics, language))
 
 

@@ -89,4 +89,6 @@ def _date(item: Candidate, today: int) -> float | None:
 
 
 NAME = "order"
-TIME_ORDER = scorer(NAME, lambda query: query.order, score_order, lambda _: ("dates", "created_at"))
+TIME_ORDER = scorer(
+    NAME, lambda query: query.intent.order, score_order, lambda _: ("dates", "created_at")
+)
