@@ -27,7 +27,6 @@ from ability_search.search.response import Understood
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.understanding.intent import Intent, understand
 from ability_search.understanding.periods import Period, day_of, iso_day
-from ability_search.understanding.recency import Order
 
 Retriever = Literal["semantic", "keyword"]
 
@@ -58,6 +57,8 @@ class Query:
     """A query on its way through the stages."""
 
     asked: QueryInput
+    intent: Intent
+    """Intent of the text and the options; at first, the text taken literally."""
     filter: Filter | None = None
     rules: Sequence[Rule] = ()
     text_fields: Sequence[str] = ()
@@ -66,8 +67,6 @@ class Query:
     """Time of the query, in epoch milliseconds; ``None`` is now."""
     period: Period | None = None
     """Days that hits should be about; overrides the text."""
-    intent: Intent | None = None
-    """Intent of the text and the options, once determined."""
     expansion: tuple[str, ...] = ()
     """Words added by query expansion."""
 
@@ -77,34 +76,14 @@ class Query:
         return self.asked.offset + self.asked.limit
 
     @property
-    def topic(self) -> str:
-        """Text to search for: the query without its exclusions and times."""
-        return self.intent.topic if self.intent else self.asked.query
-
-    @property
-    def words(self) -> str:
-        """Text to search for without vectors; dates count as words."""
-        return self.intent.words if self.intent else self.asked.query
-
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """Phrases that hits should not be about."""
-        return self.intent.excluded if self.intent else ()
-
-    @property
     def excluded_columns(self) -> dict[str, str]:
         """The excluded phrases, by the column for a candidate's cosine to them."""
-        return {f"excluded{place}": phrase for place, phrase in enumerate(self.excluded)}
+        return {f"excluded{place}": phrase for place, phrase in enumerate(self.intent.excluded)}
 
     @property
     def several(self) -> bool:
         """Return whether the query is for several collections, so that hits name theirs."""
         return self.asked.collection == "*" or not isinstance(self.asked.collection, str)
-
-    @property
-    def order(self) -> Order | None:
-        """Order in time that the query asks for."""
-        return self.intent.order if self.intent else None
 
     @property
     def full_text(self) -> FullText | None:
@@ -160,22 +139,22 @@ class Query:
         phrases are embedded together with the topic, a question by itself.
         """
         asked = self.asked
-        texts = {COSINE: asked.hypothetical_answer or self.topic}
+        texts = {COSINE: asked.hypothetical_answer or self.intent.topic}
         if self.expansion:
             phrases = self.expander is None or self.expander.method == "terms"
-            words = [self.topic, *self.expansion] if phrases else self.expansion
+            words = [self.intent.topic, *self.expansion] if phrases else self.expansion
             texts[EXPANSION] = ", ".join(words)
         return texts | self.excluded_columns
 
     @property
     def recognized(self) -> Understood | None:
         """The exclusions and the period that counted; ``None`` if there were none."""
-        period = self.intent.period if self.intent else None
-        if not self.excluded and period is None:
+        period = self.intent.period
+        if not self.intent.excluded and period is None:
             return None
         days = _days(period) if period is not None else {}
         return Understood(
-            excluded=list(self.excluded) or None, start=days.get("from"), end=days.get("to")
+            excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
         )
 
     def explained(self, time_weight: float) -> dict[str, Any]:
@@ -185,7 +164,7 @@ class Query:
             time_weight: Share of dates in the score.
         """
         intent = self.intent
-        if intent is None or not (intent.excluded or self.dates_count or intent.order):
+        if not (intent.excluded or self.dates_count or intent.order):
             return {}
         found = {
             "topic": intent.topic,
@@ -203,11 +182,11 @@ class Query:
     @property
     def dates_count(self) -> bool:
         """Return whether dates count: the query or its options name a period."""
-        return self.intent is not None and self.intent.period is not None
+        return self.intent.period is not None
 
 
 def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
-    """Return the query of a request, with its intent still undetermined.
+    """Return the query of a request, taken literally.
 
     Raises:
         InvalidInput: if a time range, a rule, a text field, a weight or ``asOf`` is invalid.
@@ -218,6 +197,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
     return Query(
         asked,
+        Intent(asked.query, asked.query),
         filter,
         rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
         text_fields=tuple(dict.fromkeys(names)),

@@ -56,7 +56,7 @@ def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, floa
 
 def test_query_without_intent_is_its_own_topic() -> None:
     query = query_of("caching in 2025 besides Redis")
-    assert (query.topic, query.excluded) == (query.asked.query, ())
+    assert (query.intent.topic, query.intent.excluded) == (query.asked.query, ())
     assert query.texts == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
     assert not query.dates_count
@@ -67,7 +67,7 @@ def test_query_without_intent_is_its_own_topic() -> None:
 def test_embedded_texts_are_named_by_their_columns() -> None:
     text = "what was decided on caching besides Redis or disks"
     query = read(text)
-    assert query.texts == {"cosine": query.topic, "excluded0": "Redis", "excluded1": "disks"}
+    assert query.texts == {"cosine": query.intent.topic, "excluded0": "Redis", "excluded1": "disks"}
     assert read(text, hypotheticalAnswer="an answer").texts["cosine"] == "an answer"
 
 

@@ -59,7 +59,7 @@ def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_D
 
 def dated_filter(query: Query) -> Filter | None:
     """Return the filter on chunks of the requested period; ``None`` if there is none."""
-    if query.intent is None or query.intent.period is None:
+    if query.intent.period is None:
         return None
     return combine(HasFacet(tuple(buckets_of_query(query.intent.period))), query.filter)
 
@@ -67,8 +67,6 @@ def dated_filter(query: Query) -> Filter | None:
 def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
     """Return how dates count in a query; ``None`` if they do not."""
     intent = query.intent
-    if intent is None:
-        return None
     period = intent.period
     if period is None:
         return None
