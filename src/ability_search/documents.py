@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -60,7 +60,7 @@ class Passage:
     """One chunk of a text as a chunking strategy cuts it.
 
     ``start`` and ``end`` are offsets into the text in characters, and ``content`` is
-    ``text[start:end]``; lines are counted from 1 and inclusive.
+    ``text[start:end]`` after its preface; lines are counted from 1 and inclusive.
     """
 
     content: str
@@ -75,3 +75,15 @@ class Passage:
     """Prose that introduces a code block; embedded with it, not returned as its text."""
     language: str | None = None
     """Info string of a code block (``python``)."""
+    preface: int = 0
+    """Characters at the beginning of ``content`` that are elsewhere in the text: the header of a
+    table, or the description in the front matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weighted terms."""
+
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]

@@ -10,11 +10,6 @@ from kadi_client import Brokers, Connection, Endpoint, Identity, Tool
 from kadi_client.brokers import ConnectionOptions
 from kadi_client.provider import Observe, OnBusy
 
-_DATABASE_TOOLS = frozenset(
-    {"arcade-query", "arcade-command", "arcade-batch", "arcade-db-list", "arcade-db-create"}
-)
-"""Tools whose provider keeps what the worker stores."""
-
 
 def client_connection(
     settings: Settings,
@@ -104,16 +99,12 @@ def worker_brokers(
         endpoints,
         identity=Identity.load_or_create(settings.files.identity_file),
         name=settings.agent.name,
-        stateful=_DATABASE_TOOLS,
         connect_timeout=connect_timeout,
         max_concurrent=settings.limits.concurrent_calls,
         max_queued=settings.limits.waiting_calls,
         observe=observe,
         on_busy=on_busy,
-        **_options(
-            settings,
-            provider_patience=dict.fromkeys(_DATABASE_TOOLS, settings.database.patience),
-        ),
+        **_options(settings),
     )
 
 

@@ -1,4 +1,4 @@
-"""What all models on the wire have in common, and the channels of events."""
+"""The base of all models on the wire, and the channels of events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ PROGRESS = "search.index.progress"
 COMPLETED = "search.index.completed"
 FAILED = "search.index.failed"
 """Channels of the events about jobs."""
+PUBLISHER = "search-index"
+"""A tool of the agents whose events about jobs are believed."""
 
 
 def _not_blank(text: str) -> str:

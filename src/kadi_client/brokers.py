@@ -20,11 +20,11 @@ from kadi_client.tools import Tool, agents_of
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 2.0
-"""How long the other brokers may take once the first one is connected, before work begins."""
+"""Seconds that the other brokers have to connect, after the first one, before work begins."""
 _RELIST_SECONDS = 1.0
 """A listing that is younger than this is not fetched again."""
 _LIST_SECONDS = 5.0
-"""How long a broker may take to list its tools."""
+"""Seconds that a broker has to list its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,15 @@ class _Member:
         self._listed_at = float("-inf")
         self._listed_in = 0
 
-    async def agents(self, tool: str, timeout: float) -> frozenset[str] | None:
-        """Return the ids of the agents that offer a tool; ``None`` if there are none.
+    async def offers(self, tool: str, target: str | None, timeout: float) -> bool:
+        """Return whether a tool is offered, by the agent ``target`` if it is given.
 
-        The set is empty where the broker lists no agents.
+        A broker that lists no agents may have any.
         """
         if self.doubted or self._listed_in != self.connection.sessions:
             await self.list_tools(timeout)
-        return self._agents.get(tool)
+        agents = self._agents.get(tool)
+        return agents is not None and (target is None or not agents or target in agents)
 
     async def list_tools(self, timeout: float) -> None:
         """List the tools again, unless the listing is younger than ``_RELIST_SECONDS``."""
@@ -93,7 +94,8 @@ class Brokers(Invoker):
             print(await network.invoke("search-collections", {}))
 
     It serves its tools on all brokers, and publishes events on all of them. A call goes to the
-    first broker, in the order given, that lists the tool. Entering needs one broker; the others
+    first broker, in the order given, that lists the tool, or lists it of the agent that must serve
+    the call. Entering needs one broker; the others
     are connected as soon as they can be reached.
 
     Args:
@@ -101,8 +103,6 @@ class Brokers(Invoker):
         identity: Key pair of the agent; a new one if not given.
         name: Display name; ``loadBroker`` of TypeScript agents finds an ability by it.
         tools: Tools to serve from the start; :meth:`serve` replaces them.
-        stateful: Tools whose provider keeps state. Their calls stay with the agents that are found
-            first, and follow these to another broker, but never go to another agent.
         connect_timeout: Seconds to keep trying for the first broker; 0 tries each once.
         max_concurrent: Handlers that run at a time, whichever broker the calls come from.
         max_queued: Calls that may wait for a handler; more are refused.
@@ -121,7 +121,6 @@ class Brokers(Invoker):
         identity: Identity | None = None,
         name: str | None = None,
         tools: Iterable[Tool] = (),
-        stateful: Collection[str] = (),
         connect_timeout: float = 0.0,
         max_concurrent: int = 64,
         max_queued: int = 1024,
@@ -142,9 +141,7 @@ class Brokers(Invoker):
             on_busy=on_busy,
         )
         self._options = options
-        self._stateful = frozenset(stateful)
-        self._pinned: frozenset[str] = frozenset()
-        self._offered: dict[str, _Member] = {}
+        self._offered: dict[tuple[str, str | None], _Member] = {}
         self._members = [_Member(each, self._connection(each, connect_timeout)) for each in brokers]
         self._running: list[asyncio.Task[None]] = []
         self._subscriptions: set[Subscription] = set()
@@ -313,17 +310,12 @@ class Brokers(Invoker):
         """Call a tool where it is offered; arguments and errors as for :class:`Connection`.
 
         A tool that no agent offers is called on the first connected broker, whose error says so.
-
-        Raises:
-            NotConnected: also if a stateful tool is offered by other agents only.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         member = self._members[0]
         if len(self._members) > 1:
-            member = await self._route(tool, min(timeout, _LIST_SECONDS))
-            if target_agent is None and tool in self._stateful and len(self._pinned) == 1:
-                (target_agent,) = self._pinned
+            member = await self._route(tool, target_agent, min(timeout, _LIST_SECONDS))
         try:
             return await member.connection.invoke_raw(
                 tool,
@@ -335,33 +327,25 @@ class Brokers(Invoker):
             member.doubted = True  # perhaps its provider has left
             raise
 
-    async def _route(self, tool: str, timeout: float) -> _Member:
-        """Return the broker to call a tool on.
+    async def _route(self, tool: str, target: str | None, timeout: float) -> _Member:
+        """Return the broker to call a tool on, if given of the agent ``target``.
 
-        That is a connected broker where the tool is offered; else the one where it was offered
-        last, if that is about to come back; else any, whose error says that no agent offers it.
+        That is a connected broker where it is offered; else the one where it was offered last, if
+        that is about to come back; else any, whose error says that no agent offers it.
         """
-        others: list[str] = []
         for member in self._connected():
-            agents = await member.agents(tool, timeout)
-            if self._accepts(tool, agents):
-                return self._remember(tool, member)
+            if await member.offers(tool, target, timeout):
+                self._offered[tool, target] = member
+                return member
         members = self._connected()
         await asyncio.gather(*(member.list_tools(timeout) for member in members))
         for member in members:
-            agents = await member.agents(tool, timeout)
-            if self._accepts(tool, agents):
-                return self._remember(tool, member)
-            others += [f"{agent} on broker {member.name}" for agent in sorted(agents or ())]
-        last = self._offered.get(tool)
+            if await member.offers(tool, target, timeout):
+                self._offered[tool, target] = member
+                return member
+        last = self._offered.get((tool, target))
         if last is not None and not last.connection.connected:
             return last
-        if others:
-            raise NotConnected(
-                f"{tool} of agent {' or '.join(sorted(self._pinned))}, whose state this agent works"
-                f" with, is not on any connected broker; {', '.join(others)} offers it too:"
-                " restart this agent to work with that one"
-            )
         return (members or self._members)[0]
 
     async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
@@ -379,20 +363,6 @@ class Brokers(Invoker):
         if failures and not found:
             raise failures[0]
         return frozenset().union(*found)
-
-    def _remember(self, tool: str, member: _Member) -> _Member:
-        self._offered[tool] = member
-        return member
-
-    def _accepts(self, tool: str, agents: frozenset[str] | None) -> bool:
-        """Return whether a tool may be called where these agents offer it."""
-        if agents is None:
-            return False
-        if tool not in self._stateful or not agents:
-            return True
-        if not self._pinned:
-            self._pinned = agents
-        return not agents.isdisjoint(self._pinned)
 
     def _connected(self) -> list[_Member]:
         return [member for member in self._members if member.connection.connected]

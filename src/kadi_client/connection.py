@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from opentelemetry.trace import SpanKind
@@ -371,7 +372,11 @@ class Connection(Invoker):
         )
 
     def subscribe(
-        self, *patterns: str, network: str | None = None, max_queued: int = 1024
+        self,
+        *patterns: str,
+        network: str | None = None,
+        max_queued: int = 1024,
+        from_providers_of: str | None = None,
     ) -> Subscription:
         """Return a subscription to the events of all channels that match a pattern.
 
@@ -389,13 +394,16 @@ class Connection(Invoker):
             patterns: One or more patterns.
             network: Network of the events; all networks of this agent if not given.
             max_queued: Maximum number of unread events; the oldest are dropped first.
+            from_providers_of: A tool; events of agents that do not offer it are dropped.
         """
+        tool = from_providers_of
         return Subscription(
             patterns,
             network=network,
             max_queued=max_queued,
             activate=self.attach,
             deactivate=self.detach,
+            publishers=None if tool is None else partial(self.providers, tool),
         )
 
     async def attach(self, subscription: Subscription, *, wait: bool = True) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from kadi_client.errors import ProtocolError
+from kadi_client.errors import KadiError, ProtocolError
 from kadi_client.messages import decode
 from kadi_client.patterns import TopicPattern
 from kadi_client.session_events import Delivered
 
 logger = logging.getLogger(__name__)
+
+_REFUSED_SECONDS = 1.0
+"""Seconds in which events of an agent are dropped before its tools are looked up again."""
+_REFUSED_AGENTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ class Subscription:
     At most ``max_queued`` events wait to be read. When they are as many, the oldest is dropped and
     counted in ``dropped``. The subscription survives reconnects, but events that are published
     meanwhile are lost. The iteration ends when the connection is closed.
+
+    With ``publishers``, events of agents that it does not return are dropped; it is called for an
+    event of an agent that is not known yet. A broker that does not name the publisher of an event
+    vouches for it.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class Subscription:
         max_queued: int,
         activate: Callable[[Subscription], Awaitable[None]],
         deactivate: Callable[[Subscription], Awaitable[None]],
+        publishers: Callable[[], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         if not patterns:
             raise ValueError("patterns: name at least one channel to subscribe to")
@@ -74,6 +83,9 @@ class Subscription:
         self._deactivate = deactivate
         self._active = False
         self._sources = 0
+        self._publishers = publishers
+        self._believed: Collection[str] = ()
+        self._refused: dict[str, float] = {}
 
     def wants(self, channel: str, network: str | None) -> bool:
         """Return whether an event matches; one without a network matches every network."""
@@ -122,12 +134,43 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Event:
-        while not self._queue:
-            if not self._active:
-                raise StopAsyncIteration
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._queue.popleft()
+        while True:
+            while not self._queue:
+                if not self._active:
+                    raise StopAsyncIteration
+                self._arrived.clear()
+                await self._arrived.wait()
+            event = self._queue[0]
+            believed = await self._believes(event.source)
+            # Meanwhile newer events may have taken its place in a full queue.
+            if self._queue and self._queue[0] is event:
+                self._queue.popleft()
+                if believed:
+                    return event
+
+    async def _believes(self, source: Any) -> bool:
+        """Return whether events of an agent are delivered."""
+        if self._publishers is None or source is None or str(source) in self._believed:
+            return True
+        source = str(source)
+        clock = asyncio.get_running_loop().time
+        if clock() - self._refused.get(source, float("-inf")) < _REFUSED_SECONDS:
+            return False
+        try:
+            self._believed = await self._publishers()
+        except KadiError as exc:
+            logger.warning(
+                "an event of agent %s is dropped, its tools are unknown: %s", source, exc
+            )
+            return False
+        if source in self._believed:
+            return True
+        if source not in self._refused:
+            logger.warning("events of agent %s are dropped: it does not offer the tool", source)
+        if len(self._refused) == _REFUSED_AGENTS:
+            self._refused.clear()
+        self._refused[source] = clock()
+        return False
 
 
 def deliver(delivered: Delivered, subscriptions: Iterable[Subscription]) -> None:

@@ -61,20 +61,22 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def answer_or_error(network: Brokers, tool: str) -> Any:
+async def answer_or_error(network: Brokers, tool: str, target: str | None = None) -> Any:
     """What a call gives: the result, or the error of the broker or of the routing."""
     await asyncio.sleep(0.02)
     try:
-        return await network.invoke(tool, {})
+        return await network.invoke(tool, {}, target_agent=target)
     except (RemoteError, NotConnected) as exc:
         return exc
 
 
-async def eventually(network: Brokers, tool: str, wanted: Any) -> list[Any]:
+async def eventually(
+    network: Brokers, tool: str, wanted: Any, target: str | None = None
+) -> list[Any]:
     """Call a tool until it gives what is wanted; returns the other results on the way."""
     others: list[Any] = []
     async with asyncio.timeout(PATIENCE):
-        while (answer := await answer_or_error(network, tool)) != wanted:
+        while (answer := await answer_or_error(network, tool, target)) != wanted:
             if not isinstance(answer, Exception):
                 others.append(answer)
     return others
@@ -160,21 +162,18 @@ async def test_a_call_waits_for_the_broker_where_its_tool_was_offered(
         assert await eventually(network, "t", 1) == []
 
 
-async def test_a_stateful_tool_stays_with_the_agent_found_first(two: tuple[Broker, Broker]) -> None:
-    database, other = Identity.generate(), Identity.generate()
-    async with (
-        offering(two[1], answering("write", "other"), identity=other),
-        agent(*two, stateful=["write"]) as network,
-    ):
-        async with offering(two[0], answering("write", "mine"), identity=database):
-            assert await network.invoke("write", {}) == "mine"
-        async with asyncio.timeout(PATIENCE):
-            while not isinstance(error := await answer_or_error(network, "write"), NotConnected):
-                assert isinstance(error, RemoteError), "written to another agent"
-        assert database.agent_id in str(error)
-        assert f"{other.agent_id} on broker b2" in str(error)
-        async with offering(two[1], answering("write", "moved"), identity=database):
-            assert await eventually(network, "write", "moved") == []
+async def test_a_call_for_an_agent_goes_to_its_broker_and_to_no_other_agent(
+    two: tuple[Broker, Broker],
+) -> None:
+    database = Identity.generate()
+    async with offering(two[0], answering("write", "other")), agent(*two) as network:
+        async with offering(two[1], answering("write", "mine"), identity=database):
+            assert await eventually(network, "write", "mine", database.agent_id) == []
+            assert await network.invoke("write", {}) == "other"
+        with pytest.raises(NoProvider, match=database.agent_id):
+            await network.invoke("write", {}, target_agent=database.agent_id)
+        async with offering(two[0], answering("write", "moved"), identity=database):
+            assert await eventually(network, "write", "moved", database.agent_id) == []
 
 
 async def test_events_are_published_on_all_brokers(two: tuple[Broker, Broker]) -> None:
@@ -205,6 +204,30 @@ async def test_events_of_all_brokers_are_received(two: tuple[Broker, Broker]) ->
             assert event.data == event.source == publisher.agent_id
         await network.close()
         assert [event async for event in events] == []
+
+
+async def test_only_events_of_the_providers_of_a_tool_are_delivered(
+    caplog: pytest.LogCaptureFixture, two: tuple[Broker, Broker]
+) -> None:
+    broker, _ = two
+    async with (
+        Connection(broker.url) as reader,
+        Connection(broker.url) as forger,
+        offering(broker, answering("t", 1)) as provider,
+        reader.subscribe("a", from_providers_of="t") as events,
+        asyncio.timeout(PATIENCE),
+    ):
+        for number in range(3):
+            await forger.publish("a", "forged")
+            await provider.publish("a", number)
+        assert [(await anext(events)).data for _ in range(3)] == [0, 1, 2]
+        async with offering(broker, answering("t", 1)) as late:
+            await forger.publish("a", "forged")
+            await late.publish("a", "late")
+            assert (await anext(events)).data == "late"
+        await reader.close()
+        assert [event async for event in events] == []
+    assert caplog.text.count(f"events of agent {forger.agent_id} are dropped") == 1
 
 
 async def test_a_subscription_reaches_a_broker_that_joins_later(

@@ -154,7 +154,7 @@ class ChunksManifest(Manifest):
     chunks_file: FileName
     sources_file: FileName
     usage_file: FileName | None = None
-    """Which agent was shown which chunks; in backups only."""
+    """Chunks that each agent was shown; in backups only."""
     collection: Origin
     counts: Counts
     digests: Mapping[str, FileDigest]

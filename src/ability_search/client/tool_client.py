@@ -22,7 +22,7 @@ from ability_search.stack.data_directory import (
     identity_file,
     read_running,
 )
-from ability_search.wire import PROGRESS
+from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, RemoteError
 from kadi_client.addresses import is_loopback
 from kadi_client.context import calling
@@ -69,8 +69,8 @@ def find_target(
 ) -> Target:
     """Return the broker that a client uses.
 
-    In this order: the given one; ``BROKER_URL``; the broker ``remote`` or ``default`` of the
-    configuration files; the stack running in the data directory; the broker ``local``.
+    In this order: the given one; ``BROKER_URL``; the stack running in the data directory; that of
+    the configuration files.
 
     Raises:
         InvalidInput: if ``broker`` is not an address.
@@ -91,11 +91,11 @@ def find_target(
     for name in ("BROKER_URL", "KADI_BROKER_URL"):
         if environ.get(name, "").strip():
             return chosen(configured, name)
-    if settings.broker.name != "local":
-        return chosen(configured, f"broker {settings.broker.name} of the configuration")
     if running is not None:
         origin = f"the stack of process {running.pid}"
         return Target(running.url, running.networks, origin, running)
+    if settings.broker.name != "local":
+        return Target(configured, networks, f"broker {settings.broker.name} of the configuration")
     return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
 
 
@@ -209,12 +209,12 @@ def client_identity(settings: Settings, target: Target) -> Identity | None:
 async def progress_of(
     connection: Connection, job: str, advance: Advance | AwaitedAdvance, *, before: int = 0
 ) -> AsyncIterator[None]:
-    """Call ``advance`` for each progress event of a job during the block.
+    """Call ``advance`` for each progress event of a job, from a worker, during the block.
 
     ``before`` documents were done before the job and are added to its count. Events that arrived
     by the end of the block are still reported.
     """
-    async with connection.subscribe(PROGRESS) as events:
+    async with connection.subscribe(PROGRESS, from_providers_of=PUBLISHER) as events:
 
         async def follow() -> None:
             async for event in events:

@@ -24,13 +24,14 @@ from ability_search.components.extras import (
     missing_modules,
     weights_installed,
 )
-from ability_search.config.config_files import find_upward
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Broker, Settings
-from ability_search.edges.network_state import NEEDED
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
+from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
+from ability_search.tools.table import NEEDED_TOOLS
 from ability_search.worker import open_embedder, open_reranker
 from kadi_client import KadiError, ToolError
 
@@ -63,18 +64,16 @@ class Check:
 def check_settings() -> tuple[Settings | None, list[Check]]:
     """Return the settings, ``None`` if they are invalid, and the checks of them."""
     cwd = Path.cwd()
-    found = [
-        Check("file", "ok", str(path))
-        for name in ("config.yml", "config.toml", "agent.json", "secrets.toml")
-        if (path := find_upward(name, cwd)) is not None
-    ]
+    found: list[Check] = []
     try:
+        found += [Check("file", "ok", str(path)) for path in own_files(cwd)]
         settings = load_settings(os.environ, cwd)
     except ConfigurationError as exc:
         remedy = "Correct it; the README lists every setting."
         return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
     found += [
-        Check("settings", "warn", text, "Correct or remove it.") for text in settings.warnings
+        Check("settings", "warn", text, "Correct it, or go on without it.")
+        for text in settings.warnings
     ]
     found += [
         Check(
@@ -152,30 +151,51 @@ async def _check_network(settings: Settings, target: Target) -> AsyncIterator[Ch
         remedy = "Start one with `ability-search up`, or set BROKER_URL."
         yield Check("broker", "fail", f"{exc} ({target.origin})", remedy)
         return
+    ids: dict[str, str | None] = {}
     try:
         agent = client.connection.agent_id
         text = f"{target.shown} as {agent} in {_since(started)} ({target.origin})"
         yield Check("broker", "ok", text)
         async for check in _check_components(client):
             yield check
+        ids |= await _database_ids(client)
     except KadiError as exc:
         yield Check("broker", "fail", str(exc), "See the log of the broker.")
+    except SearchError as exc:
+        yield Check("database", "fail", str(exc), exc.hint)
     finally:
         await client.connection.close()
     if target.url == settings.broker.url.get_secret_value():
         for other in settings.brokers[1:]:
-            yield await _check_additional(other, settings)
+            yield await _check_additional(other, settings, ids)
+    if len(set(ids.values())) > 1:
+        yield Check("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
 
-async def _check_additional(broker: Broker, settings: Settings) -> Check:
-    """Check one of the additional brokers that the worker joins."""
+async def _database_ids(client: ToolClient) -> dict[str, str | None]:
+    """Return the ids of the databases on a broker, by the agents that offer them."""
+    connection = client.connection
+    scripts = BrokerScripts(
+        connection.invoke,
+        database=client.settings.database.name,
+        timeout=_CALL_SECONDS,
+        providers=connection.providers,
+    )
+    return await scripts.database_ids()
+
+
+async def _check_additional(
+    broker: Broker, settings: Settings, ids: dict[str, str | None]
+) -> Check:
+    """Check one of the additional brokers that the worker joins; add its databases to ``ids``."""
     started = time.perf_counter()
     name = f"broker {broker.name}"
     target = Target(broker.url.get_secret_value(), broker.networks, name)
     try:
         async with ToolClient(settings, target, name=_NAME) as client:
             tools = _counted(len(await client.connection.list_tools()), "tool")
-    except KadiError as exc:
+            ids |= await _database_ids(client)
+    except (KadiError, SearchError) as exc:
         return Check(
             name, "fail", str(exc), "Correct or remove its entry; the worker keeps retrying."
         )
@@ -187,7 +207,7 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
     yield await _check_broker_clock(target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
-    for name, tools in NEEDED.items():
+    for name, tools in NEEDED_TOOLS.items():
         missing = [tool for tool in tools if tool not in visible]
         if name == "models" and api:
             continue

@@ -7,7 +7,8 @@ One group per concern. The name of a setting is its group's prefix and its attri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_type_hints
 
@@ -678,6 +679,8 @@ class Settings:
     """Identity, from agent.json."""
     missing_secrets: tuple[str, ...] = ()
     """Required secrets that were not found on this machine."""
+    undecrypted_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Settings in secrets.toml that cannot be decrypted, and the problem of each."""
     warnings: tuple[str, ...] = ()
     """Ignored values and the reasons, for the log."""
 

@@ -1,4 +1,4 @@
-"""How a setting is declared, and the types of addresses and names."""
+"""The declaration of a setting, and the types of addresses and names."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ability_search.edges.tool_calls import LiveConnection, Unavailable
 from ability_search.http.request_bodies import checked_query
-from ability_search.wire import COMPLETED, FAILED, PROGRESS
+from ability_search.wire import COMPLETED, FAILED, PROGRESS, PUBLISHER
 from kadi_client import Event, KadiError, Subscription
 
 MEDIA_TYPE = "text/event-stream"
@@ -26,6 +26,8 @@ _ALIVE_SECONDS = 15.0
 
 class Streams:
     """The ASGI application of GET /events; ``jobId`` and ``collection`` filter the events.
+
+    It sends the events of workers only, not those of other agents on the same channels.
 
     The stream of a job ends with the job; :meth:`close` ends all streams.
     """
@@ -52,7 +54,9 @@ class Streams:
         filters = checked_query(QueryParams(scope["query_string"]), "jobId", "collection")
         connection = await self._live.connection()
         try:
-            async with connection.subscribe(PROGRESS, *_LAST) as events:
+            async with connection.subscribe(
+                PROGRESS, *_LAST, from_providers_of=PUBLISHER
+            ) as events:
                 with self._kept(events):
                     frames = _frames(events, filters.get("jobId"), filters.get("collection"))
                     response = StreamingResponse(frames, headers=_HEADERS, media_type=MEDIA_TYPE)

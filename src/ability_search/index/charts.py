@@ -36,7 +36,7 @@ class GrowthPeriod(Result):
 
 
 class CollectionGrowth(Result):
-    """When the stored documents were indexed, without titles, summaries, ..."""
+    """Times at which the stored documents were indexed, without titles, summaries, ..."""
 
     unit: Unit
     periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")

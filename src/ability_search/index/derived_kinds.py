@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ability_search.config.schema import Kinds
 from ability_search.documents import Document, Passage
 from ability_search.errors import ChatUnavailable
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.kinds.chat_kinds import PROMPTS, read_answer, shown
 from ability_search.index.kinds.extracted_kinds import Statement, extracted
 from ability_search.index.preparation import Prepared, Recipe, analyzed, generated_source
-from ability_search.ports import Chat
-from ability_search.text.analyzer import Analyzer
+from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.strategies import chunk
-from ability_search.text.token_counter import TokenCounter
 
 _CHAT = "chat"
 _CONVERSATIONS = 4
@@ -23,30 +21,14 @@ _CONVERSATIONS = 4
 
 
 class KindDerivation:
-    """Derives the kinds of the documents of one call.
+    """Derives the kinds of the documents of one call, as the recipe says."""
 
-    Args:
-        chat: The language model.
-        recipe: The kinds to derive, and how texts are chunked.
-        settings: Model and timeout for the language model.
-        analyzer: Analyzer of the collection's language.
-        count: Counts tokens.
-    """
-
-    def __init__(
-        self,
-        chat: Chat,
-        recipe: Recipe,
-        *,
-        settings: Kinds,
-        analyzer: Analyzer,
-        count: TokenCounter,
-    ) -> None:
-        self._chat = chat
+    def __init__(self, ports: IndexPorts, recipe: Recipe) -> None:
+        self._chat = ports.chat
         self._recipe = recipe
-        self._settings = settings
-        self._analyzer = analyzer
-        self._count = count
+        self._settings = ports.settings.kinds
+        self._analyzer = analyzer_for(recipe.language)
+        self._count = ports.counter
         self._missed = 0
         self._reason = ""
 

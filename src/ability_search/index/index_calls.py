@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from ability_search.collection import Collection
 from ability_search.config.schema import Settings
 from ability_search.documents import KINDS, Document
@@ -13,9 +15,10 @@ from ability_search.index.preparation import Recipe
 from ability_search.text.analyzer import DEFAULT_LANGUAGE, analyzer_for
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOptions:
+class IndexOptions(BaseModel):
     """The options of an index call; ``None`` leaves the choice to the collection."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True)
 
     chunk_strategy: str | None = None
     max_tokens: int | None = None
@@ -28,8 +31,8 @@ class IndexOptions:
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
     force: bool = False
     """Index unchanged documents, too."""
-    embed_all: bool = False
-    """Embed every text, without stored vectors."""
+    embed_all: bool = Field(False, alias="anew")
+    """Embed every text, without stored vectors; the alias is its name in the records of jobs."""
     dedup_threshold: float | None = None
     """Minimum cosine of a near-duplicate, in (0, 1]; ``None`` disables the detection."""
 

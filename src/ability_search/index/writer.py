@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ability_search.collection import Collection, checked_model, new_type
-from ability_search.config.schema import Ranking
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
@@ -18,6 +17,7 @@ from ability_search.errors import (
 )
 from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
 from ability_search.index.index_calls import Written
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import (
     Prepared,
     Recipe,
@@ -26,9 +26,7 @@ from ability_search.index.preparation import (
     links_of,
     source_record,
 )
-from ability_search.store.port import IndexStore
 from ability_search.store.records import ChunkRecord, Replacement
-from ability_search.store.registry import Registry
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -46,45 +44,33 @@ class Writer:
     """Writes groups of documents to one collection; the first write creates it if it is missing.
 
     Args:
-        store: The store.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         name: Name of the collection's record.
         collection: The collection, if it exists.
         model: Model of the vectors.
         recipe: Recipe recorded in a new collection.
-        settings: BM25 parameters of a new collection, and parameters of the search for duplicates.
-        now: Returns the time in epoch milliseconds.
         dedup_threshold: Minimum cosine of a duplicate; ``None`` disables their detection.
     """
 
     def __init__(
         self,
-        store: IndexStore,
-        registry: Registry,
+        ports: IndexPorts,
         *,
         name: str,
         collection: Collection | None,
         model: str,
         recipe: Recipe,
-        settings: Ranking,
-        now: Callable[[], int],
         dedup_threshold: float | None = None,
     ) -> None:
-        self._store = store
-        self._registry = registry
+        self._store = ports.store
+        self._registry = ports.registry
+        self._ranking = ports.settings.ranking
+        self._now = ports.now
         self.name = name
         self.collection = collection
         self._model = model
         self._recipe = recipe
-        self._settings = settings
-        self._now = now
-        self._deduplication = (
-            None
-            if dedup_threshold is None
-            else Deduplication(
-                dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
-            )
-        )
+        self._dedup_threshold = dedup_threshold
         self._resumed = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
@@ -120,8 +106,8 @@ class Writer:
                 dimensions=next(iter(_dimensions(group))),
                 recipe=self._recipe,
                 average_length=expected_length(group),
-                k1=self._settings.bm25_k1,
-                b=self._settings.bm25_b,
+                k1=self._ranking.bm25_k1,
+                b=self._ranking.bm25_b,
                 now=self._now(),
             )
         )
@@ -180,11 +166,14 @@ class Writer:
         self, collection: Collection, chunks: Sequence[Sequence[ChunkRecord]]
     ) -> Duplicates | None:
         """Return the duplicates among chunks except derived kinds; ``None`` as above."""
-        if self._deduplication is None:
+        if self._dedup_threshold is None:
             return Duplicates()
+        rule = Deduplication(
+            self._dedup_threshold, beam=self._ranking.ef_search, scan_below=self._ranking.scan_below
+        )
         own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:
-            return await find_duplicates(self._store, collection, own, self._deduplication)
+            return await find_duplicates(self._store, collection, own, rule)
         except (GenerationGone, StatementRefused):
             # The errors for a generation that is being dropped vary, so the record decides.
             current = await self._registry.reload(self.name)

@@ -11,12 +11,14 @@ from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.filters.tree import Filter
 from ability_search.search.options import (
+    Decay,
     Expand,
     ExpandQuery,
     Feedback,
     FieldRule,
     FullText,
     Fusion,
+    Kind,
     QueryInput,
     Temporal,
     TimeRange,
@@ -26,6 +28,7 @@ from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.understanding.intent import Intent, understand
 from ability_search.understanding.named_events import Event
 from ability_search.understanding.periods import Period, day_of, iso_day
+from ability_search.understanding.recency import Order
 
 Retriever = Literal["semantic", "keyword"]
 
@@ -37,6 +40,9 @@ EVENT: Final = "event"
 """Name of the vector of the event that the query names, and column for the cosine to it."""
 WITHOUT_EVENT: Final = "withoutEvent"
 """Name of the vector of the query without its event."""
+
+DOCUMENTS: Final = "documents"
+"""The kind of chunks that are no kind made of a document."""
 
 _OWN_FIELDS = ("source", "title", "content", "kind", "createdAt")
 _METADATA = "metadata."
@@ -101,6 +107,16 @@ class Query:
         return self.intent.event if self.intent else None
 
     @property
+    def several(self) -> bool:
+        """Return whether the query is for several collections, so that hits name theirs."""
+        return self.asked.collection == "*" or not isinstance(self.asked.collection, str)
+
+    @property
+    def order(self) -> Order | None:
+        """Order in time that the query asks for."""
+        return self.intent.order if self.intent else None
+
+    @property
     def full_text(self) -> FullText | None:
         """The option ``fullText``, if it has an effect."""
         option = self.asked.full_text
@@ -109,8 +125,25 @@ class Query:
     @property
     def feedback(self) -> Feedback | None:
         """The option ``prf``; ``None`` if there is no second search."""
-        option = self.asked.prf
-        return (Feedback() if option else None) if isinstance(option, bool) else option
+        option = Feedback() if self.asked.prf is True else self.asked.prf or None
+        return option if option is not None and option.weight > 0 else None
+
+    @property
+    def decay(self) -> Decay | None:
+        """The option ``decay``, if it has an effect."""
+        option = self.asked.decay
+        return option if option is not None and option.weight > 0 else None
+
+    @property
+    def diversity(self) -> float | None:
+        """The option ``diversity``, if it has an effect."""
+        option = self.asked.diversity
+        return option if option is not None and option < 1 else None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...] | None:
+        """Kinds made of documents to search, of the option ``extended``; ``None`` without any."""
+        return tuple(dict.fromkeys(k for k in self.asked.extended if k != DOCUMENTS)) or None
 
     @property
     def temporal(self) -> Temporal:
@@ -127,7 +160,7 @@ class Query:
     def expander(self) -> ExpandQuery | None:
         """The option ``expandQuery``."""
         option = self.asked.expand_query
-        return (ExpandQuery() if option else None) if isinstance(option, bool) else option
+        return ExpandQuery() if option is True else option or None
 
     @property
     def texts(self) -> dict[str, str]:

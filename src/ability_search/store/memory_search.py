@@ -52,7 +52,6 @@ class MemorySearch(Tables):
         *,
         first: int = 0,
     ) -> Read[Mapping[str, Sequence[Row]]]:
-        """Run all searches of a query."""
         generation = self._generation(collection.type)
         return Read(
             self._records.get(collection.name),
@@ -62,7 +61,6 @@ class MemorySearch(Tables):
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
     ) -> list[ChunkText]:
-        """Return chunks by record id."""
         stored = self._generation(generation)
         others = {chunk.rid: chunk.embedding for chunk in stored.chunks_at(compared)}
         vectors = [others.get(rid) for rid in compared]
@@ -72,13 +70,11 @@ class MemorySearch(Tables):
         ]
 
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        """Return a chunk with its embedding."""
         chunk = self._generation(collection.type).chunks.get(chunk_id)
         text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
         return Read(self._records.get(collection.name), text)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the embeddings of indexed chunks, by record id."""
         found = self._generation(generation).chunks_at(rids)
         embeddings = {chunk.rid: chunk.embedding for chunk in found if chunk.indexed}
         return {rid: each for rid, each in embeddings.items() if each is not None}
@@ -86,7 +82,6 @@ class MemorySearch(Tables):
     async def passages(
         self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
     ) -> list[Passage]:
-        """Return the texts of chunks by chunkId."""
         table = self._generation(generation).chunks
         found = [chunk for each in dict.fromkeys(chunk_ids) if (chunk := table.get(each))]
         return [
@@ -104,7 +99,6 @@ class MemorySearch(Tables):
         *,
         by: str,
     ) -> dict[str, Row]:
-        """Return the best chunk of each source, by source; of equal ones the first."""
         wanted = set(sources)
         chunks = [
             c for c in self._generation(generation).chunks.values() if c.record.source in wanted
@@ -122,7 +116,6 @@ class MemorySearch(Tables):
         return {source: row for source, (row, _) in rows.items()}
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
-        """Return the best chunk of each source that is linked to others, and given chunks."""
         stored = self._generation(generation)
         vector = request.columns.cosines[request.by]
         allowed = selected(stored.chunks.values(), request.filter)
@@ -152,14 +145,12 @@ class MemorySearch(Tables):
         )
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
         stored = self._generations.get(generation, Generation())
         return [each for each in stored.statistics if each.revision > after]
 
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         stored = self._generations.get(generation, Generation())
         later = [each for each in stored.statistics if each.revision > revision]
         if not count or len(stored.statistics) - len(later) != count:

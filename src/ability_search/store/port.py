@@ -33,7 +33,6 @@ from ability_search.store.records import (
     Row,
     Search,
     SourceRecord,
-    SparseVector,
     TermStatisticsEntry,
     Use,
     VectorCheck,
@@ -406,7 +405,7 @@ class JobStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """How often agents were shown chunks."""
+    """Counts of the chunks shown to agents."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """Return how often chunks were shown to an agent; those never shown are left out."""
@@ -446,7 +445,6 @@ __all__ = [
     "IndexStore",
     "JobStore",
     "SearchStore",
-    "SparseVector",
     "Store",
     "TermStatisticsStore",
     "UsageStore",

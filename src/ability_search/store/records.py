@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 
 T = TypeVar("T")
@@ -130,15 +131,6 @@ class Link:
 
 
 # Retrieval
-
-
-@dataclass(frozen=True, slots=True)
-class SparseVector:
-    """Weighted terms."""
-
-    ids: Sequence[int]
-    """Ascending."""
-    weights: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +366,7 @@ class VectorCheck:
 
 @dataclass(frozen=True, slots=True)
 class OverviewRequest:
-    """What to measure of a collection; ``None`` leaves a part out."""
+    """The parts to measure of a collection; ``None`` leaves a part out."""
 
     bin_width: int | None
     """Tokens."""
@@ -412,7 +404,7 @@ class MapPoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often an agent was shown a chunk."""
+    """The number of times an agent was shown a chunk."""
 
     agent: str
     collection: str

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import K1, B
+from ability_search.documents import SparseVector
 from ability_search.text.term_ids import CONTENT, TITLE, TermIds, are_of_content, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
@@ -38,7 +39,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTerms:
+class QueryTerms(SparseVector):
     """A query of the sparse index.
 
     Attributes:

@@ -14,6 +14,8 @@ from ability_search.filters.tree import Filter, combine
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.overview import Wanted
 from ability_search.search.query import Query, parse_query
+from ability_search.text.chunkers.strategies import is_markdown
+from ability_search.text.front_matter import markdown_metadata
 from ability_search.tools import inputs
 
 
@@ -42,7 +44,7 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             source=item.source,
             title=item.title,
             content=item.content,
-            metadata=item.metadata,
+            metadata=_metadata(item),
             kind=item.kind,
             format=item.format,
             language=item.language,
@@ -54,22 +56,19 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
     ]
 
 
+def _metadata(item: inputs.DocumentInput) -> Mapping[str, Any]:
+    """Return the metadata of a document: that of the caller, and that in the text of Markdown."""
+    if not is_markdown(item.content, item.format, item.language):
+        return item.metadata
+    return {**markdown_metadata(item.content), **item.metadata}
+
+
 def index_options(
     value: inputs.IndexInput | inputs.IndexFileInput | inputs.ReindexInput,
 ) -> IndexOptions:
     """Return the indexing options of a call."""
-    return IndexOptions(
-        chunk_strategy=value.chunk_strategy,
-        max_tokens=value.max_tokens,
-        overlap=getattr(value, "overlap", None),
-        model=value.model,
-        language=getattr(value, "language", None),
-        kinds=None if value.kinds is None else tuple(value.kinds),
-        kinds_by=value.kinds_by,
-        force=getattr(value, "force", False),
-        embed_all=getattr(value, "force", False),
-        dedup_threshold=getattr(value, "dedup_threshold", None),
-    )
+    options = IndexOptions.model_validate(value)
+    return options.model_copy(update={"embed_all": options.force})
 
 
 def query(value: inputs.QueryInput, limits: Limits) -> Query:

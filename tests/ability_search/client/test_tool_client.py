@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.client.tool_client import Target, find_target, joined_environ
+from ability_search.client.tool_client import Target, find_target, joined_environ, progress_of
 from ability_search.config.loader import load_settings
 from ability_search.errors import InvalidInput
 from ability_search.stack.data_directory import RunningStack, hold, remove_running, write_running
+from kadi_client import Connection, Tool
+from kadi_localnet.broker import serve_broker
 
 STACK = RunningStack(
     pid=os.getpid(),
@@ -55,14 +57,15 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_stack(
         target(tmp_path, "localhost:8080")
 
 
-def test_a_configured_remote_broker_wins_over_the_stack_and_a_local_one_does_not(
-    tmp_path: Path, stack: RunningStack
+@pytest.mark.parametrize("name", ["remote", "local"])
+def test_the_running_stack_wins_over_the_brokers_of_found_files(
+    tmp_path: Path, name: str, stack: RunningStack
 ) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[broker.remote]\nURL = "wss://r.example/kadi"\n')
-    assert target(tmp_path).url == "wss://r.example/kadi"
-    config.write_text('[broker.local]\nURL = "ws://localhost:9999/kadi"\n')
+    config.write_text(f'[broker.{name}]\nURL = "wss://r.example/kadi"\n')
     assert target(tmp_path).url == stack.url
+    remove_running(tmp_path / "data")
+    assert target(tmp_path).url == "wss://r.example/kadi"
 
 
 def test_no_message_shows_the_credentials_of_an_address(tmp_path: Path) -> None:
@@ -84,3 +87,21 @@ def test_a_worker_that_joins_uses_the_model_of_the_stack_unless_told_otherwise(
     )
     environ["BROKER_URL"] = "ws://b.example/kadi"
     assert joined_environ(load_settings(environ, tmp_path), environ) == environ
+
+
+async def test_progress_is_believed_from_a_search_worker_only() -> None:
+    async def unused(_input: object, _call: object) -> None:
+        raise AssertionError("not called")
+
+    seen: list[tuple[int, int, str]] = []
+    async with (
+        serve_broker(port=0) as broker,
+        Connection(broker.url, tools=[Tool("search-index", "", {}, unused)]) as worker,
+        Connection(broker.url) as stranger,
+        Connection(broker.url) as caller,
+        progress_of(caller, "j", lambda *event: seen.append(event)),
+    ):
+        for publisher, done in ((stranger, 7), (worker, 1), (stranger, 8), (worker, 2)):
+            data = {"jobId": "j", "done": done, "total": 9, "stage": "store"}
+            await publisher.publish("search.index.progress", data)
+    assert seen == [(1, 9, "store"), (2, 9, "store")]

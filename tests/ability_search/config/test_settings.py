@@ -1,4 +1,4 @@
-"""Where values come from, which win, and what is refused."""
+"""Sources of settings, their precedence, and refused values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Settings
 from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
@@ -189,8 +189,8 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("arcadedb_backend: http", "arcadedb_urls must be set"),
         ("broker_url: ws://x/kadi", "config.toml [broker.<name>] URL"),
         ("networks: [a]", "config.toml [broker.<name>] NETWORKS"),
-        ("zzz: 1", "unknown key"),
-        ("1: 1", "expected a string as key"),
+        ("chunk_size: 300\n  zzz: 1", "unknown key"),
+        ("chunk_size: 300\n  1: 1", "expected a string as key"),
         ("chunk_size: 100\n  chunk_size: 200", "duplicate key chunk_size"),
         ("chunk_size: [", "not valid YAML (line"),
         ("chunk_size: 2024-99-99", "not valid YAML"),
@@ -207,10 +207,26 @@ def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> N
     assert expected in problem
 
 
-@pytest.mark.parametrize("config", ["- a list\n", "search: 5\n"])
-def test_a_malformed_config_is_refused(tmp_path: Path, config: str) -> None:
-    (problem,) = problems(tmp_path, config)
-    assert str(tmp_path / "config.yml") in problem
+FOREIGN = (
+    "- a list\n",
+    "search: lunr\n",
+    "search: {provider: lunr, limit: 10, language: en}\n",
+    "title: {{ page.title }}\n",
+)
+
+
+@pytest.mark.parametrize("config", FOREIGN)
+def test_a_config_of_another_program_is_passed_over_with_a_warning(
+    tmp_path: Path, config: str
+) -> None:
+    (tmp_path / "config.yml").write_text("search: {chunk_size: 123}", encoding="utf-8")
+    below = tmp_path / "site"
+    below.mkdir()
+    settings = load(below, config)
+    assert settings.chunking.size == 123
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{below / 'config.yml'} is ignored: ")
+    assert own_files(below) == [tmp_path / "config.yml"]
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a collection of single-chunk documents must answer, calculated from the formulas."""
+"""Expected answers of a collection of single-chunk documents, calculated from the formulas."""
 
 from __future__ import annotations
 

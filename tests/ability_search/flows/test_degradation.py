@@ -1,4 +1,4 @@
-"""What is left of search when a part of it is out of order, and how it comes back."""
+"""Search while a component is down, and its recovery."""
 
 from __future__ import annotations
 

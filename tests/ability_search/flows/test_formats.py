@@ -156,3 +156,26 @@ async def test_callers_mark_pages_with_form_feeds(network: Network) -> None:
     for wanted, page in [("first", 1), ("second", 2), ("third", 3), ("walrus", None)]:
         found = await network.call("search-query", collection="docs", query=wanted, limit=1)
         assert found["results"][0].get("page") == page, wanted
+
+
+async def test_front_matter_is_metadata_and_its_description_is_found(network: Network) -> None:
+    matter = "---\nname: db-advisor\ndescription: Finds slow queries\ntags: [sql]\nteam: a\n---\n"
+    skill = document("skill", f"{matter}# Usage\n\nCall it. #beta\n", format="markdown")
+    skill["metadata"] = {"team": "b"}
+    await network.call("search-index", collection="docs", documents=[skill])
+    found = await network.call(
+        "search-query",
+        collection="docs",
+        query="slow queries",
+        mode="keyword",
+        filter={"metadata.tags": {"$contains": "beta"}},
+    )
+    (hit,) = found["results"]
+    assert hit["content"] == "Finds slow queries\n\n# Usage\n\nCall it. #beta"
+    assert hit["startLine"] == 7
+    assert hit["metadata"]["team"] == "b"
+    again = await network.call("search-index", collection="docs", documents=[skill])
+    assert again["unchanged"] == 1
+    await network.call("search-reindex", collection="docs")
+    after = await network.call("search-index", collection="docs", documents=[skill])
+    assert after["unchanged"] == 1

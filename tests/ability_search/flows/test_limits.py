@@ -1,4 +1,4 @@
-"""What a call may ask for, and what happens when it asks for more."""
+"""Limits of a call, and the errors beyond them."""
 
 from __future__ import annotations
 

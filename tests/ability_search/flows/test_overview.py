@@ -1,4 +1,4 @@
-"""What search-collection-info includes when asked: chunk sizes, growth, a map."""
+"""Optional parts of search-collection-info: chunk sizes, growth, a map."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
     for _ in range(2):
         collection = await record(network, "docs")
         found = await measure(
-            services.store, services.registry, collection, wanted, counted=11, sample=7
+            services.ports.store, services.ports.registry, collection, wanted, counted=11, sample=7
         )
         assert found.tokens is not None and found.map is not None
         assert (found.tokens.counted, found.tokens.sampled) == (7, True)

@@ -1,4 +1,4 @@
-"""What a query may look at: filters and globs over sources, inside both arms."""
+"""Filters and globs over sources, in both retrievers."""
 
 from __future__ import annotations
 

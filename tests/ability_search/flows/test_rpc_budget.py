@@ -1,4 +1,4 @@
-"""How many calls a call costs."""
+"""The number of RPCs of each call."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from typing import Any
 import pytest
 from tests.ability_search.flows.conftest import MODEL, WordModel, document
 
+from ability_search.client.tool_client import Target
+from ability_search.components.health_checks import check_network
 from ability_search.config.loader import load_settings
 from ability_search.worker import open_worker
 from kadi_client import Connection, Identity, ToolError
@@ -36,11 +40,11 @@ class Bench:
         return Connection(self.broker.url, identity=identity, name="db", tools=tools)
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator[None]:
+    async def worker(self, patience: float = 0.5) -> AsyncIterator[None]:
         environ = {
             "BROKER_URL": self.broker.url,
             "SEARCH_EMBEDDING_MODEL": MODEL,
-            "SEARCH_DATABASE_PATIENCE": "0.5",
+            "SEARCH_DATABASE_PATIENCE": str(patience),
             "SEARCH_DATA_DIR": str(self.base),
         }
         async with open_worker(load_settings(environ, self.base), base=self.base):
@@ -90,6 +94,27 @@ async def test_a_worker_that_finds_two_databases_refuses_and_names_both(bench: B
         assert identity.agent_id in str(refused.value)
 
 
+async def test_doctor_names_the_databases_that_differ(bench: Bench) -> None:
+    settings = load_settings({"SEARCH_DATA_DIR": str(bench.base)}, bench.base)
+    target = Target(bench.broker.url, ("global",), "test")
+
+    async def failures() -> list[str]:
+        checks = await check_network(settings, target)
+        return [each.text for each in checks if (each.name, each.state) == ("database", "fail")]
+
+    async with bench.database(0, FIRST):
+        async with bench.worker():
+            await bench.index("a")
+        assert await failures() == []
+        async with bench.database(0, SECOND):
+            assert await failures() == []
+        async with bench.database(1, SECOND):
+            (text,) = await failures()
+    assert text.startswith("several databases are offered")
+    assert re.search(f"agent {FIRST.agent_id} offers [0-9a-f]{{16}}", text)
+    assert f"agent {SECOND.agent_id} offers none" in text
+
+
 async def test_another_database_in_the_place_of_the_known_one_is_refused(bench: Bench) -> None:
     async with bench.worker():
         async with bench.database(0, FIRST):
@@ -102,6 +127,21 @@ async def test_another_database_in_the_place_of_the_known_one_is_refused(bench: 
         async with bench.database(0, FIRST):
             assert (await bench.index("b"))["added"] == 1
             assert await bench.sources() == ["a", "b"]
+
+
+async def test_a_call_waits_for_its_database_although_another_one_is_offered(
+    bench: Bench,
+) -> None:
+    async with bench.worker(patience=SECONDS):
+        async with bench.database(0, FIRST):
+            await bench.index("a")
+        async with bench.database(1, SECOND):
+            other = {"name": "kadi_memory"}
+            await bench.client.invoke("arcade-db-create", other, timeout=SECONDS)
+            call = asyncio.create_task(bench.index("b"))
+            assert not (await asyncio.wait([call], timeout=0.5))[0], "the call did not wait"
+            async with bench.database(0, FIRST):
+                assert (await call)["added"] == 1
 
 
 async def test_the_same_database_through_another_agent_is_used(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What people do over HTTP, on the real worker."""
+"""Routes of the gateway over the real worker."""
 
 from __future__ import annotations
 

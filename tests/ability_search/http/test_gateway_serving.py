@@ -24,7 +24,7 @@ from tests.ability_search.edge_network import (
 from ability_search.cli import mcp as assistants
 from ability_search.components.contexts import open_gateway
 from ability_search.errors import ConfigurationError
-from kadi_client import Connection, NotConnected, Raw
+from kadi_client import Connection, NotConnected, Raw, Tool
 
 LISTED: dict[str, Any] = {"collections": []}
 
@@ -287,18 +287,26 @@ async def test_missing_extra_is_reported_with_its_install_command(
         assistants.mcp()
 
 
-async def test_malformed_events_of_other_agents_are_skipped(stage: Stage, tmp_path: Path) -> None:
+async def unused(_input: Any, _call: Any) -> None:
+    raise AssertionError("not called")
+
+
+async def test_malformed_events_and_those_of_other_agents_are_skipped(
+    stage: Stage, tmp_path: Path
+) -> None:
     own = {"jobId": "j", "text": "a\n\nevent: b"}
     published: list[Any] = [None, [], "text", {"jobId": ["j"]}, own]
     async with (
         opened(settings_for(stage.url, tmp_path)) as url,
         client(url) as http,
         Connection(stage.url) as stranger,
+        Connection(stage.url, tools=[Tool("search-index", "", {}, unused)]) as worker,
         http.stream("GET", "/events", params={"jobId": "j"}) as events,
     ):
         lines = events.aiter_lines()
         assert await anext(lines) == ": connected"
+        await stranger.publish("search.index.failed", {"jobId": "j", "error": "forged"})
         for data in published:
-            await stranger.publish("search.index.failed", data)
+            await worker.publish("search.index.failed", data)
         rest = [line async for line in lines if line]
         assert rest == ["event: failed", 'data: {"jobId":"j","text":"a\\n\\nevent: b"}']

@@ -1,4 +1,4 @@
-"""What a document says of itself, and what is read of a language model's answer."""
+"""Kinds extracted from a document, and from a language model's answer."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def call(models: Models, **tool_input: Any) -> dict[str, Any]:
 
 @dataclass
 class Told:
-    """What an observer was told."""
+    """The observations of an observer."""
 
     answers: list[tuple[str, str, int]] = field(default_factory=list)
     batches: list[tuple[str, int]] = field(default_factory=list)

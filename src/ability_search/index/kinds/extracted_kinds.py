@@ -101,8 +101,9 @@ def _summary(document: Document, passages: Sequence[Passage]) -> Iterator[Statem
     yield Statement(_joined(chosen))
 
 
-def _keywords(document: Document, _passages: Sequence[Passage]) -> Iterator[Statement]:
-    yield Statement(", ".join(keywords(f"{document.title}\n{document.content}")))
+def _keywords(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:
+    body = document.content[passages[0].start :] if passages else ""
+    yield Statement(", ".join(keywords(f"{document.title}\n{body}")))
 
 
 def _propositions(document: Document, passages: Sequence[Passage]) -> Iterator[Statement]:

@@ -74,7 +74,8 @@ async def apply_contrast(candidates: Candidates, ports: Ports) -> None:
 
 def _about(items: Sequence[Candidate], candidates: Candidates) -> dict[str, float]:
     """Return how much each candidate is about the excluded phrases, by chunkId."""
-    shares = aboutness(*closeness(items, candidates)).tolist()
+    columns = candidates.query.excluded_columns
+    shares = aboutness(*closeness(columns, items, candidates)).tolist()
     return {item.chunk_id: share for item, share in zip(items, shares, strict=True)}
 
 
@@ -87,7 +88,7 @@ def _example(items: Sequence[Candidate], about: Mapping[str, float]) -> Candidat
 NAME = "siblings"
 CONTRASTIVE_FEEDBACK = Stage(
     NAME,
-    lambda candidates: feedback_applies(candidates) and bool(candidates.query.excluded),
     apply_contrast,
+    lambda candidates: feedback_applies(candidates) and bool(candidates.query.excluded),
     step=NAME,
 )

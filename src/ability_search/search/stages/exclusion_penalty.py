@@ -70,12 +70,7 @@ def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[st
     return {_words_column(column): weigh(phrase) for column, phrase in phrases.items()}
 
 
-def closeness(items: Sequence[Candidate], candidates: Candidates) -> tuple[Floats, Floats]:
-    """Return how close candidates are to what the query excludes, see :func:`closeness_to`."""
-    return closeness_to(_columns(candidates.query), items, candidates)
-
-
-def closeness_to(
+def closeness(
     columns: Collection[str], items: Sequence[Candidate], candidates: Candidates
 ) -> tuple[Floats, Floats]:
     """Return how close candidates are to phrases; of several phrases the closest counts.
@@ -95,16 +90,16 @@ def closeness_to(
     return cosines, coverage
 
 
-def score_exclusions(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_exclusions(
+    columns: Collection[str], items: Sequence[Candidate], candidates: Candidates
+) -> None:
     """Lower the scores of candidates by :func:`demoted`.
 
     Closeness to an excluded phrase is measured by cosines if there are any; without an embedder
     only the words count.
     """
-    if not items or not _columns(candidates.query):
-        return
     cosines = normalized_cosine([item.cosine or 0.0 for item in items])
-    excluded, coverage = closeness(items, candidates)
+    excluded, coverage = closeness(columns, items, candidates)
     scores = demoted(
         np.array([item.score for item in items]),
         cosines=cosines,
@@ -122,10 +117,10 @@ def score_exclusions(items: Sequence[Candidate], candidates: Candidates) -> None
         )
 
 
-def _columns(query: Query) -> list[str]:
-    """Return the columns of the excluded phrases, and of a resolved event."""
+def excluded_columns(query: Query) -> list[str] | None:
+    """Return the columns of the excluded phrases, and of a resolved event; ``None`` without any."""
     resolved = query.intent is not None and query.intent.event and query.intent.period
-    return [*query.excluded_columns, *([EVENT] if resolved else [])]
+    return [*query.excluded_columns, *([EVENT] if resolved else [])] or None
 
 
 def _words_column(column: str) -> str:
@@ -148,6 +143,4 @@ def _coverage(
 
 
 NAME = "exclusion"
-EXCLUSION_PENALTY = scorer(
-    NAME, lambda candidates: bool(_columns(candidates.query)), score_exclusions
-)
+EXCLUSION_PENALTY = scorer(NAME, excluded_columns, score_exclusions)

@@ -143,7 +143,7 @@ def _rescore(
 NAME = "feedback"
 FEEDBACK = Stage(
     NAME,
-    lambda candidates: feedback_applies(candidates) and not candidates.query.excluded,
     apply_feedback,
+    lambda candidates: feedback_applies(candidates) and not candidates.query.excluded,
     step=NAME,
 )

@@ -6,28 +6,25 @@ a kind becomes a hit on the chunk of its document that is nearest to the query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.filters.tree import Field, Filter, OneOf, combine
-from ability_search.search.candidates import By, Candidate, Candidates, Plan, PlannedSearch
-from ability_search.search.query import Query
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.plan import Plan
+from ability_search.search.query import DOCUMENTS, Query
 from ability_search.search.retrievers import candidate_of
-from ability_search.search.stage import Ports, Stage
-from ability_search.store.records import Columns, SparseVector
+from ability_search.search.stage import Ports, option_stage
+from ability_search.store.records import Columns
 
-DOCUMENTS: Final = "documents"
-_SUFFIX = "Aspects"
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
 
 
-def searches_kinds(query: Query) -> bool:
-    """Return whether kinds are searched."""
-    return bool(_kinds(query))
+def kind_filter(query: Query) -> Filter | None:
+    """Return the filter on the kinds to search; ``None`` if no kinds are searched."""
+    return combine(OneOf(Field("kind"), query.kinds), query.filter) if query.kinds else None
 
 
 def chunk_filter(query: Query) -> Filter | None:
@@ -36,20 +33,7 @@ def chunk_filter(query: Query) -> Filter | None:
     Such chunks are of documents that were indexed as a summary, ..., but were not made of another
     document.
     """
-    if not searches_kinds(query) or DOCUMENTS in query.asked.extended:
-        return query.filter
-    return _of_kinds(query)
-
-
-def kind_searches(query: Query, by: Mapping[str, By], limit: int) -> list[PlannedSearch]:
-    """Return the searches of kinds, one for each retriever's vector or terms."""
-    if not searches_kinds(query):
-        return []
-    filter = _of_kinds(query)
-    return [
-        PlannedSearch(f"{name}{_SUFFIX}", each, limit, filter, kinds=True)
-        for name, each in by.items()
-    ]
+    return query.filter if DOCUMENTS in query.asked.extended else kind_filter(query) or query.filter
 
 
 def all_searched(query: Query, assumed: Collection, current: Collection) -> bool:
@@ -57,7 +41,7 @@ def all_searched(query: Query, assumed: Collection, current: Collection) -> bool
 
     Always true if the query searches no kinds.
     """
-    return not searches_kinds(query) or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    return not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
 
 
 def count_chunks(candidates: Candidates) -> int:
@@ -65,7 +49,7 @@ def count_chunks(candidates: Candidates) -> int:
     return len({item.chunk_id for item in candidates.chunks})
 
 
-async def resolve_kinds(candidates: Candidates, ports: Ports) -> None:
+async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) -> None:
     """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]
     if not kinds:
@@ -110,23 +94,10 @@ def _compared(plan: Plan) -> tuple[Columns, str]:
     columns = plan.columns(plan.vector)
     if plan.vector is not None:
         return columns, "cosine"
-    terms = plan.terms
-    own = {} if terms is None else {_OWN_WORDS: SparseVector(terms.ids, terms.weights)}
+    own = {} if plan.terms is None else {_OWN_WORDS: plan.terms}
     return replace(columns, products={**columns.products, **own}), _OWN_WORDS
 
 
-def _kinds(query: Query) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(kind for kind in query.asked.extended if kind != DOCUMENTS))
-
-
-def _of_kinds(query: Query) -> Filter:
-    return combine(OneOf(Field("kind"), _kinds(query)), query.filter)
-
-
-KIND_SEARCH = Stage(
-    "extended",
-    lambda candidates: searches_kinds(candidates.query),
-    resolve_kinds,
-    lambda query: ("of", "kind") if searches_kinds(query) else (),
-    step="extended",
+KIND_SEARCH = option_stage(
+    "extended", lambda query: query.kinds, resolve_kinds, fields=lambda _: ("of", "kind")
 )

@@ -90,4 +90,4 @@ def _applies(candidates: Candidates) -> bool:
 
 
 NAME = "phrasing"
-PHRASE_MATCH = Stage(NAME, _applies, match_phrases, step=NAME)
+PHRASE_MATCH = Stage(NAME, match_phrases, _applies, step=NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -46,6 +47,8 @@ _REASONS = (
 )
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
+_PAUSE = 0.1
+"""Seconds between two attempts to find a database ability that is restarting."""
 _LOGGED = 200
 """Characters of the database's error to log: enough for the cause, without quoted texts."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
@@ -62,6 +65,7 @@ class BrokerScripts:
         timeout: Maximum time for one operation in seconds, including retries.
         meter: Counts retries.
         providers: Lists the agents that offer a tool; without it, calls go to any.
+        patience: Seconds for which a statement waits for a database ability that is restarting.
     """
 
     def __init__(
@@ -72,12 +76,19 @@ class BrokerScripts:
         timeout: float,
         meter: Meter = UNMETERED,
         providers: Providers | None = None,
+        patience: float = 0.0,
     ) -> None:
         self._invoke = invoke
         self._pin = None if providers is None else ProviderPin(providers, self._run_on)
         self._database = database
         self._timeout = timeout
         self._meter = meter
+        self._patience = patience
+        self._answered = False
+
+    async def database_ids(self) -> dict[str, str | None]:
+        """Return the ids of the databases on the network, as :meth:`.ProviderPin.ids`."""
+        return {} if self._pin is None else await self._pin.ids()
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
@@ -103,9 +114,10 @@ class BrokerScripts:
         except StatementRefused as exc:
             if exc.reason != "missing_database":
                 raise
-            await self._create_database(await self._agent())
+            agent = await self._agent()
+            await self._create_database(agent)
             if self._pin is not None:
-                await self._pin.created()
+                await self._pin.created(agent)
             return await self._run("arcade-command", "command", script, params, self._timeout)
 
     async def _create_database(self, agent: str | None) -> None:
@@ -133,17 +145,23 @@ class BrokerScripts:
     async def _run(
         self, tool: str, key: str, script: str, params: Mapping[str, Any], timeout: float
     ) -> Any:
-        agent = await self._agent()
-        try:
-            return await self._execute(tool, key, script, params, timeout, agent)
-        except DatabaseUnavailable as exc:
-            if agent is None or not isinstance(exc.__cause__, NoProvider):
-                raise
-            # Nothing was executed; another agent may offer the same database by now.
-            other = await self._agent()
-            if other == agent:
-                raise
-            return await self._execute(tool, key, script, params, timeout, other)
+        """Run a statement; wait for a database that has answered before and is restarting."""
+        started = time.monotonic()
+        patience = min(timeout, self._patience) if self._answered else 0.0
+        while True:
+            left = max(0.001, started + timeout - time.monotonic())
+            try:
+                agent = await self._agent()
+                answer = await self._execute(tool, key, script, params, left, agent)
+            except DatabaseUnavailable as exc:
+                # Without a provider, nothing was executed.
+                waited = time.monotonic() - started
+                if not isinstance(exc.__cause__, NoProvider) or waited + _PAUSE >= patience:
+                    raise
+                await asyncio.sleep(_PAUSE)
+            else:
+                self._answered = True
+                return answer
 
     async def _execute(
         self,
@@ -213,7 +231,7 @@ def _passing(exc: BaseException) -> bool:
     """Return True if a read may succeed when it is retried."""
     if isinstance(exc, StatementRefused):
         return exc.reason in ("conflict", "busy")
-    # If the tool has no provider, the connection has waited already.
+    # If the tool has no provider, the attempt has waited already.
     return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
 
 

@@ -2,8 +2,8 @@
 
 The broker spreads the calls of a tool over all agents that offer it. Two database abilities with
 databases of their own are not replicas: half of what is written would go to each. So every database
-has an id in its records, and a worker sends its statements to one agent, or to any agent whose
-database has the same id.
+has an id in its records, and a worker sends its statements only to agents whose database has the
+id that it found first, on whichever broker they are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import cycle, repeat
 from typing import Any, Protocol
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.ports import Providers
 from ability_search.store.arcadedb.core import Statement
-from kadi_client.errors import KadiError
+from kadi_client.errors import KadiError, NoProvider
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,14 @@ _INSERT = """
     COMMIT;
 """
 """The index on ``single`` keeps two workers from giving two ids."""
+
+
+SEPARATE = "Stop all but one of these database abilities, or separate them by networks."
+
+
+def offers(ids: Mapping[str, str | None]) -> str:
+    """Return the text that names the agents and the ids of their databases."""
+    return ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())
 
 
 class Run(Protocol):
@@ -62,12 +71,14 @@ class ProviderPin:
         self._providers = providers
         self._run = run
         self._chosen = False
-        self._agent: str | None = None
+        self._agents: Iterator[str | None] = repeat(None)
         self._database: str | None = None
         self._choosing = asyncio.Lock()
 
     async def agent(self) -> str | None:
-        """Return the agent to call; ``None`` for any, as all offer the same database.
+        """Return the agent to call: the agents with this database take turns.
+
+        ``None`` is any agent, if the broker does not list the agents.
 
         Raises:
             DatabaseUnavailable: if several databases are offered, or another one than before.
@@ -76,31 +87,42 @@ class ProviderPin:
             async with self._choosing:
                 if not self._chosen:
                     await self._choose()
-        return self._agent
+        return next(self._agents)
 
     def lost(self) -> None:
         """Choose again before the next statement, as the agent is gone."""
         self._chosen = False
 
-    async def created(self) -> None:
-        """Give a new database its id."""
-        if self._chosen and self._agent is not None:
-            self._database = await self._identify(self._agent)
+    async def created(self, agent: str | None) -> None:
+        """Give the new database of an agent its id."""
+        if self._chosen and agent is not None:
+            self._database = await self._identify(agent)
+
+    async def ids(self) -> dict[str, str | None]:
+        """Return the ids of the databases by the agents that offer them.
+
+        An id is empty if the database has none yet, and ``None`` if there is no database, or it
+        holds nothing of this ability.
+
+        Raises:
+            DatabaseUnavailable: if an agent does not answer.
+            KadiError: if the broker does not list its tools.
+        """
+        return {agent: await self._id(agent) for agent in sorted(await self._providers(_TOOL))}
 
     async def _choose(self) -> None:
         try:
-            agents = sorted(await self._providers(_TOOL))
+            ids = await self.ids()
         except KadiError as exc:
-            log.warning("the broker does not list its tools, any database is used: %s", exc)
+            log.warning("the broker does not list its tools, databases are not compared: %s", exc)
             self._chosen = True
             return
-        if not agents:
+        if not ids:
             return  # the call says that there is none, or waits for the agent that was chosen
-        ids = {agent: await self._id(agent) for agent in agents}
-        if len(agents) > 1 or any(id_ == "" for id_ in ids.values()):
+        if len(ids) > 1 or any(id_ == "" for id_ in ids.values()):
             ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
         fitting = self._fitting(ids)
-        self._agent = None if 1 < len(fitting) == len(agents) else fitting[0]
+        self._agents = cycle(fitting)
         self._database = ids[fitting[0]]
         self._chosen = True
 
@@ -117,23 +139,20 @@ class ProviderPin:
             found = [agent for agent, id_ in ids.items() if id_ == self._database]
             if found:
                 return found
-        offered = ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())
+        offered = offers(ids)
         if self._database is not None:
             raise DatabaseUnavailable(
                 f"this worker has worked with the database {self._database}, which no agent on its"
                 f" networks offers: {offered}",
                 hint="Bring the database back, or restart the worker to use another one.",
-            )
+            ) from NoProvider(f"no provider of database {self._database}")
         raise DatabaseUnavailable(
             f"several databases are offered on the networks of this worker: {offered}",
-            hint="Stop all but one of these database abilities, or separate them by networks.",
+            hint=SEPARATE,
         )
 
     async def _id(self, agent: str) -> str | None:
-        """Return the id of an agent's database: empty if it has none yet.
-
-        ``None`` if there is no database, or it holds nothing of this ability.
-        """
+        """Return the id of an agent's database, as :meth:`ids`."""
         try:
             rows = await self._run(_SELECT, agent=agent, write=False)
             if not rows:

@@ -11,7 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, too_much_text
+from ability_search.text.loaders.extracts import (
+    EMPTY,
+    Bounds,
+    Extracted,
+    Unreadable,
+    too_much_text,
+)
 from ability_search.text.loaders.file_types import format_of
 from ability_search.text.loaders.html import read_html
 from ability_search.text.loaders.office_documents import read_docx, read_pptx, read_xlsx
@@ -26,6 +32,7 @@ from ability_search.text.loaders.text_files import (
 )
 
 __all__ = [
+    "EMPTY",
     "FOREIGN",
     "VERSION",
     "Bounds",
@@ -36,7 +43,7 @@ __all__ = [
     "format_of",
 ]
 
-VERSION = "1"
+VERSION = "2"
 """Version of the loaders; a change of the extracted text needs a new one."""
 
 FOREIGN = frozenset({"docx", "html", "pdf", "pptx", "xlsx"})
@@ -85,7 +92,7 @@ def extract(name: str, data: bytes, format: str | None, bounds: Bounds) -> Extra
         raise Unreadable("corrupt, or not what its name says") from exc
     text = _valid(found.text)
     if not text.strip():
-        raise Unreadable("empty")
+        raise Unreadable(EMPTY)
     if len(text.encode()) > bounds.text:
         raise too_much_text(bounds)
     title = _valid(found.title)[:_LONGEST_TITLE] if found.title else None

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ability_search.text.loaders.extracts import Bounds, Extracted, Unreadable, known, library
+from ability_search.text.loaders.extracts import (
+    EMPTY,
+    Bounds,
+    Extracted,
+    Unreadable,
+    known,
+    library,
+)
 from ability_search.text.loaders.markdown_writer import Composer
 from ability_search.text.loaders.text_files import decoded
 
@@ -46,7 +53,7 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
     root = etree.fromstring(_text(data).encode("utf-8", "replace") or b" ", parser)
     if root is None:
-        raise Unreadable("empty")
+        raise Unreadable(EMPTY)
     main = _main(root)
     text = ""
     if main is not None:
