@@ -285,6 +285,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 overlap=passage.preface + max(0, end - passage.start),
                 section=section,
                 of=document.of,
+                of_chunk=passage.of_chunk,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
