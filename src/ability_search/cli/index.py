@@ -24,6 +24,7 @@ from ability_search.cli.parameters import (
     JsonOption,
     KindsByOption,
     KindsOption,
+    LanguageOption,
     MaxTokensOption,
     ModelOption,
     RevisionOption,
@@ -61,6 +62,7 @@ def index(
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     model: ModelOption = None,
+    language: LanguageOption = None,
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False,
@@ -98,6 +100,7 @@ def index(
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         model=model,
+        language=language,
         force=force,
     )
     options |= kinds_fields(kinds, kinds_by)

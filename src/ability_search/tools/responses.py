@@ -11,6 +11,7 @@ from ability_search.index.index_calls import Failure, IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
 from ability_search.store.records import Job
+from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 
 
@@ -111,6 +112,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
         model=collection.model,
         dimensions=collection.dimensions,
         updated_at=instant(collection.updated_at),
+        warnings=language_warnings(collection.model, collection.content_language) or None,
     )
 
 
@@ -140,6 +142,7 @@ def collection_info(
         created_at=instant(collection.created_at),
         updated_at=instant(collection.updated_at),
         jobs=[_job(job) for job in jobs],
+        warnings=language_warnings(collection.model, collection.content_language) or None,
         tokens=overview.tokens,
         growth=overview.growth,
         map=overview.map,
