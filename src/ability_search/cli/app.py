@@ -57,6 +57,7 @@ COMMANDS = {
     "up": "stack",
     "status": "stack",
     "down": "stack",
+    "prune": "stack",
     "top": "diagnosis",
     "doctor": "diagnosis",
     "index": "index",
