@@ -33,7 +33,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-class Reading:
+class CheckedFile:
     """Reads a file and compares its size and hash with those in the manifest.
 
     Args:
@@ -95,7 +95,7 @@ def opened(directory: Path, name: str) -> Iterator[BinaryIO]:
         yield file
 
 
-class Writing:
+class DigestedFile:
     """Writes a file and computes its size and hash."""
 
     def __init__(self, path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from ability_search.config.schema import Limits, Settings
 from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
+from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
 from ability_search.files.selection import SECRET, Selection, Skipped, is_secret, parts, shown
 from ability_search.text import loaders
@@ -121,6 +122,8 @@ def _opened(
         try:
             data = _read(path, selection, max_bytes)
             kind = format or loaders.format_of(source, data)
+            if kind == "image" and not is_installed():
+                raise loaders.Unreadable(f"an image; {loaders.NO_RECOGNITION}")
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             yield path, Skipped(source, reason)
@@ -193,6 +196,8 @@ def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) ->
         except loaders.Unreadable as exc:
             reading.skipped.append(Skipped(file.source, str(exc)))
             continue
+        for part, _, reason in (each.partition(": ") for each in found.unread):
+            reading.skipped.append(Skipped(f"{file.source}#{part}", reason, part=True))
         size = len(found.text.encode())
         if reading.documents and size > room:
             yield reading

@@ -49,6 +49,8 @@ class Skipped:
 
     path: str
     reason: str
+    part: bool = False
+    """Whether only a part of it was not read, which ``path`` names after ``#``."""
 
 
 @dataclass(frozen=True, slots=True)

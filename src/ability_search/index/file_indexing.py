@@ -15,7 +15,7 @@ from ability_search.files.file_documents import open_extractor, prints, read_fil
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.text.loaders import EMPTY
 
 _PAGE = 1000
@@ -54,7 +54,7 @@ class FileIndexing:
         base: Directory that relative paths start from.
     """
 
-    def __init__(self, ports: IndexPorts, indexing: Indexing, *, base: Path) -> None:
+    def __init__(self, ports: IndexPorts, indexing: Indexer, *, base: Path) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._settings = ports.settings
@@ -94,7 +94,7 @@ class FileIndexing:
         removed = await self._indexing.discard(name, emptied)
         if request.sweep:
             removed += await self._sweep(name, selection, total.result.warnings)
-        taken = len(selection.files) - len(skipped)
+        taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
     async def _changed(

@@ -13,7 +13,12 @@ from functools import partial
 
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Document
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    ModelMismatch,
+)
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -38,6 +43,8 @@ from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
 from ability_search.store.records import Replaced, Replacement
 from ability_search.text.analyzer import analyzer_for
+from ability_search.text.languages import detect_language
+from ability_search.text.model_traits import language_warnings
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +56,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
+_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class SourcePage:
     cursor: str | None
 
 
-class Indexing:
+class Indexer:
     """The index and delete services, and the list of what is stored."""
 
     def __init__(self, ports: IndexPorts) -> None:
@@ -110,7 +118,8 @@ class Indexing:
     ) -> IndexReport:
         """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
-        recipe = recipe_for(options, collection, self._settings)
+        detected = await detected_language(documents) if collection is None else ""
+        recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         call = IndexCall(result, report)
@@ -137,9 +146,15 @@ class Indexing:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            try:
+                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            except EmbeddingUnavailable as exc:
+                if record == result.collection:
+                    _add_progress(exc, result)
+                raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
+            result.warnings += language_warnings(model, writer.collection.content_language)
         result.seconds = time.perf_counter() - started
         log.info(
             "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
@@ -341,6 +356,20 @@ class Indexing:
                 collection.public_name, recorded=collection.model, requested=options.model
             )
         return collection.model
+
+
+def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
+    """Add the number of stored documents to a failure, and how to index the rest."""
+    stored = result.added + result.updated + result.unchanged
+    failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
+    remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
+    failure.hint = f"{remedy} Then call again: what is stored is skipped."
+
+
+async def detected_language(documents: Sequence[Document]) -> str:
+    """Return the language of documents, in a thread; code does not count."""
+    texts = [document.content for document in documents if document.format != "code"]
+    return await asyncio.to_thread(detect_language, texts)
 
 
 def _length(document: Document) -> int:

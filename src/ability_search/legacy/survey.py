@@ -197,7 +197,7 @@ class _Tally:
         return self.flaws[-found - 1]
 
 
-class Surveying:
+class Surveyor:
     """Surveys the rows of the earlier layout."""
 
     def __init__(self) -> None:

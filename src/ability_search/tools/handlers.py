@@ -17,11 +17,11 @@ from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
-from ability_search.index.reindex import Reindexing
+from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
@@ -48,11 +48,11 @@ class Services:
     """The services that the tools call."""
 
     ports: IndexPorts
-    indexing: Indexing
+    indexing: Indexer
     files: FileIndexing
     generations: Generations
     jobs: Jobs
-    reindexing: Reindexing
+    reindexing: Reindexer
     self_repair: SelfRepair
     searcher: Searcher
     maintenance: Maintenance
@@ -61,21 +61,14 @@ class Services:
 def search_tools(services: Services) -> list[Tool]:
     """Return the tools, ready to be registered."""
     table = _Table(services)
-    handlers: Mapping[str, Handler] = {
-        "search-index": table.index,
-        "search-index-file": table.index_file,
-        "search-query": table.query,
-        "search-similar": table.similar,
-        "search-reindex": table.reindex,
-        "search-delete": table.delete,
-        "search-collections": table.collections,
-        "search-collection-info": table.collection_info,
-    }
-    return [table.tool(row, handlers[row.name]) for row in TOOLS]
+    return [
+        table.tool(row, getattr(table, row.name.removeprefix("search-").replace("-", "_")))
+        for row in TOOLS
+    ]
 
 
 class _Table:
-    """The handlers of the tools."""
+    """The handlers of the tools, each named like its tool."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -201,7 +194,7 @@ class _Table:
         page = await self._services.indexing.list_sources(
             value.collection, limit=value.limit, cursor=value.cursor
         )
-        jobs = await self._services.jobs.of(value.collection)
+        jobs = await self._services.ports.store.jobs(value.collection)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,

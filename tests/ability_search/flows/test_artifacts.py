@@ -28,8 +28,8 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.exporter import Exporting
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.exporter import Exporter
+from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import ChunksManifest, Damaged
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound
 from ability_search.index.index_calls import Progress
@@ -89,14 +89,14 @@ async def fill(network: Network, base: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def exporting(network: Network, base: Path) -> Exporting:
+def exporting(network: Network, base: Path) -> Exporter:
     services = services_of(network, base)
-    return Exporting(services.ports)
+    return Exporter(services.ports)
 
 
-def importing(network: Network, base: Path) -> Importing:
+def importing(network: Network, base: Path) -> Importer:
     services = services_of(network, base)
-    return Importing(services.ports, services.maintenance, services.generations)
+    return Importer(services.ports, services.maintenance, services.generations)
 
 
 async def export(network: Network, directory: Path, **options: Any) -> ChunksManifest:
