@@ -15,7 +15,11 @@ from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
-FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
+FileFormat = (
+    Format
+    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "image"]
+    | Literal["notebook"]
+)
 
 CollectionName = Annotated[
     str,

@@ -57,7 +57,7 @@ def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, floa
 
 def test_query_without_intent_is_its_own_topic() -> None:
     query = query_of("caching in 2025 besides Redis")
-    assert (query.topic, query.excluded) == (query.asked.query, ())
+    assert (query.intent.topic, query.intent.excluded) == (query.asked.query, ())
     assert query.texts == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
     assert not query.dates_count
@@ -69,7 +69,7 @@ def test_embedded_texts_are_named_by_their_columns() -> None:
     text = "what was decided on caching besides Redis or disks after the outage"
     query = read(text)
     assert query.texts == {
-        "cosine": query.topic,
+        "cosine": query.intent.topic,
         "excluded0": "Redis",
         "excluded1": "disks",
         "event": "outage",
@@ -211,7 +211,7 @@ def test_best_dated_candidate_about_the_event_resolves_it(telling: Candidate) ->
         event("unknown", None, other),
     )
     assert query is not None
-    assert query.topic == "what was decided on caching"
+    assert query.intent.topic == "what was decided on caching"
     assert not unresolved_event(query)
     signal = time_signal(EVENT_PLAN, query)
     assert signal is not None
@@ -231,7 +231,6 @@ def test_ties_are_resolved_by_the_smallest_id() -> None:
     query = dated("what was decided before the outage", *items)
     assert query == dated("what was decided before the outage", *reversed(items))
     assert query is not None
-    assert query.intent is not None
     assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
 
 

@@ -33,7 +33,7 @@ phrase's words, is above these bounds."""
 
 def unresolved_event(query: Query) -> Event | None:
     """Return the event of unknown date that the query names."""
-    return query.event if query.intent is not None and query.intent.period is None else None
+    return query.intent.event if query.intent.period is None else None
 
 
 async def search_around_event(_event: Event, candidates: Candidates, ports: Ports) -> None:
@@ -68,9 +68,7 @@ def resolved(hits: Sequence[Candidate], candidates: Candidates) -> Query | None:
     query, first = candidates.query, candidates.plan.depths[0]
     shown = [item for item in hits if min(item.ranks.values()) <= first]
     period = _event_period(shown, candidates) if shown else None
-    if query.intent is None or period is None:
-        return None
-    return replace(query, intent=query.intent.resolved(period))
+    return None if period is None else replace(query, intent=query.intent.resolved(period))
 
 
 def _event_period(hits: Sequence[Candidate], candidates: Candidates) -> Period | None:

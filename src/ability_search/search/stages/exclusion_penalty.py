@@ -6,15 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import normalized_cosine
 from ability_search.search.query import EVENT, Query
 from ability_search.search.stage import scorer
 from ability_search.text.bm25 import QueryTerms
-
-Floats = npt.NDArray[np.float64]
 
 MEANING_WEIGHT: Final = 0.5
 WORDS_WEIGHT: Final = 0.3
@@ -65,8 +63,8 @@ def demoted(
 def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
     """Return the terms of excluded phrases and of the event, by the column for a raw score."""
     phrases = dict(query.excluded_columns)
-    if query.event is not None:
-        phrases[EVENT] = query.event.phrase
+    if query.intent.event is not None:
+        phrases[EVENT] = query.intent.event.phrase
     return {_words_column(column): weigh(phrase) for column, phrase in phrases.items()}
 
 
@@ -119,7 +117,7 @@ def score_exclusions(
 
 def excluded_columns(query: Query) -> list[str] | None:
     """Return the columns of the excluded phrases, and of a resolved event; ``None`` without any."""
-    resolved = query.intent is not None and query.intent.event and query.intent.period
+    resolved = query.intent.event and query.intent.period
     return [*query.excluded_columns, *([EVENT] if resolved else [])] or None
 
 

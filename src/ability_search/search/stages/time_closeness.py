@@ -61,7 +61,7 @@ def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_D
 
 def dated_filter(query: Query) -> Filter | None:
     """Return the filter on chunks of the requested period; ``None`` if there is none."""
-    if query.intent is None or query.intent.period is None:
+    if query.intent.period is None:
         return None
     return combine(HasFacet(tuple(buckets_of_query(query.intent.period))), query.filter)
 
@@ -69,8 +69,6 @@ def dated_filter(query: Query) -> Filter | None:
 def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
     """Return how dates count in a query; ``None`` if they do not."""
     intent = query.intent
-    if intent is None:
-        return None
     period = intent.period
     if period is None and not intent.asks_for_date:
         return None
@@ -79,7 +77,7 @@ def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
         terms = DATE_TERMS if period is None else SIGNAL_TERMS
         weight = signal_weight(plan.informative, 1.0, terms=terms)
     # The answer lies on one side of an event; days close to the period may be on the other.
-    sigma = 0.0 if query.event is not None else query.temporal.sigma_days
+    sigma = 0.0 if query.intent.event is not None else query.temporal.sigma_days
     return TimeSignal(weight, period, sigma)
 
 
