@@ -22,6 +22,7 @@ from ability_search.config.setting_fields import (
     Glob,
     Group,
     HttpUrl,
+    Lower,
     NonEmpty,
     Pair,
     Url,

@@ -49,6 +49,8 @@ class Recipe:
     chunk_overlap: int
     language: str
     """Language of the full-text analysis."""
+    content_language: str = ""
+    """Language of the texts, as ISO 639 code; empty if it is not known."""
     kinds: tuple[str, ...] = ()
     """Kinds derived from each document."""
     kinds_by: str = "local"

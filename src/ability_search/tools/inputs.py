@@ -38,6 +38,13 @@ MaxTokens = Annotated[
     Count | None,
     Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
 ]
+Language = Annotated[
+    str | None,
+    Field(
+        description="Language for keyword search (english, german, none, ...). Default: the"
+        " collection's; for a new collection detected from the first documents."
+    ),
+]
 Kinds = Annotated[
     list[Literal["title", "summary", "keywords", "propositions"]] | None,
     Field(
@@ -142,9 +149,7 @@ class IndexInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
-    language: str | None = Field(
-        None, description="Language for keyword search (english, german, none, ...)."
-    )
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(
@@ -188,6 +193,7 @@ class IndexFileInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")
