@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
+from unicodedata import category, normalize
 
 from ability_search.errors import InvalidInput
 
@@ -14,7 +15,7 @@ K1: Final = 1.2
 B: Final = 0.75
 """The usual parameters of BM25, and those of collections that record none."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST_NAME = 64
 _LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
 
@@ -127,8 +128,24 @@ def type_created_at(chunk_type: str) -> int | None:
 
 
 def is_collection_name(name: str) -> bool:
-    """Return True for 1 to 64 of ``A-Z a-z 0-9 . _ -``, of which the first is alphanumeric."""
-    return _NAME.fullmatch(name) is not None
+    """Return True for 1 to 64 letters, digits, ``.``, ``_`` and ``-``, first a letter or digit.
+
+    Letters and digits of every script count, in Unicode normal form C.
+    """
+    return bool(name) and name == proposed_name(name)
+
+
+def proposed_name(text: str) -> str:
+    """Return a text made a valid collection name; empty if it has no letter or digit."""
+    characters = (each if _is_usable(each) else "\0" for each in normalize("NFC", text))
+    usable = re.sub("\0+", "-", "".join(characters))
+    begin = next((place for place, each in enumerate(usable) if each.isalnum()), len(usable))
+    return usable[begin : begin + _LONGEST_NAME]
+
+
+def _is_usable(character: str) -> bool:
+    # Vowel signs of Indic scripts, for one, are marks.
+    return character in "._-" or character.isalnum() or category(character).startswith("M")
 
 
 def checked_name(name: str, *, field: str = "collection") -> str:
@@ -141,8 +158,7 @@ def checked_name(name: str, *, field: str = "collection") -> str:
         raise InvalidInput(
             field,
             "not a collection name",
-            hint="Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and begin with a letter or"
-            " a digit.",
+            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit.",
         )
     return name
 

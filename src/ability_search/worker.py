@@ -22,10 +22,10 @@ from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.reindex import Rebuilding, Reindexing
+from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
@@ -224,10 +224,10 @@ def build_services(
     )
     generations = Generations(ports)
     jobs = Jobs(store, lease=settings.jobs.lease)
-    indexing = Indexing(ports)
+    indexing = Indexer(ports)
     maintenance = Maintenance(ports, statistics_cache, generations)
-    rebuilding = Rebuilding(ports, generations, indexing, maintenance)
-    reindexing = Reindexing(ports, generations, jobs, rebuilding, publish=publish or _unheard)
+    rebuilding = Rebuilder(ports, generations, indexing, maintenance)
+    reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
         ports=ports,
         indexing=indexing,

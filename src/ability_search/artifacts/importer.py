@@ -68,7 +68,7 @@ class Importable(Protocol):
         """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
-class Importing:
+class Importer:
     """Imports collections. It needs no embedder.
 
     Args:

@@ -20,6 +20,7 @@ from ability_search.cli.parameters import (
     LanguageOption,
     MaxTokensOption,
     TimeoutOption,
+    YesOption,
     given,
     kinds_fields,
 )
@@ -111,7 +112,7 @@ def delete(
     source: Annotated[
         str | None, typer.Option("--source", "-s", help="Delete only this source.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
@@ -119,7 +120,8 @@ def delete(
     """Delete a collection, or one source of it.
 
     Exit code 3 means that the collection does not exist or has no chunks of the
-    source.
+    source. Where nobody can be asked, nothing is deleted without --yes, and the exit
+    code is 2.
 
     Example:
         ability-search delete docs --source guide/old.md

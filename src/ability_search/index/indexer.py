@@ -68,7 +68,7 @@ class SourcePage:
     cursor: str | None
 
 
-class Indexing:
+class Indexer:
     """The index and delete services, and the list of what is stored."""
 
     def __init__(self, ports: IndexPorts) -> None:
@@ -87,7 +87,8 @@ class Indexing:
     ) -> IndexReport:
         """Index ``documents`` in the collection ``name``, which is created if it is missing.
 
-        Unchanged documents are skipped; a changed document replaces only its own chunks. The
+        Unchanged documents are skipped; a changed document replaces only its own chunks, and the
+        source of a document that has become blank is deleted. The
         report lists documents that cannot be indexed, and new or changed documents that are
         :attr:`Document.unread`.
 
@@ -101,7 +102,11 @@ class Indexing:
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
-        return await self.index_into(name, collection, documents, options, report)
+        result = await self.index_into(name, collection, documents, options, report)
+        last = {document.source: document for document in documents}
+        blank = [each.source for each in last.values() if not (each.unread or each.content.strip())]
+        await self.discard(name, blank)
+        return result
 
     async def index_into(
         self,
@@ -183,6 +188,23 @@ class Indexing:
                 if deleted is not None:
                     return deleted
             await self._registry.reload(name)
+        return 0
+
+    async def discard(self, name: str, sources: Sequence[str]) -> int:
+        """Delete sources, if they are stored; return how many were."""
+        collection = await self._registry.reload(name) if sources else None
+        for _ in range(_DELETE_ATTEMPTS):
+            if collection is None:
+                break
+            found = await self._registry.consult(
+                collection, partial(self._store.content_hashes, sources=sources)
+            )
+            collection, stored = found or (None, {})
+            if collection is None or not stored:
+                break
+            if await self.remove(collection, list(stored)) is not None:
+                return len(stored)
+            collection = await self._registry.reload(name)
         return 0
 
     async def remove(
@@ -304,7 +326,7 @@ class Indexing:
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)
         if not prepared.passages:
-            raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
+            raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
         return await kinds.derive(prepared)
 
     async def _write(self, writer: Writer, group: list[Prepared]) -> Written:

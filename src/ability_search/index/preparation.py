@@ -284,9 +284,10 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 start_offset=passage.start,
                 end_offset=passage.end,
                 lead=document.content[end : passage.start],
-                overlap=max(0, end - passage.start),
+                overlap=passage.preface + max(0, end - passage.start),
                 section=section,
                 of=document.of,
+                of_chunk=passage.of_chunk,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
@@ -366,10 +367,7 @@ def restored_document(
     record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
 ) -> Document:
     """Restore a document from its record and its chunks, in order."""
-    texts = [
-        f"{each.lead}{each.content[each.overlap if place else 0 :]}"
-        for place, each in enumerate(passages)
-    ]
+    texts = [f"{each.lead}{each.content[each.overlap :]}" for each in passages]
     return Document(
         source=record.source,
         title=record.title,

@@ -36,7 +36,7 @@ class Reach:
     embed: Callable[[Sequence[str]], Vector]
 
 
-class Moving:
+class LegacyArtifact:
     """A collection to import, see :class:`ability_search.artifacts.importer.Importable`.
 
     The rows are read again in batches. The content hash of a source is a hash of its chunks, so

@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.config.schema import Ranking
+from ability_search.documents import Floats
 from ability_search.errors import InvalidInput
-from ability_search.search.candidates import Candidate, Candidates, Plan, best_first, put_behind
+from ability_search.search.candidates import Candidate, Candidates, best_first, put_behind
 from ability_search.search.options import Fusion
+from ability_search.search.plan import Plan
 from ability_search.search.query import Retriever
-from ability_search.search.stage import Ports, Stage, always
+from ability_search.search.stage import Ports, Stage
 from ability_search.text.bm25 import normalized_by_term
-
-Floats = npt.NDArray[np.float64]
 
 RRF_K: Final = 60.0
 SIGNAL_TERMS: Final = 2 / 3
@@ -272,8 +272,8 @@ async def join_blocks(candidates: Candidates, _ports: Ports) -> None:
     candidates.ranked = ranked
 
 
-FUSION = Stage("ranking", always, fuse, step="ranking")
-JOIN = Stage("ranking", always, join_blocks, step="ranking")
+FUSION = Stage("ranking", fuse, step="ranking")
+JOIN = Stage("ranking", join_blocks, step="ranking")
 
 
 def retriever_weights(candidates: Candidates) -> dict[str, float]:
@@ -345,8 +345,7 @@ def _lists(
         scores = np.where(known, normalized_cosine(np.array(cosines, np.float64)), np.nan)
         lists.append(RankedList("semantic", scores, weights["semantic"]))
     if "keyword" in weights and plan.terms is not None:
-        names = [each.name for each in plan.searches if each.by is plan.terms]
-        raw = np.fmax.reduce([_raw(candidates, name, depth) for name in names])
+        raw = np.fmax.reduce([_raw(candidates, name, depth) for name in plan.names("keyword")])
         words = plan.words if len(weights) > 1 and all(weights.values()) else {}
         by_word = [[item.columns.get(name) or 0.0 for name in words] for item in candidates]
         scores = normalized_by_term(plan.terms, raw, list(words.values()), by_word)

@@ -15,14 +15,19 @@ from ability_search.wire import Count, Input, NonBlank, Share
 
 Format = Literal["markdown", "text", "code", "json", "html", "rst", "csv"]
 Included = Literal["tokens", "growth", "map"]
-FileFormat = Format | Literal["pdf", "docx", "pptx", "xlsx", "notebook"]
+FileFormat = (
+    Format
+    | Literal["pdf", "docx", "pptx", "xlsx", "odf", "rtf", "epub", "svg", "email", "image"]
+    | Literal["notebook"]
+)
 
 CollectionName = Annotated[
     str,
     Field(
-        description="Collection name: 1 to 64 of A-Z a-z 0-9 . _ -, first a letter or digit.",
+        description="Collection name: 1 to 64 letters, digits, . _ -, first a letter or digit.",
         examples=["docs"],
-        json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
+        # Letters of all scripts; a class of them is written differently in each dialect.
+        json_schema_extra={"pattern": r"^[^\x00-/:-@\[-`{-\x7f][^\x00-,/:-@\[-\^`{-\x7f]{0,63}$"},
     ),
 ]
 ChunkStrategy = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -24,6 +25,18 @@ T = TypeVar("T")
 _TOKENIZED_AT_ONCE = 100_000
 
 
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The shared lanes that models run on, and their limits."""
+
+    lanes: Lanes
+    batch_tokens: int
+    """Tokens of a batch, about."""
+    max_queued_texts: int
+    """Texts that may wait for one model."""
+    observer: Observer = NOBODY
+
+
 class LocalModel:
     """A local embedding model that runs on shared lanes.
 
@@ -31,25 +44,15 @@ class LocalModel:
     embedded in runs of about ``batch_tokens`` tokens, which needs little padding.
     """
 
-    def __init__(
-        self,
-        name: str,
-        encoder: Encoder | MultilingualEncoder,
-        lanes: Lanes,
-        *,
-        batch_tokens: int,
-        max_queued_texts: int,
-        observer: Observer = NOBODY,
-    ) -> None:
+    def __init__(self, name: str, encoder: Encoder | MultilingualEncoder, runtime: Runtime) -> None:
         self.name = name
         self.encoder = encoder
-        self._lanes = lanes
+        self._lanes = runtime.lanes
         # Otherwise the vector of a text would depend on the rest of its batch.
-        whole = isinstance(encoder, MultilingualEncoder) or encoder.independent
-        self._batch_tokens = batch_tokens if whole else 1
-        self._queries = Admission(name, most=max_queued_texts)
-        self._documents = Admission(name, most=max_queued_texts)
-        self._observer = observer
+        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
+        self._queries = Admission(name, most=runtime.max_queued_texts)
+        self._documents = Admission(name, most=runtime.max_queued_texts)
+        self._observer = runtime.observer
 
     @property
     def queued(self) -> int:
@@ -115,22 +118,13 @@ class LocalReranker:
     Batches are formed as in :class:`LocalModel`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        encoder: CrossEncoder,
-        lanes: Lanes,
-        *,
-        batch_tokens: int,
-        max_queued_texts: int,
-        observer: Observer = NOBODY,
-    ) -> None:
+    def __init__(self, name: str, encoder: CrossEncoder, runtime: Runtime) -> None:
         self.name = name
         self._encoder = encoder
-        self._lanes = lanes
-        self._batch_tokens = batch_tokens if encoder.independent else 1
-        self._admission = Admission(name, most=max_queued_texts)
-        self._observer = observer
+        self._lanes = runtime.lanes
+        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
+        self._admission = Admission(name, most=runtime.max_queued_texts)
+        self._observer = runtime.observer
 
     @property
     def queued(self) -> int:

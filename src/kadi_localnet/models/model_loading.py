@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 
@@ -17,7 +16,7 @@ from kadi_localnet.models.directory import find_files, find_reranker_files, is_r
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import ModelSetupError
 from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
-from kadi_localnet.models.local import LocalModel, LocalReranker
+from kadi_localnet.models.local import LocalModel, LocalReranker, Runtime
 from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.remote import RemoteModel, RemoteReranker
 from kadi_localnet.models.service import Model, Models, Reranker
@@ -45,7 +44,8 @@ async def open_models(
     check_names(names)
     loaded = await asyncio.to_thread(_load, config)
     lanes = Lanes(bulk_threads=config.threads or _usable_cores())
-    served, rerankers = _local(config, loaded, lanes, observer)
+    runtime = Runtime(lanes, config.batch_tokens, config.max_queued_texts, observer)
+    served, rerankers = _local(loaded, runtime)
     lanes.start()
     try:
         # Redirects are not followed, since they could send the key to another host.
@@ -91,24 +91,16 @@ def _load(config: ModelsConfig) -> list[tuple[Names, Loaded]]:
 
 
 def _local(
-    config: ModelsConfig,
-    loaded: list[tuple[Names, Loaded]],
-    lanes: Lanes,
-    observer: Observer,
+    loaded: list[tuple[Names, Loaded]], runtime: Runtime
 ) -> tuple[dict[str, Model], dict[str, Reranker]]:
     served: dict[str, Model] = {}
     rerankers: dict[str, Reranker] = {}
-    options: dict[str, Any] = {
-        "batch_tokens": config.batch_tokens,
-        "max_queued_texts": config.max_queued_texts,
-        "observer": observer,
-    }
     for names, encoder in loaded:
         if isinstance(encoder, CrossEncoder):
-            reranker = LocalReranker(names[0], encoder, lanes, **options)
+            reranker = LocalReranker(names[0], encoder, runtime)
             rerankers |= dict.fromkeys(names, reranker)
         else:
-            served |= dict.fromkeys(names, LocalModel(names[0], encoder, lanes, **options))
+            served |= dict.fromkeys(names, LocalModel(names[0], encoder, runtime))
     return served, rerankers
 
 

@@ -20,10 +20,13 @@ _QUERY, _PASSAGE = "query: ", "passage: "
 
 
 class MultilingualEncoder:
-    """The model, loaded; thread-safe. The vector of a text does not depend on its batch.
+    """The model, loaded; thread-safe.
 
     Texts begin with ``query: `` or ``passage: ``, as the model was trained; others are passages.
     """
+
+    independent: Final = True
+    """The vector of a text does not depend on the rest of its batch."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine

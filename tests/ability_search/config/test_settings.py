@@ -200,6 +200,7 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("secret_key_file: 5", "not a valid path"),
         ("allowed_roots: [docs, 5]", "search.allowed_roots.1: "),
         ("allowed_roots: []", "at least 1 item"),
+        ("read_deny: ['a[']", "search.read_deny.0: "),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> None:

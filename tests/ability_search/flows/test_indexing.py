@@ -97,6 +97,24 @@ async def test_a_blank_document_fails_alone(network: Network) -> None:
     await assert_consistent(network, "docs")
 
 
+async def test_a_document_that_has_become_blank_is_deleted(network: Network) -> None:
+    await network.call(
+        "search-index", collection="docs", documents=[document("a", "x"), document("b", "y")]
+    )
+    answer = await network.call(
+        "search-index",
+        collection="docs",
+        documents=[document("a", " \n"), document("b", " "), document("b", "z")],
+    )
+    assert [(each["source"], each["code"]) for each in answer["failed"]] == [
+        ("b", "invalid_input"),
+        ("a", "invalid_input"),
+    ]
+    assert "is blank; nothing is stored of it" in answer["failed"][1]["error"]
+    assert {row["source"] for row in await chunks(network, "docs")} == {"b"}
+    await assert_consistent(network, "docs")
+
+
 async def test_only_blank_documents_create_no_collection(network: Network) -> None:
     answer = await network.call("search-index", collection="docs", documents=[document("a", " ")])
     assert (answer["added"], answer["chunks"], len(answer["failed"])) == (0, 0, 1)

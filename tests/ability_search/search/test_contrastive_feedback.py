@@ -9,16 +9,15 @@ from typing import cast
 import pytest
 from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.candidates import Candidate
+from ability_search.search.plan import Plan
 from ability_search.search.query import understood
 from ability_search.search.stage import Ports
 from ability_search.search.stages.contrastive_feedback import apply_contrast
 from ability_search.search.stages.feedback import DEPTH
 from ability_search.store.records import ChunkText
 
-PLAN = Plan(
-    [PlannedSearch("semantic", [1.0], 10)], depths=(10,), beam=10, scan_below=0, informative=0.0
-)
+PLAN = Plan([1.0], depths=(10,), beam=10, scan_below=0, informative=0.0)
 
 
 class Rows:

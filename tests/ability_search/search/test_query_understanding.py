@@ -12,16 +12,17 @@ from tests.ability_search.search import values
 from tests.ability_search.search.values import DOCS, candidates_of, chunk, query_of
 
 from ability_search.filters.tree import And, Exists, Field, HasFacet
-from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.candidates import Candidate
 from ability_search.search.pipeline import SCORERS, wanted_fields
+from ability_search.search.plan import Plan
 from ability_search.search.planner import planned
 from ability_search.search.query import Query, understood
 from ability_search.search.retrievers import pooled
-from ability_search.search.stages.event_resolution import names_event, resolved
-from ability_search.search.stages.exclusion_penalty import score_exclusions
-from ability_search.search.stages.time_closeness import score_closeness, time_signal
-from ability_search.search.stages.time_order import score_order
-from ability_search.store.records import Row
+from ability_search.search.stages.event_resolution import resolved, unresolved_event
+from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
+from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
+from ability_search.search.stages.time_order import TIME_ORDER
+from ability_search.store.records import Row, VectorSearch
 from ability_search.text.bm25 import QueryTerms
 from ability_search.text.term_statistics import TermStatistics
 from ability_search.understanding.periods import Period, iso_day, months, one_day
@@ -31,7 +32,7 @@ DAY_MS = 86_400_000
 NOW = (one_day(2026, 3, 25).first or 0) * DAY_MS
 MARCH = months(2021, 3)
 MARCH_RANGE = {"from": "2021-03-01", "to": "2021-03-31"}
-PLAN = Plan([PlannedSearch("keyword", TERMS, 10)], depths=(10,), beam=10, scan_below=0)
+PLAN = Plan(terms=TERMS, depths=(10,), beam=10, scan_below=0)
 
 
 def read(text: str, **options: Any) -> Query:
@@ -48,7 +49,7 @@ def candidate(name: str, *periods: Period, score: float = 0.5, **columns: Any) -
 
 def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, float]:
     candidates = candidates_of(query, plan, items, NOW)
-    candidates.blocks = [list(items)]
+    candidates.blocks = [list(items)] if items else []
     for stage in SCORERS:
         values.apply(stage, candidates)
     return {item.chunk_id: item.score for item in items}
@@ -56,7 +57,7 @@ def scored(query: Query, *items: Candidate, plan: Plan = PLAN) -> dict[str, floa
 
 def test_query_without_intent_is_its_own_topic() -> None:
     query = query_of("caching in 2025 besides Redis")
-    assert (query.topic, query.excluded) == (query.asked.query, ())
+    assert (query.intent.topic, query.intent.excluded) == (query.asked.query, ())
     assert query.texts == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
     assert not query.dates_count
@@ -68,7 +69,7 @@ def test_embedded_texts_are_named_by_their_columns() -> None:
     text = "what was decided on caching besides Redis or disks after the outage"
     query = read(text)
     assert query.texts == {
-        "cosine": query.topic,
+        "cosine": query.intent.topic,
         "excluded0": "Redis",
         "excluded1": "disks",
         "event": "outage",
@@ -95,9 +96,10 @@ def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     candidates = candidates_of(query, Plan())
     candidates.statistics, candidates.depth = TermStatistics.empty(), 5
     plan = planned(candidates, query, vectors)
-    dated = plan.searches[-1]
+    dated = plan.searches(DOCS)[-1]
     assert (dated.name, dated.limit) == ("dated", 30)
-    assert dated.by is (plan.vector if vectors else plan.terms)
+    by = dated.vector if isinstance(dated, VectorSearch) else dated.terms
+    assert by == (plan.vector if vectors else plan.terms)
     assert dated.filter == And((HasFacet(("2021-02", "2021-03", "2021-04")), own))
 
 
@@ -107,7 +109,7 @@ def test_dated_candidates_have_the_score_of_their_search() -> None:
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
     (by_terms,) = pooled({"dated": [row]}, DOCS, compared=())
     assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
-    plan = replace(PLAN, searches=[*PLAN.searches, PlannedSearch("dated", TERMS, 10)])
+    plan = replace(PLAN, dated=HasFacet(("2021-03",)))
     (hit,) = values.ranked(candidates_of(query_of(mode="keyword"), plan, [by_terms], NOW))
     assert hit.score == pytest.approx(float(TERMS.normalized([0.7])[0]))
 
@@ -181,7 +183,7 @@ def event(name: str, cosine: float | None, *periods: Period, rank: int = 1, **mo
 
 def dated(text: str, *items: Candidate) -> Query | None:
     query = read(text)
-    assert names_event(query)
+    assert unresolved_event(query)
     return resolved(items, candidates_of(query, EVENT_PLAN, items, NOW))
 
 
@@ -209,8 +211,8 @@ def test_best_dated_candidate_about_the_event_resolves_it(telling: Candidate) ->
         event("unknown", None, other),
     )
     assert query is not None
-    assert query.topic == "what was decided on caching"
-    assert not names_event(query)
+    assert query.intent.topic == "what was decided on caching"
+    assert not unresolved_event(query)
     signal = time_signal(EVENT_PLAN, query)
     assert signal is not None
     assert signal.period is not None
@@ -229,7 +231,6 @@ def test_ties_are_resolved_by_the_smallest_id() -> None:
     query = dated("what was decided before the outage", *items)
     assert query == dated("what was decided before the outage", *reversed(items))
     assert query is not None
-    assert query.intent is not None
     assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
 
 
@@ -371,6 +372,7 @@ def test_stages_without_time_or_exclusion_do_nothing() -> None:
     query = read("caching")
     item = candidate("a", MARCH, excluded0=0.9, score=0.1 + 0.2)
     candidates = candidates_of(query, PLAN, [item], NOW)
-    for score in (score_closeness, score_order, score_exclusions):
-        score([item], candidates)
+    candidates.blocks = [[item]]
+    for stage in (TIME_CLOSENESS, TIME_ORDER, EXCLUSION_PENALTY):
+        values.apply(stage, candidates)
     assert (item.score, item.trace) == (0.1 + 0.2, {})

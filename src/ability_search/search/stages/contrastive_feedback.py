@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, best_first, blend, put_behind
 from ability_search.search.fusion import signal_weight
 from ability_search.search.stage import Ports, Stage
@@ -24,8 +24,6 @@ from ability_search.search.stages.feedback import (
     feedback_applies,
     read_compared,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 def kinship(likeness: Floats, about: Floats, *, example: float) -> Floats:
@@ -74,7 +72,8 @@ async def apply_contrast(candidates: Candidates, ports: Ports) -> None:
 
 def _about(items: Sequence[Candidate], candidates: Candidates) -> dict[str, float]:
     """Return how much each candidate is about the excluded phrases, by chunkId."""
-    shares = aboutness(*closeness(items, candidates)).tolist()
+    columns = candidates.query.excluded_columns
+    shares = aboutness(*closeness(columns, items, candidates)).tolist()
     return {item.chunk_id: share for item, share in zip(items, shares, strict=True)}
 
 
@@ -87,7 +86,7 @@ def _example(items: Sequence[Candidate], about: Mapping[str, float]) -> Candidat
 NAME = "siblings"
 CONTRASTIVE_FEEDBACK = Stage(
     NAME,
-    lambda candidates: feedback_applies(candidates) and bool(candidates.query.excluded),
     apply_contrast,
+    lambda candidates: feedback_applies(candidates) and bool(candidates.query.intent.excluded),
     step=NAME,
 )

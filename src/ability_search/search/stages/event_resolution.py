@@ -19,9 +19,10 @@ from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.planner import planned
 from ability_search.search.query import COSINE, EVENT, WITHOUT_EVENT, Query
 from ability_search.search.retrievers import retrieve
-from ability_search.search.stage import Ports, Stage
-from ability_search.search.stages.exclusion_penalty import aboutness, closeness_to
+from ability_search.search.stage import Ports, option_stage
+from ability_search.search.stages.exclusion_penalty import aboutness, closeness
 from ability_search.search.stages.time_closeness import is_date, periods_of
+from ability_search.understanding.named_events import Event
 from ability_search.understanding.periods import Period
 
 LEAST_COSINE: Final = 0.3
@@ -30,12 +31,12 @@ LEAST_WORDS: Final = 0.5
 phrase's words, is above these bounds."""
 
 
-def names_event(query: Query) -> bool:
-    """Return whether the query names an event of unknown date."""
-    return query.event is not None and query.intent is not None and query.intent.period is None
+def unresolved_event(query: Query) -> Event | None:
+    """Return the event of unknown date that the query names."""
+    return query.intent.event if query.intent.period is None else None
 
 
-async def search_around_event(candidates: Candidates, ports: Ports) -> None:
+async def search_around_event(_event: Event, candidates: Candidates, ports: Ports) -> None:
     """Search again with the event resolved to a date; unchanged if no hit dates it.
 
     Raises:
@@ -67,13 +68,11 @@ def resolved(hits: Sequence[Candidate], candidates: Candidates) -> Query | None:
     query, first = candidates.query, candidates.plan.depths[0]
     shown = [item for item in hits if min(item.ranks.values()) <= first]
     period = _event_period(shown, candidates) if shown else None
-    if query.intent is None or period is None:
-        return None
-    return replace(query, intent=query.intent.resolved(period))
+    return None if period is None else replace(query, intent=query.intent.resolved(period))
 
 
 def _event_period(hits: Sequence[Candidate], candidates: Candidates) -> Period | None:
-    cosines, words = closeness_to([EVENT], hits, candidates)
+    cosines, words = closeness([EVENT], hits, candidates)
     about = np.array([item.score for item in hits]) + aboutness(cosines, words)
     dated = [
         (-about[place], item.chunk_id, date)
@@ -84,9 +83,9 @@ def _event_period(hits: Sequence[Candidate], candidates: Candidates) -> Period |
     return min(dated, key=lambda each: each[:2])[2] if dated else None
 
 
-EVENT_RESOLUTION = Stage(
+EVENT_RESOLUTION = option_stage(
     "event",
-    lambda candidates: names_event(candidates.query) and not candidates.failed,
+    unresolved_event,
     search_around_event,
-    step="event",
+    when=lambda candidates: not candidates.failed,
 )

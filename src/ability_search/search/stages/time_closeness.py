@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import erf, pi, sqrt
 from typing import Final
 
-from ability_search.filters.tree import HasFacet, combine
-from ability_search.search.candidates import By, Candidate, Candidates, Plan, PlannedSearch, blend
+from ability_search.filters.tree import Filter, HasFacet, combine
+from ability_search.search.candidates import Candidate, Candidates, blend
 from ability_search.search.fusion import SIGNAL_TERMS, signal_weight
+from ability_search.search.plan import Plan
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
 from ability_search.understanding.periods import (
@@ -20,8 +21,6 @@ from ability_search.understanding.periods import (
     from_numbers,
 )
 
-DATED: Final = 30
-"""Maximum number of chunks of the requested period that join the candidates."""
 DATE_TERMS: Final = 0.3
 """Value of :data:`.fusion.SIGNAL_TERMS` for queries that any date may answer."""
 SHORT_DAYS: Final = 40
@@ -60,22 +59,16 @@ def proximity(periods: Sequence[Period], asked: Period, *, sigma: float = NEAR_D
     return max((_mean(period, asked, sigma) for period in periods), default=0.0)
 
 
-def dated_search(query: Query, by: By, most: int) -> PlannedSearch | None:
-    """Return the search for chunks of the requested period; ``None`` if there is none.
-
-    Its candidates belong to the first page, for which a retriever returns ``most`` candidates.
-    """
-    if query.intent is None or query.intent.period is None:
+def dated_filter(query: Query) -> Filter | None:
+    """Return the filter on chunks of the requested period; ``None`` if there is none."""
+    if query.intent.period is None:
         return None
-    days = HasFacet(tuple(buckets_of_query(query.intent.period)))
-    return PlannedSearch("dated", by, min(DATED, most), combine(days, query.filter))
+    return combine(HasFacet(tuple(buckets_of_query(query.intent.period))), query.filter)
 
 
 def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
     """Return how dates count in a query; ``None`` if they do not."""
     intent = query.intent
-    if intent is None:
-        return None
     period = intent.period
     if period is None and not intent.asks_for_date:
         return None
@@ -84,11 +77,13 @@ def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
         terms = DATE_TERMS if period is None else SIGNAL_TERMS
         weight = signal_weight(plan.informative, 1.0, terms=terms)
     # The answer lies on one side of an event; days close to the period may be on the other.
-    sigma = 0.0 if query.event is not None else query.temporal.sigma_days
+    sigma = 0.0 if query.intent.event is not None else query.temporal.sigma_days
     return TimeSignal(weight, period, sigma)
 
 
-def score_closeness(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_closeness(
+    _columns: Sequence[str], items: Sequence[Candidate], candidates: Candidates
+) -> None:
     """Make closeness in time a share of each candidate's score."""
     signal = time_signal(candidates.plan, candidates.query)
     if signal is None:
@@ -110,9 +105,10 @@ def is_date(period: Period) -> bool:
     return first is not None and last is not None and last - first < SHORT_DAYS
 
 
-def _fields(query: Query) -> Sequence[str]:
+def _columns(query: Query) -> Sequence[str] | None:
+    """Return the columns with the times of a chunk; ``None`` if they do not count."""
     if not query.dates_count:
-        return ()
+        return None
     return ("dates",) if query.period is None else ("dates", "created_at")
 
 
@@ -154,6 +150,4 @@ def _bell(nearest: int, farthest: int, sigma: float) -> float:
 
 
 NAME = "temporal"
-TIME_CLOSENESS = scorer(
-    NAME, lambda candidates: candidates.query.dates_count, score_closeness, _fields
-)
+TIME_CLOSENESS = scorer(NAME, _columns, score_closeness, lambda columns: columns)
