@@ -250,7 +250,7 @@ def _database_pid(running: RunningStack | None) -> int:
 async def _is_replaced(directory: Path, before: int) -> bool:
     try:
         async with asyncio.timeout(_RESTART_SECONDS):
-            while _database_pid(read_running(directory)) in (0, before):
+            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         return False
