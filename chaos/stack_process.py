@@ -142,7 +142,13 @@ class StackProcess:
     def environ(self) -> dict[str, str]:
         """The environment of the stack: nothing of an installation's settings is in it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
-        return {**kept, "SEARCH_DATA_DIR": str(self.data), "NO_COLOR": "1", "COLUMNS": "200"}
+        return {
+            **kept,
+            "SEARCH_DATA_DIR": str(self.data),
+            "SEARCH_MCP_PROFILE": "full",  # lists the result schemas that answers are held to
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+        }
 
     def state(self) -> dict[str, Any]:
         """Return the state file; empty if there is none at this moment."""

@@ -22,7 +22,9 @@ SECONDS = 60
 TOOL_SAID_NO = 5
 """Exit code of the Inspector for a result that is marked as an error."""
 DOCUMENT = {"source": "bread", "title": "Bread", "content": "The dough rests for an hour."}
-TOOLS = 8
+TOOLS = {"lean": 9, "full": 8}
+LEAN_BYTES = 12_500
+"""Under 5,000 tokens of a model."""
 
 Inspect = Callable[..., Any]
 
@@ -40,10 +42,13 @@ def main() -> int:
                 title("standard input and output")
                 data = f"SEARCH_DATA_DIR={run.environment['SEARCH_DATA_DIR']}"
                 over_pipes = inspecting([*start, "-e", data, str(PROGRAM), "mcp"], run.environment)
-                hold(over_pipes, "stdio")
+                hold(over_pipes, "stdio", "lean")
+                full = [*start, "-e", data, str(PROGRAM), "mcp", "--profile", "full"]
+                title("standard input and output, full profile")
+                hold(inspecting(full, run.environment), "full", "full")
                 title("streamable HTTP")
                 over_http = inspecting([*start, f"{gateway(run.environment)}/mcp"], run.environment)
-                hold(over_http, "http")
+                hold(over_http, "http", "lean")
                 hold_answers(over_http, "http")
                 run("down")
         except Failed as exc:
@@ -77,18 +82,25 @@ def inspecting(command: list[str], environment: dict[str, str]) -> Inspect:
     return inspect
 
 
-def hold(inspect: Inspect, collection: str) -> None:
-    """List everything there is, index a document and find it.
+def hold(inspect: Inspect, collection: str, profile: str) -> None:
+    """List everything there is, index a document, find it and read it.
 
     Raises:
         Failed: if an answer is not what it should be.
     """
     listed = inspect("tools/list", "--strict")["tools"]
-    expect(len(listed) == TOOLS, f"{len(listed)} tools")
+    expect(len(listed) == TOOLS[profile], f"{len(listed)} tools")
+    size = len(json.dumps(listed, separators=(",", ":")))
+    say(f"{len(listed)} tools in {size:,} bytes")
+    expect((size < LEAN_BYTES) == (profile == "lean"), f"{size} bytes")
     indexed = call(inspect, "search-index", collection=collection, documents=[DOCUMENT])
     expect(indexed["structuredContent"]["added"] == 1, indexed)
     found = call(inspect, "search-query", collection=collection, query="how long does it rest")
-    expect(found["structuredContent"]["results"][0]["source"] == "bread", found)
+    (hit,) = found["structuredContent"]["results"]
+    expect(hit["source"] == "bread", found)
+    if profile == "lean":
+        read = call(inspect, "search-read", uri=hit["uri"])
+        expect(read["content"][0]["text"] == DOCUMENT["content"], read)
     resources = [each["uri"] for each in inspect("resources/list")["resources"]]
     expect(f"search://collection/{collection}" in resources, resources)
     prompts = {each["name"] for each in inspect("prompts/list")["prompts"]}

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Fixtures and checks for every test."""
 
 from __future__ import annotations
 

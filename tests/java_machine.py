@@ -1,4 +1,4 @@
-"""How processes of tests are started."""
+"""Start of the processes of tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom, and how large a module may become."""
+"""Imports between packages, and the size of modules."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ PURE = {
     "index.preparation",
     "search.fusion",
     "search.options",
+    "search.plan",
     "search.planner",
     "search.query",
     "search.response",
@@ -235,6 +236,32 @@ def test_only_the_store_of_arcadedb_has_its_statements() -> None:
     inside = "ability_search.store.arcadedb"
     modules = [module for module in within("ability_search") if not module.startswith(inside)]
     assert not offences(modules, *(f"{core}.{name}" for name in statements))
+
+
+def test_a_method_of_a_store_without_docstring_implements_a_port() -> None:
+    """The docstring of such a method is that of the port."""
+    ports = (TREES["ability_search.store.port"], TREES["ability_search.legacy.migration"])
+    documented = {
+        method.name
+        for tree in ports
+        for each in tree.body
+        if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
+        for method in each.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(method)
+    }
+    bare = {
+        f"{module}.{method.name}": method.name
+        for module in within("ability_search")
+        if module.startswith(("ability_search.store.memory", "ability_search.store.arcadedb."))
+        for each in TREES[module].body
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
+        for method in each.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not method.name.startswith("_")
+        and not ast.get_docstring(method)
+    }
+    assert documented and bare
+    assert set(bare.values()) <= documented
 
 
 def test_imports_point_one_way() -> None:

@@ -22,13 +22,13 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 NOUN_PHRASE = re.compile(
-    r"(The|A|An|All|Every|Each|One|Whole|Pieces|Those|This|That|Of|For|If|Why|Texts?|Rows?|Numbers?|Names)\b"
+    r"(Whether|The|A|An|All|Every|Each|One|Whole|Pieces|Those|This|That|Of|For|If|Why|Texts?|Rows?|Numbers?|Names)\b"
 )
 ODD_NAME = re.compile(
     r"_*(told|tell|beside|look|settled|mending|mended|anew|\w*aspects?|aspects?_\w+)", re.IGNORECASE
 )
-NO_SUMMARY = re.compile(r"(What|Whether|Who|How|Which|Where)\b(?!.*\?)")
-"""The first line of a docstring says what a function does."""
+NO_SUMMARY = re.compile(r"(What|Who|How|Which|Where)\b(?!.*\?)")
+"""First words of a question in place of a summary."""
 
 
 def texts_of(path: Path) -> list[tuple[int, str]]:
@@ -84,13 +84,25 @@ def test_no_page_has_an_odd_phrase(page: Path) -> None:
     assert not [match[0] for match in ODD.finditer(page.read_text(encoding="utf-8"))]
 
 
-def test_the_docstring_of_a_function_says_what_it_does() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
-        for path in SOURCES
+def docstrings_of(path: Path) -> list[tuple[int, str]]:
+    """Every docstring with its line: of the module, its classes, functions and attributes."""
+    return [
+        (statement.lineno, statement.value.value)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and NO_SUMMARY.match(ast.get_docstring(node) or "")
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+        if isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    ]
+
+
+def test_a_docstring_is_a_statement() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in SOURCES
+        for line, text in docstrings_of(path)
+        if NO_SUMMARY.match(text)
     ]
     assert found == []
 

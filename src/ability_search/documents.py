@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (d,), or a batch of them, shape (n, d)."""
 
@@ -60,7 +61,7 @@ class Passage:
     """One chunk of a text as a chunking strategy cuts it.
 
     ``start`` and ``end`` are offsets into the text in characters, and ``content`` is
-    ``text[start:end]``; lines are counted from 1 and inclusive.
+    ``text[start:end]`` after its preface; lines are counted from 1 and inclusive.
     """
 
     content: str
@@ -75,3 +76,17 @@ class Passage:
     """Prose that introduces a code block; embedded with it, not returned as its text."""
     language: str | None = None
     """Info string of a code block (``python``)."""
+    of_chunk: int | None = None
+    """Index of the chunk that a proposition was made of; ``None`` if it is of a whole document."""
+    preface: int = 0
+    """Characters at the beginning of ``content`` that are elsewhere in the text: the header of a
+    table, or the description in the front matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weighted terms."""
+
+    ids: Sequence[int]
+    """Ascending."""
+    weights: Sequence[float]

@@ -1,4 +1,4 @@
-"""What all models on the wire have in common, and the channels of events."""
+"""The base of all models on the wire, and the channels of events."""
 
 from __future__ import annotations
 

@@ -15,14 +15,17 @@ from typing import Any
 
 import httpx
 
+from ability_search.config.model_settings import Embedding, Expansion
+from ability_search.config.model_settings import Reranker as Reranking
 from ability_search.config.schema import Settings
 from ability_search.errors import Busy, ConfigurationError, SearchError
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
-from ability_search.index.indexer import Indexing
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Publish
 from ability_search.index.maintenance import Maintenance
-from ability_search.index.reindex import Rebuilding, Reindexing
+from ability_search.index.reindex import Rebuilder, Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_rpc, metered_tools
@@ -32,7 +35,7 @@ from ability_search.ports import Chat, Embedder, Invoke, Providers, Reranker
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import Transport, over_broker, over_http
+from ability_search.providers.transports import HttpService, Transport, over_broker, over_http
 from ability_search.search.searcher import Searcher
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.client import BrokerScripts
@@ -148,7 +151,9 @@ async def open_services(
         )
         if store is None:
             store = open_store(settings, invoke, meter, providers=providers)
-        chat = broker_chat(settings, invoke, providers=providers)
+        chat = await stack.enter_async_context(
+            open_chat(settings, invoke, meter, providers=providers)
+        )
         breakers = {"embedder": embedder.breakers, "reranker": reranker.breakers}
         breakers["chat"] = chat.breakers
         meter.watch(BREAKER_OPEN, lambda: {(n,): each.any_open for n, each in breakers.items()})
@@ -163,7 +168,7 @@ async def open_services(
             settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
         )
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
-        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.registry.remembered})
+        meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.ports.registry.remembered})
         await stack.enter_async_context(connection)
         # They need the connection to close, so they are closed before it.
         stack.push_async_callback(services.jobs.close)
@@ -212,86 +217,38 @@ def build_services(
     """Build the services over a store and models; ``publish`` sends events of background jobs."""
     registry = Registry(store)
     statistics_cache = StatisticsCache(store)
-    generations = Generations(store, registry, grace=settings.database.grace_period)
+    counter = token_counter(settings)
+    ports = IndexPorts(store, registry, embedder, chat, settings, counter, _now, meter)
+    query_ports = Ports(
+        store, embedder, reranker, chat, registry, statistics_cache, settings, counter, _now
+    )
+    generations = Generations(ports)
     jobs = Jobs(store, lease=settings.jobs.lease)
-    count, counter = token_counter(settings)
-    indexing = Indexing(
-        store,
-        embedder,
-        chat,
-        registry,
-        settings=settings,
-        count=count,
-        counter=counter,
-        now=_now,
-        meter=meter,
-    )
-    ranking = settings.ranking
-    maintenance = Maintenance(
-        store,
-        registry,
-        statistics_cache,
-        generations,
-        scan_below=ranking.scan_below,
-        now=_now,
-    )
-    rebuilding = Rebuilding(
-        store,
-        embedder,
-        registry,
-        generations,
-        indexing,
-        maintenance,
-        settings=settings,
-        count=count,
-        now=_now,
-    )
-    reindexing = Reindexing(
-        registry,
-        generations,
-        jobs,
-        rebuilding,
-        patience=settings.jobs.patience,
-        publish=publish or _unheard,
-    )
+    indexing = Indexer(ports)
+    maintenance = Maintenance(ports, statistics_cache, generations)
+    rebuilding = Rebuilder(ports, generations, indexing, maintenance)
+    reindexing = Reindexer(ports, generations, jobs, rebuilding, publish=publish or _unheard)
     return Services(
-        store=store,
-        registry=registry,
+        ports=ports,
         indexing=indexing,
-        files=FileIndexing(store, registry, indexing, settings=settings, base=base),
+        files=FileIndexing(ports, indexing, base=base),
         generations=generations,
         jobs=jobs,
         reindexing=reindexing,
-        self_repair=SelfRepair(store, registry, reindexing),
-        searcher=Searcher(
-            Ports(
-                store,
-                embedder,
-                reranker,
-                chat,
-                registry,
-                statistics_cache,
-                settings,
-                count,
-                _now,
-            )
-        ),
+        self_repair=SelfRepair(ports, reindexing),
+        searcher=Searcher(query_ports),
         maintenance=maintenance,
-        settings=settings,
-        meter=meter,
     )
 
 
-def token_counter(settings: Settings) -> tuple[TokenCounter, str]:
-    """Return the token counter and its name: the tokenizer from the settings, or an estimate.
+def token_counter(settings: Settings) -> TokenCounter:
+    """Return the token counter: the tokenizer from the settings, or an estimate.
 
     Raises:
         ConfigurationError: if the tokenizer cannot be read.
     """
     path = settings.chunking.tokenizer
-    if path is None:
-        return EstimatedTokens(), "estimate"
-    return TokenizerTokens(path), f"tokenizer:{path.parent.name}"
+    return EstimatedTokens() if path is None else TokenizerTokens(path)
 
 
 @asynccontextmanager
@@ -308,41 +265,18 @@ async def open_embedder(
         ConfigurationError: if HTTP is chosen but the address is missing.
     """
     embedding = settings.embedding
-    if embedding.transport == "broker":
-        transport = over_broker(EMBEDDINGS, invoke, api_key=embedding.api_key, providers=providers)
-        yield _embedder(settings, transport, meter)
-        return
-    if embedding.api_url is None:
-        raise ConfigurationError("SEARCH_EMBEDDING_API_URL is missing")
-    async with _client(settings) as client:
-        url = embedding.api_url.get_secret_value()
-        transport = over_http(EMBEDDINGS, client, url, api_key=embedding.api_key)
-        yield _embedder(settings, _metered_http(transport, "/v1/embeddings", meter), meter)
-
-
-def _client(settings: Settings) -> httpx.AsyncClient:
-    """Return an HTTP client that sends the tracing headers of the current call, if enabled."""
-
-    async def follow(request: httpx.Request) -> None:
-        request.headers.update(headers())
-
-    hooks = [follow] if settings.tracing.propagate else []
-    return httpx.AsyncClient(event_hooks={"request": hooks})
-
-
-def _embedder(settings: Settings, transport: Transport, meter: Meter) -> RemoteEmbedder:
-    embedding = settings.embedding
-    return RemoteEmbedder(
-        transport,
-        batch_texts=embedding.batch_texts,
-        batch_bytes=embedding.batch_bytes,
-        concurrency=embedding.concurrency,
-        timeout=embedding.timeout,
-        attempts=embedding.attempts,
-        breaker_failures=embedding.breaker_failures,
-        breaker_reset=embedding.breaker_reset,
-        meter=meter,
-    )
+    async with _open(EMBEDDINGS, embedding, settings, invoke, meter, providers) as transport:
+        yield RemoteEmbedder(
+            transport,
+            batch_texts=embedding.batch_texts,
+            batch_bytes=embedding.batch_bytes,
+            concurrency=embedding.concurrency,
+            timeout=embedding.timeout,
+            attempts=embedding.attempts,
+            breaker_failures=embedding.breaker_failures,
+            breaker_reset=embedding.breaker_reset,
+            meter=meter,
+        )
 
 
 @asynccontextmanager
@@ -353,46 +287,63 @@ async def open_reranker(
     *,
     providers: Providers | None = None,
 ) -> AsyncIterator[RemoteReranker]:
-    """Yield the reranker chosen by the settings: over the broker, or over HTTP.
-
-    Raises:
-        ConfigurationError: if HTTP is chosen but the address is missing.
-    """
+    """Yield the reranker chosen by the settings; errors as for :func:`open_embedder`."""
     reranker = settings.reranker
-    if reranker.transport == "broker":
-        key = reranker.api_key
-        yield _reranker(settings, over_broker(RERANK, invoke, api_key=key, providers=providers))
-        return
-    if reranker.api_url is None:
-        raise ConfigurationError("SEARCH_RERANKER_API_URL is missing")
-    async with _client(settings) as client:
-        url = reranker.api_url.get_secret_value()
-        transport = over_http(RERANK, client, url, api_key=reranker.api_key)
-        yield _reranker(settings, _metered_http(transport, "/v1/rerank", meter))
+    async with _open(RERANK, reranker, settings, invoke, meter, providers) as transport:
+        yield RemoteReranker(
+            transport,
+            model=reranker.model,
+            timeout=reranker.timeout,
+            breaker_failures=settings.embedding.breaker_failures,
+            breaker_reset=settings.embedding.breaker_reset,
+        )
 
 
-def _reranker(settings: Settings, transport: Transport) -> RemoteReranker:
-    return RemoteReranker(
-        transport,
-        model=settings.reranker.model,
-        timeout=settings.reranker.timeout,
-        breaker_failures=settings.embedding.breaker_failures,
-        breaker_reset=settings.embedding.breaker_reset,
-    )
-
-
-def broker_chat(
-    settings: Settings, invoke: Invoke, *, providers: Providers | None = None
-) -> RemoteChat:
-    """Return the client of the language model on the network."""
+@asynccontextmanager
+async def open_chat(
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: Providers | None = None,
+) -> AsyncIterator[RemoteChat]:
+    """Yield the language model chosen by the settings; errors as for :func:`open_embedder`."""
     expansion = settings.expansion
-    return RemoteChat(
-        over_broker(CHAT, invoke, api_key=expansion.api_key, providers=providers),
-        model=expansion.model,
-        timeout=max(expansion.timeout, settings.kinds.timeout),
-        breaker_failures=settings.embedding.breaker_failures,
-        breaker_reset=settings.embedding.breaker_reset,
-    )
+    async with _open(CHAT, expansion, settings, invoke, meter, providers) as transport:
+        yield RemoteChat(
+            transport,
+            model=expansion.model,
+            timeout=max(expansion.timeout, settings.kinds.timeout),
+            breaker_failures=settings.embedding.breaker_failures,
+            breaker_reset=settings.embedding.breaker_reset,
+        )
+
+
+@asynccontextmanager
+async def _open(
+    service: HttpService,
+    chosen: Embedding | Reranking | Expansion,
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter,
+    providers: Providers | None,
+) -> AsyncIterator[Transport]:
+    """Yield the transport to the server of a service: over the broker, or over HTTP."""
+    if chosen.transport == "broker":
+        yield over_broker(service, invoke, api_key=chosen.api_key, providers=providers)
+        return
+    if chosen.api_url is None:
+        raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
+
+    async def follow(request: httpx.Request) -> None:
+        """Add the tracing headers of the current call."""
+        request.headers.update(headers())
+
+    hooks = [follow] if settings.tracing.propagate else []
+    async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
+        url = chosen.api_url.get_secret_value()
+        transport = over_http(service, client, url, api_key=chosen.api_key)
+        yield _metered_http(transport, f"/v1/{service.route}", meter)
 
 
 def _metered(invoke: Invoke, meter: Meter) -> Invoke:

@@ -20,11 +20,11 @@ from kadi_client.tools import Tool, agents_of
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 2.0
-"""How long the other brokers may take once the first one is connected, before work begins."""
+"""Seconds that the other brokers have to connect, after the first one, before work begins."""
 _RELIST_SECONDS = 1.0
 """A listing that is younger than this is not fetched again."""
 _LIST_SECONDS = 5.0
-"""How long a broker may take to list its tools."""
+"""Seconds that a broker has to list its tools."""
 
 
 @dataclass(frozen=True, slots=True)

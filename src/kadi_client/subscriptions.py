@@ -18,7 +18,7 @@ from kadi_client.session_events import Delivered
 logger = logging.getLogger(__name__)
 
 _REFUSED_SECONDS = 1.0
-"""How long events of an agent are dropped before its tools are looked up again."""
+"""Seconds in which events of an agent are dropped before its tools are looked up again."""
 _REFUSED_AGENTS = 1024
 
 

@@ -35,7 +35,7 @@ _IN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a call comes from, as far as the broker says so."""
+    """The origin of a call, as far as the broker names it."""
 
     protocol: str = "kadi"
     """``"mcp"`` for a client that reached the broker over MCP."""

@@ -1,4 +1,4 @@
-"""What one machine needs to run a KADI network of its own: a broker, a database, a model manager.
+"""A KADI network on one machine: a broker, a database and a model manager.
 
 Each part is replaceable by the real thing; none of them knows anything of search.
 """

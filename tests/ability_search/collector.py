@@ -28,7 +28,7 @@ class Seen:
 
 @dataclass
 class Collector:
-    """What a test holds."""
+    """Receives spans over HTTP, and keeps them."""
 
     url: str
     spans: list[Seen] = field(default_factory=list)

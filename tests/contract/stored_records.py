@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ability_search.collection import Collection, new_type
+from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.facets import facets_of
 from ability_search.store.port import Store
@@ -22,7 +23,6 @@ from ability_search.store.records import (
     Row,
     Search,
     SourceRecord,
-    SparseVector,
     TermSearch,
     VectorSearch,
 )

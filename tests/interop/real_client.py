@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass
 class RealAbility:
-    """What ``loadBroker`` and ``loadStdio`` return."""
+    """The ability that ``loadBroker`` and ``loadStdio`` return."""
 
     node: NodeProcess
     number: int

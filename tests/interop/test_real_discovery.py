@@ -1,4 +1,4 @@
-"""What the real KADI client finds at our broker, and ours of what it offers."""
+"""Discovery between the real KADI client and our broker, in both directions."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def approving(secrets: Mapping[str, Any]) -> Script:
 
 @dataclass
 class Deployer:
-    """What it has heard."""
+    """The frames it received."""
 
     requests: list[dict[str, Any]] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)

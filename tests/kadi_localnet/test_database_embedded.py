@@ -1,4 +1,4 @@
-"""What only the embedded engine has: a process, a directory, threads and a Java machine."""
+"""The embedded engine: its process, directory, threads and Java virtual machine."""
 
 from __future__ import annotations
 

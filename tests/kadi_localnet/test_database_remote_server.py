@@ -1,4 +1,4 @@
-"""What only the HTTP backend has: servers that refuse, vanish or answer nonsense."""
+"""The HTTP backend: servers that refuse, vanish or answer nonsense."""
 
 from __future__ import annotations
 

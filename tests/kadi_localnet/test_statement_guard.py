@@ -1,4 +1,4 @@
-"""What agents must not get at: every way out of the database that was found, tried for real."""
+"""Statements that agents must not run: every known way out of the database, tried on the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page takes for granted: files that it speaks of, and collections."""
+"""Prerequisites of the examples on a page: files and collections."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import msgspec.structs
@@ -17,6 +19,8 @@ from ability_search.filters.facets import facets_of
 from ability_search.index.preparation import check_kind
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
 from ability_search.understanding.periods import FIRST_DAY, LAST_DAY
+
+R = TypeVar("R", SourceRecord, ChunkRecord)
 
 _MOST = 2**31 - 1
 """Largest number of a column of the database."""
@@ -77,26 +81,11 @@ class SourceLine(msgspec.Struct, rename="camel", kw_only=True):
 
     def record(self, further: Mapping[str, Any]) -> SourceRecord:
         """Return the record of the source, with properties of a later version."""
-        return SourceRecord(
-            source=self.source,
-            title=self.title,
-            content_hash=self.content_hash,
-            chunks=self.chunks,
-            tokens=self.tokens,
-            tokens_min=self.tokens_min,
-            tokens_max=self.tokens_max,
-            indexed_at=self.indexed_at,
-            kind=self.kind,
+        return _record(
+            SourceRecord,
+            self,
             metadata=self.metadata or {},
-            format=self.format,
-            language=self.language,
             links=tuple(msgspec.to_builtins(self.links or [])),
-            of=self.of,
-            file=bool(self.file),
-            file_hash=self.file_hash,
-            generated=bool(self.generated),
-            tail=self.tail or "",
-            origin=self.origin,
             further=further,
         )
 
@@ -132,6 +121,7 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
     dates: list[_Day] | None = None
     metadata: dict[str, Any] | None = None
     of: str | None = msgspec.field(default=None, name="aspectOf")
+    of_chunk: _Count | None = None
     vector_key: _Key | None = None
     terms: list[_TermId] | None = None
     weights: list[_Weight] | None = None
@@ -186,35 +176,13 @@ class ChunkLine(msgspec.Struct, rename="camel", kw_only=True):
         further: Mapping[str, Any],
     ) -> ChunkRecord:
         """Return the chunk as a record of a collection, without an embedding."""
-        return ChunkRecord(
-            chunk_id=self.chunk_id,
+        return _record(
+            ChunkRecord,
+            self,
             collection=collection,
-            source=self.source,
-            title=self.title,
-            content=self.content,
-            kind=self.kind,
             metadata=self.metadata or {},
-            chunk_index=self.chunk_index,
-            total_chunks=self.total_chunks,
-            created_at=self.created_at,
-            tokens=self.tokens,
-            breadcrumb=self.breadcrumb or "",
-            page=self.page,
-            start_line=self.start_line,
-            end_line=self.end_line,
-            start_offset=self.start_offset,
-            end_offset=self.end_offset,
-            lead=self.lead or "",
-            overlap=self.overlap or 0,
-            section=self.section,
-            of=self.of,
-            facets=self.facets,
-            dates=self.dates or (),
-            vector_key=self.vector_key,
             terms=terms,
             weights=weights,
-            lengths=self.lengths,
-            average_length=self.average_length,
             duplicate_of=self.stand_in,
             further=further,
         )
@@ -231,77 +199,27 @@ class UseLine(msgspec.Struct, rename="camel"):
 
 def source_line(record: SourceRecord) -> bytes:
     """Return the line of a source, with a line break."""
-    return _encoded(
-        SourceLine(
-            source=record.source,
-            title=record.title,
-            content_hash=record.content_hash,
-            chunks=record.chunks,
-            tokens=record.tokens,
-            tokens_min=record.tokens_min,
-            tokens_max=record.tokens_max,
-            indexed_at=record.indexed_at,
-            kind=record.kind,
-            metadata=dict(record.metadata),
-            format=record.format,
-            language=record.language,
-            links=[LinkLine(each["target"], each["kind"], each["weight"]) for each in record.links],
-            of=record.of,
-            file=record.file,
-            file_hash=record.file_hash,
-            generated=record.generated or None,
-            tail=record.tail,
-            origin=record.origin,
-        ),
-        record.further,
-    )
+    row = _row(SourceLine, record)
+    row |= {"links": list(map(dict, record.links)), "generated": record.generated or None}
+    return _encoded(row, record)
 
 
 def chunk_line(chunk: ChunkRecord) -> bytes:
     """Return the line of a chunk, with a line break."""
-    terms, weights = list(chunk.terms), list(chunk.weights)
-    duplicate = chunk.duplicate_of is not None
-    return _encoded(
-        ChunkLine(
-            chunk_id=chunk.chunk_id,
-            source=chunk.source,
-            title=chunk.title,
-            content=chunk.content,
-            tokens=chunk.tokens,
-            chunk_index=chunk.chunk_index,
-            total_chunks=chunk.total_chunks,
-            created_at=chunk.created_at,
-            facets=list(chunk.facets),
-            lengths=list(chunk.lengths),
-            average_length=chunk.average_length,
-            text_hash=text_hash(chunk),
-            kind=chunk.kind,
-            lead=chunk.lead,
-            overlap=chunk.overlap,
-            breadcrumb=chunk.breadcrumb,
-            section=chunk.section,
-            page=chunk.page,
-            start_line=chunk.start_line,
-            end_line=chunk.end_line,
-            start_offset=chunk.start_offset,
-            end_offset=chunk.end_offset,
-            dates=list(chunk.dates),
-            metadata=dict(chunk.metadata),
-            of=chunk.of,
-            vector_key=chunk.vector_key,
-            terms=None if duplicate else terms,
-            weights=None if duplicate else weights,
-            duplicate_of=chunk.duplicate_of if duplicate else UNSET,
-            spare_terms=terms if duplicate else UNSET,
-            spare_weights=weights if duplicate else UNSET,
-        ),
-        chunk.further,
-    )
+    row = _row(ChunkLine, chunk) | {"text_hash": text_hash(chunk)}
+    if chunk.of_chunk is None:
+        del row["ofChunk"]
+    if chunk.duplicate_of is None:
+        del row["duplicateOf"]
+    else:
+        row |= {"spareTerms": row["terms"], "spareWeights": row["weights"]}
+        row |= {"terms": None, "weights": None}
+    return _encoded(row, chunk)
 
 
 def use_line(use: Use) -> bytes:
     """Return the line of a use, with a line break."""
-    return _encoded(UseLine(use.agent, use.chunk_id, use.uses, use.last_at), {})
+    return _encoded(_row(UseLine, use))
 
 
 def text_hash(chunk: ChunkRecord | ChunkLine) -> str:
@@ -310,14 +228,32 @@ def text_hash(chunk: ChunkRecord | ChunkLine) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-def properties(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the names of the properties that a line of this kind may have."""
-    return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+@cache
+def properties(kind: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Return the names of the properties that a line of this kind may have, and their fields."""
+    return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
 
 
-def _encoded(line: msgspec.Struct, further: Mapping[str, Any]) -> bytes:
-    value: Any = {**msgspec.to_builtins(line), **further} if further else line
-    return msgspec.json.encode(value, order="sorted") + b"\n"
+def _row(line: type[msgspec.Struct], record: SourceRecord | ChunkRecord | Use) -> dict[str, Any]:
+    """Return the properties of a record that lines of this kind have."""
+    names = properties(line).items()
+    return {name: getattr(record, field) for name, field in names if hasattr(record, field)}
+
+
+def _encoded(row: dict[str, Any], record: SourceRecord | ChunkRecord | None = None) -> bytes:
+    if record is not None:
+        row |= {"metadata": dict(record.metadata), **record.further}
+    return msgspec.json.encode(row, order="sorted") + b"\n"
+
+
+def _record(kind: type[R], line: msgspec.Struct, **given: Any) -> R:
+    """Return the record of a line; what is missing there has the default of the record."""
+    for field in fields(kind):
+        if field.name not in given:
+            value = getattr(line, field.name, None)
+            if value is not None or field.default is field.default_factory is MISSING:
+                given[field.name] = value
+    return kind(**given)
 
 
 def _reversed(first: int | None, last: int | None) -> bool:

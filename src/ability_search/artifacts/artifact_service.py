@@ -5,30 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Container, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ability_search.artifacts.artifact_reader import Artifact, digest, read_manifest
-from ability_search.artifacts.builder import Building, Built
-from ability_search.artifacts.exporter import Exporting
-from ability_search.artifacts.importer import Importable, Importing, holds
+from ability_search.artifacts.exporter import Exporter
+from ability_search.artifacts.importer import Importable, Importer, holds
 from ability_search.artifacts.manifest import MANIFEST, ChunksManifest, Damaged, SkillsManifest
 from ability_search.artifacts.skill_indexes import read_skills
 from ability_search.artifacts.tiers import choose
+from ability_search.collection import Collection, checked_name
 from ability_search.config.schema import Settings
 from ability_search.documents import Document
-from ability_search.errors import NotFound
+from ability_search.errors import InvalidInput, NotFound
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, Report
-from ability_search.index.indexer import Indexing
+from ability_search.index.index_calls import IndexOptions, IndexReport, Report
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.indexer import Indexer
+from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT
-from ability_search.store.port import Store
-from ability_search.store.registry import Registry
 from ability_search.text.token_counter import TokenCounter
 
+_PAGE = 1000
+"""Sources read at a time."""
 _DIGITS = 12
 _LONGEST = 50
 """Longest prefix of a name, to leave room for the digits."""
@@ -39,7 +41,7 @@ ShowProgress = Callable[[str], AbstractContextManager[Report]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """How to build an artifact."""
+    """Options of building an artifact."""
 
     base: Path | None
     """Artifact to reuse vectors from."""
@@ -51,56 +53,57 @@ class BuildOptions:
     """Revision of the sources; ``None`` for a hash of their texts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The result of a build."""
+
+    manifest: ChunksManifest
+    reports: list[IndexReport]
+    """One for each batch; unchanged documents have the vectors of the base."""
+    removed: int
+    """Number of sources that only the base had."""
+
+
 class ArtifactService:
     """Exports collections, and imports and builds artifacts.
 
     Args:
-        store: The database.
-        registry: The collections.
+        ports: The ports and settings of indexing.
         indexing: Indexes the documents of a build.
         maintenance: Prepares an imported collection for searching.
         generations: Makes an imported collection visible.
-        settings: Batch sizes, and the default embedding model.
-        count: Counts tokens.
-        counter: Name of that token counter.
         progress: Shows the progress to the user.
         warn: Takes warnings for the user.
     """
 
     def __init__(
         self,
-        store: Store,
-        registry: Registry,
-        indexing: Indexing,
+        ports: IndexPorts,
+        indexing: Indexer,
         maintenance: Maintenance,
         generations: Generations,
         *,
-        settings: Settings,
-        count: TokenCounter,
-        counter: str,
         progress: ShowProgress,
         warn: Callable[[str], None],
     ) -> None:
-        self.registry = registry
-        self._importing = Importing(store, registry, maintenance, generations, settings=settings)
-        self._exporting = Exporting(store, registry, count=count, counter=counter)
-        self._building = Building(store, registry, indexing, self._importing, self._exporting)
-        self._settings = settings
-        self._count = count
-        self._counter = counter
+        self.registry = ports.registry
+        self._store = ports.store
+        self._settings = ports.settings
+        self._counter = ports.counter
+        self._indexing = indexing
+        self._importing = Importer(ports, maintenance, generations)
+        self._exporting = Exporter(ports)
         self._progress = progress
         self._warn = warn
 
     def open(self, directory: Path) -> Importable:
         """Open an artifact; raises as :func:`open_artifact`."""
-        return open_artifact(
-            directory, settings=self._settings, count=self._count, counter=self._counter
-        )
+        return open_artifact(directory, settings=self._settings, counter=self._counter)
 
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
     ) -> ChunksManifest:
-        """Export a collection; raises as :meth:`Exporting.export`."""
+        """Export a collection; raises as :meth:`Exporter.export`."""
         with self._progress(name) as report:
             return await self._exporting.export(
                 name, directory, report, revision=revision, usage=usage
@@ -109,7 +112,7 @@ class ArtifactService:
     async def import_artifact(
         self, artifact: Importable, name: str, *, model: str | None = None, replace: bool
     ) -> None:
-        """Import an artifact; raises as :meth:`Importing.import_artifact`."""
+        """Import an artifact; raises as :meth:`Importer.import_artifact`."""
         layout = artifact.origin.layout
         if layout != LAYOUT:
             self._warn(
@@ -128,18 +131,62 @@ class ArtifactService:
         documents: AsyncIterator[Sequence[Document]],
         options: BuildOptions,
     ) -> Built:
-        """Build an artifact from documents; raises as :meth:`Building.build`."""
+        """Write an artifact of documents to ``directory``, without a visible collection.
+
+        A document is copied from the base if its text, the settings and the model are the same. A
+        failure leaves the directory unchanged.
+
+        Args:
+            name: Default name of the collection.
+            directory: Directory of the artifact.
+            documents: The documents in batches.
+            options: How to build it.
+
+        Raises:
+            InvalidInput: if there are no documents, or the directory is not an artifact.
+            Damaged: if the base is invalid.
+            EmbeddingUnavailable: if the embedder did not answer.
+            DatabaseUnavailable: if the store did not answer.
+        """
         model = options.model or self._settings.embedding.model
+        chosen = IndexOptions(model=model, force=options.force, embed_all=options.force)
+        record = new_record(checked_name(name))
+        reports: list[IndexReport] = []
+        kept: set[str] = set()
         with self._progress(name) as report:
-            return await self._building.build(
-                name,
-                directory,
-                documents,
-                IndexOptions(model=model, force=options.force, embed_all=options.force),
-                report,
-                base=await self._open_base(options.base, model) if options.base else None,
-                revision=options.revision,
-            )
+            base = await self._open_base(options.base, model) if options.base else None
+            try:
+                if base is not None:
+                    await self._importing.load(base, record, report)
+                async for batch in documents:
+                    collection = await self.registry.reload(record)
+                    part = await self._indexing.index_into(
+                        record, collection, batch, chosen, report
+                    )
+                    reports.append(part)
+                    kept.update(document.source for document in batch)
+                    kept.difference_update(failure.source for failure in part.failed)
+                collection = await self.registry.reload(record)
+                removed = await self._remove_others(collection, kept) if collection else 0
+                if collection is None or not kept:
+                    raise InvalidInput("documents", "no documents were found")
+                manifest = await self._exporting.export_record(
+                    record, directory, report, revision=options.revision
+                )
+            finally:
+                await asyncio.shield(self._importing.discard(record))
+        return Built(manifest, reports, removed)
+
+    async def _remove_others(self, collection: Collection, kept: Container[str]) -> int:
+        """Remove all other sources; return their number."""
+        after, removed = "", 0
+        while page := await self._store.sources(collection.type, after=after, limit=_PAGE):
+            after = page[-1]
+            gone = [source for source in page if source not in kept]
+            if gone:
+                await self._indexing.remove(collection, gone, kinds=False)
+                removed += len(gone)
+        return removed
 
     async def _open_base(self, directory: Path, model: str) -> Artifact | None:
         """Return the base artifact; if it cannot be used, warn and return ``None``."""
@@ -163,6 +210,9 @@ class ArtifactService:
     async def choose_collection(self, shared: Path, own: Path | None) -> tuple[str, list[str]]:
         """Return the collection of a shared artifact or of the user's own; import it if needed.
 
+        An import replaces the collections of other artifacts of that name, so that a search of all
+        collections finds one version.
+
         Returns:
             The name of the collection, and messages about the choice for the user.
 
@@ -172,23 +222,21 @@ class ArtifactService:
         choice = choose(shared, own, model=self._settings.embedding.model)
         messages = list(choice.reasons)
         try:
-            name, earlier = await self._ensure_imported(choice.directory)
+            name, replaced = await self._ensure_imported(choice.directory)
         except Damaged as exc:
             if choice.directory == shared:
                 raise
             messages.append(f"the index in {own} cannot be used: {exc}")
-            name, earlier = await self._ensure_imported(shared)
-        if earlier:
-            messages.append(
-                f"other artifacts of that name are still imported as {', '.join(earlier)};"
-                " `ability-search delete` removes those no longer needed"
-            )
+            name, replaced = await self._ensure_imported(shared)
+        if replaced:
+            messages.append(f"{name} replaces {', '.join(replaced)}, of the same artifact")
         return name, messages
 
     async def _ensure_imported(self, directory: Path) -> tuple[str, list[str]]:
         """Return the collection of an artifact, whose name no other artifact has.
 
-        If it was imported now, also return the collections of other artifacts of the same name.
+        If it was imported now, the collections of other artifacts of the same name are deleted, and
+        returned too.
         """
         artifact = self.open(directory)
         stem = artifact.origin.name[:_LONGEST]
@@ -199,12 +247,14 @@ class ArtifactService:
         await self.import_artifact(artifact, name, replace=True)
         similar = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{{_DIGITS}}}")
         names = [each.name for each in await self.registry.all()]
-        return name, [each for each in names if each != name and similar.fullmatch(each)]
+        replaced = [each for each in names if each != name and similar.fullmatch(each)]
+        for each in replaced:
+            with suppress(NotFound):  # another search has deleted it
+                await self._indexing.delete(each)
+        return name, replaced
 
 
-def open_artifact(
-    directory: Path, *, settings: Settings, count: TokenCounter, counter: str
-) -> Importable:
+def open_artifact(directory: Path, *, settings: Settings, counter: TokenCounter) -> Importable:
     """Open an artifact of either kind.
 
     Raises:
@@ -216,7 +266,7 @@ def open_artifact(
         raise NotFound("artifact", str(directory), hint=hint)
     manifest = read_manifest(directory)
     if isinstance(manifest, SkillsManifest):
-        return read_skills(directory, manifest, settings=settings, count=count, counter=counter)
+        return read_skills(directory, manifest, settings=settings, counter=counter)
     return Artifact(directory, manifest)
 
 

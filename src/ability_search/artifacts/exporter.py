@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search import __version__
-from ability_search.artifacts.artifact_files import empty, replaced
+from ability_search.artifacts.artifact_files import DigestedFile, empty, replaced
 from ability_search.artifacts.artifact_writer import ArtifactWriter
 from ability_search.artifacts.manifest import (
     CHUNKS,
@@ -36,10 +36,8 @@ from ability_search.errors import (
     TooLarge,
 )
 from ability_search.index.index_calls import Progress, Report
-from ability_search.store.port import Store
+from ability_search.index.index_ports import IndexPorts
 from ability_search.store.records import ChunkRecord, SourceRecord, Use
-from ability_search.store.registry import Registry
-from ability_search.text.token_counter import TokenCounter
 
 log = logging.getLogger(__name__)
 
@@ -76,23 +74,13 @@ class _Slice:
         return ()
 
 
-class Exporting:
-    """Exports collections. It reads page by page and needs no embedder.
+class Exporter:
+    """Exports collections. It reads page by page and needs no embedder."""
 
-    Args:
-        store: The store.
-        registry: Registry of the collections.
-        count: Token counter.
-        counter: Name of the token counter, recorded if the chunks were counted with it.
-    """
-
-    def __init__(
-        self, store: Store, registry: Registry, *, count: TokenCounter, counter: str
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._count = count
-        self._counter = counter
+    def __init__(self, ports: IndexPorts) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._counter = ports.counter
 
     async def export(
         self,
@@ -141,9 +129,11 @@ class Exporting:
                     raise NotFound("collection", record)
                 manifest = await self._attempt(collection, new, report, revision, usage)
                 if manifest is not None:
-                    (new / MANIFEST).write_text(
-                        manifest.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8"
-                    )
+                    manifest_file = DigestedFile(new / MANIFEST)
+                    text = manifest.model_dump_json(indent=2, by_alias=True)
+                    manifest_file.write(f"{text}\n".encode())
+                    manifest_file.finish()
+                    manifest_file.close()
                     return manifest
                 log.info("%s changed while it was exported, starting again", record)
                 empty(new)
@@ -226,7 +216,7 @@ class Exporting:
             chunks_file=CHUNKS,
             sources_file=SOURCES,
             usage_file=USAGE if usage else None,
-            collection=origin_of(collection, counter or self._counter),
+            collection=origin_of(collection, counter or self._counter.name),
             counts=counts,
             digests=digests,
             generator=f"ability-search {__version__}",
@@ -234,8 +224,8 @@ class Exporting:
 
     def _counter_of(self, chunks: Sequence[ChunkRecord]) -> str:
         """Return the name of this token counter if the chunks were counted with it."""
-        same = all(self._count.count(chunk.content) == chunk.tokens for chunk in chunks)
-        return self._counter if same else _UNKNOWN
+        same = all(self._counter.count(chunk.content) == chunk.tokens for chunk in chunks)
+        return self._counter.name if same else _UNKNOWN
 
     async def _records(self, collection: Collection) -> AsyncIterator[list[SourceRecord]]:
         """Yield the source records in the order of storage, page by page.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,7 +16,6 @@ import numpy as np
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import Counts, Manifest, Origin
 from ability_search.collection import Collection, checked_model, checked_name
-from ability_search.config.schema import Settings
 from ability_search.errors import (
     DatabaseUnavailable,
     EmbeddingUnavailable,
@@ -26,13 +24,12 @@ from ability_search.errors import (
 )
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
 from ability_search.index.writer import new_collection
 from ability_search.retry import growing, retry
-from ability_search.store.port import Store
 from ability_search.store.records import Replacement, Use, chunk_bytes
-from ability_search.store.registry import Registry
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -77,33 +74,26 @@ class Importable(Protocol):
         """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
-class Importing:
+class Importer:
     """Imports collections. It needs no embedder.
 
     Args:
-        store: The store.
-        registry: Registry of the collections.
+        ports: The ports and settings of indexing.
         maintenance: Builds the graph of an imported collection before it is searched.
         generations: Switches a collection to the imported generation.
-        settings: Size of the groups that are written, and the patience with the database.
     """
 
     def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        maintenance: Maintenance,
-        generations: Generations,
-        *,
-        settings: Settings,
+        self, ports: IndexPorts, maintenance: Maintenance, generations: Generations
     ) -> None:
-        self._store = store
+        self._store = ports.store
+        self._registry = ports.registry
+        self._now = ports.now
         self._generations = generations
-        self._registry = registry
         self._maintenance = maintenance
-        self._patience = settings.jobs.patience
-        self._group_bytes = settings.database.write_group_bytes
-        self._group_chunks = settings.database.write_group_chunks
+        self._patience = ports.settings.jobs.patience
+        self._group_bytes = ports.settings.database.write_group_bytes
+        self._group_chunks = ports.settings.database.write_group_chunks
 
     async def import_artifact(
         self,
@@ -180,7 +170,7 @@ class Importing:
         await asyncio.to_thread(artifact.check)
         begun = await self._registry.reload(record)
         collection = begun or await self._registry.create(
-            _new_collection(artifact, record, model=model, now=_now())
+            _new_collection(artifact, record, model=model, now=self._now())
         )
         name, done = collection.public_name, 0
         groups = self._groups(artifact, name)
@@ -310,6 +300,9 @@ def _new_collection(
         origin.language,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
+        content_language=origin.content_language,
+        query_prefix=origin.query_prefix,
+        passage_prefix=origin.passage_prefix,
     )
     return new_collection(
         record,
@@ -356,7 +349,3 @@ def _replacement(group: Sequence[Item]) -> Replacement:
         links=[link for item in group for link in links_of(restored_document(item.record, ()))],
         term_statistics=statistics.to_bytes(),
     )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

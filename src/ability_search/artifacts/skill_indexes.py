@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ability_search.artifacts.artifact_files import Reading, opened
+from ability_search.artifacts.artifact_files import CheckedFile, opened
 from ability_search.artifacts.artifact_reader import Item, parsed, unit_vectors
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
 from ability_search.collection import Collection
@@ -82,8 +82,7 @@ def read_skills(
     manifest: SkillsManifest,
     *,
     settings: Settings,
-    count: TokenCounter,
-    counter: str,
+    counter: TokenCounter,
 ) -> SkillsArtifact:
     """Read an index of skills.
 
@@ -91,15 +90,14 @@ def read_skills(
         directory: Its directory.
         manifest: Its manifest.
         settings: The settings of term weights.
-        count: Token counter.
-        counter: Name of the token counter.
+        counter: Token counter.
 
     Raises:
         Damaged: if the index is invalid.
     """
     lines, vectors = _read(directory, manifest)
     prepared = [
-        _prepared(line, vector, manifest.model_id, count, counter)
+        _prepared(line, vector, manifest.model_id, counter)
         for line, vector in zip(lines, vectors, strict=True)
     ]
     prepared.sort(key=lambda item: item.document.source)
@@ -116,7 +114,7 @@ def read_skills(
     )
     items = [_item(each, collection, now) for each in prepared]
     return SkillsArtifact(
-        manifest, origin_of(collection, counter), _counts(items), _fingerprint(items), items
+        manifest, origin_of(collection, counter.name), _counts(items), _fingerprint(items), items
     )
 
 
@@ -124,7 +122,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
     with ExitStack() as stack:
         files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
         vectors, skills = (
-            Reading(file, name, None) for file, name in zip(files, manifest.files, strict=True)
+            CheckedFile(file, name, None) for file, name in zip(files, manifest.files, strict=True)
         )
         lines: list[SkillLine] = []
         paths: set[str] = set()
@@ -141,9 +139,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
     return lines, unit_vectors(table, vectors.name, 0, normalized=manifest.normalize)
 
 
-def _prepared(
-    line: SkillLine, vector: Vector, model: str, count: TokenCounter, counter: str
-) -> Prepared:
+def _prepared(line: SkillLine, vector: Vector, model: str, counter: TokenCounter) -> Prepared:
     metadata: dict[str, Any] = {"id": line.id, "path": line.path}
     if line.keywords:
         metadata["keywords"] = line.keywords
@@ -157,9 +153,9 @@ def _prepared(
     prepared = prepare(
         document,
         _RECIPE,
-        content_hash=content_hash(document, _RECIPE, model=model, counter=counter),
+        content_hash=content_hash(document, _RECIPE, model=model, counter=counter.name),
         analyzer=analyzer_for(_RECIPE.language),
-        count=count,
+        count=counter,
     )
     prepared.vectors = [vector for _ in prepared.passages]
     return prepared

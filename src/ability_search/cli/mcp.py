@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ability_search.cli import output
 from ability_search.cli.app import app, command
@@ -20,27 +24,42 @@ _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
 
 
+class Profile(StrEnum):
+    """The values of `--profile`."""
+
+    lean = "lean"
+    full = "full"
+
+
+ProfileOption = Annotated[
+    Profile | None, typer.Option(help="How the tools are listed.  [default: mcp_profile]")
+]
+
+
 @command(app, "mcp")
-def mcp(broker: BrokerOption = None) -> None:
+def mcp(broker: BrokerOption = None, profile: ProfileOption = None) -> None:
     """Serve the tools to an assistant over standard input and output (MCP).
 
     The assistant starts this command; the README shows its configuration. If no
     broker is configured and no stack is running, the command starts a stack in the
     data directory and stops it at the end. Other assistants share that stack; when
     it stops, one of them starts a new one. search-index-file reads files within
-    allowed_roots. Messages go to standard error.
+    allowed_roots. Messages go to standard error. The profile lean lists short schemas
+    and returns hits as references, which search-read reads; full lists the tools
+    with all parameters.
 
     Example:
         ability-search mcp
+        ability-search mcp --profile full
         ability-search mcp --broker ws://localhost:8080/kadi
     """
     require_extra("mcp")
     settings = client_settings()
     with traced(settings, "mcp"):
-        asyncio.run(run_until_stopped(_serve(settings, broker)))
+        asyncio.run(run_until_stopped(_serve(settings, broker, profile)))
 
 
-async def _serve(settings: Settings, broker: str | None) -> None:
+async def _serve(settings: Settings, broker: str | None, profile: Profile | None) -> None:
     from ability_search.components.local_stack import SharedStack
     from ability_search.mcp.mcp_server import serve_stdio
 
@@ -48,7 +67,13 @@ async def _serve(settings: Settings, broker: str | None) -> None:
     caller = Caller(live, timeout=settings.gateway.timeout)
     shared = SharedStack(live, settings, broker, CLIENT_NAME, output, _restrict_files(settings))
     keeping = asyncio.create_task(shared.keep_connected())
-    serving = asyncio.create_task(serve_stdio(caller, max_bytes=settings.gateway.request_bytes))
+    own = settings.gateway
+    served = serve_stdio(
+        caller,
+        max_bytes=own.request_bytes,
+        profile=profile.value if profile else own.mcp_profile,
+    )
+    serving = asyncio.create_task(served)
     try:
         await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
     finally:

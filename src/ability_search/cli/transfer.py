@@ -20,6 +20,7 @@ from ability_search.cli.parameters import (
     CollectionsOption,
     JsonOption,
     RevisionOption,
+    YesOption,
 )
 from ability_search.cli.progress import report_bar
 
@@ -247,7 +248,7 @@ def migrate(
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -306,7 +307,7 @@ def _with_migration(
     *,
     hidden: bool,
 ) -> tuple[MigrationRun, Survey]:
-    from ability_search.components.local_services import open_local_services, open_migration
+    from ability_search.components.local_services import migration_run, open_local_services
 
     settings = client_settings()
     target = choose_target(settings, broker)
@@ -321,16 +322,10 @@ def _with_migration(
             )
 
     async def run() -> tuple[MigrationRun, Survey]:
-        async with (
-            open_local_services(settings, target, name=CLIENT_NAME) as (services, connection),
-            open_migration(
-                services,
-                connection,
-                options,
-                progress=partial(report_bar, hidden=hidden),
-                moved=moved,
-            ) as migration,
-        ):
+        opened = open_local_services(settings, target, name=CLIENT_NAME)
+        async with opened as (services, connection):
+            progress = partial(report_bar, hidden=hidden)
+            migration = migration_run(services, connection, options, progress=progress, moved=moved)
             return migration, await work(migration, hidden)
 
     return asyncio.run(run())

@@ -69,8 +69,8 @@ def find_target(
 ) -> Target:
     """Return the broker that a client uses.
 
-    In this order: the given one; ``BROKER_URL``; the broker ``remote`` or ``default`` of the
-    configuration files; the stack running in the data directory; the broker ``local``.
+    In this order: the given one; ``BROKER_URL``; the stack running in the data directory; that of
+    the configuration files.
 
     Raises:
         InvalidInput: if ``broker`` is not an address.
@@ -91,11 +91,11 @@ def find_target(
     for name in ("BROKER_URL", "KADI_BROKER_URL"):
         if environ.get(name, "").strip():
             return chosen(configured, name)
-    if settings.broker.name != "local":
-        return chosen(configured, f"broker {settings.broker.name} of the configuration")
     if running is not None:
         origin = f"the stack of process {running.pid}"
         return Target(running.url, running.networks, origin, running)
+    if settings.broker.name != "local":
+        return Target(configured, networks, f"broker {settings.broker.name} of the configuration")
     return Target(configured, networks, "the configured broker; no stack is running", assumed=True)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ability_search.client.tool_client import joined_environ
 from ability_search.components.component_metrics import metered, watch_calls
 from ability_search.components.extras import install_command
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, require_decrypted
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops import logs
@@ -47,6 +47,7 @@ def prepare(name: str, *, join: bool = True) -> Settings:
         ConfigurationError: with every problem of the settings.
     """
     settings = load_settings(os.environ, Path.cwd())
+    require_decrypted(settings)
     if join:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
     logs.configure(settings.logging.level, settings.logging.format, component=name)

@@ -24,15 +24,14 @@ from ability_search.components.extras import (
     missing_modules,
     weights_installed,
 )
-from ability_search.config.config_files import find_upward
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Broker, Settings
-from ability_search.edges.network_state import NEEDED
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
+from ability_search.tools.table import NEEDED_TOOLS
 from ability_search.worker import open_embedder, open_reranker
 from kadi_client import KadiError, ToolError
 
@@ -46,7 +45,7 @@ _TOKEN = "Set SEARCH_METRICS_TOKEN to the token of the stack."
 _START = "Start the stack with `ability-search up`, or only this with `ability-search {}`."
 _FULL_BYTES = _GIB // 10
 _TIGHT_BYTES = _GIB
-_EXTRAS = ("local", "hub", "code", "documents", "gateway", "mcp", "watch")
+_EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "watch")
 _BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
 State = Literal["ok", "warn", "fail"]
@@ -65,18 +64,16 @@ class Check:
 def check_settings() -> tuple[Settings | None, list[Check]]:
     """Return the settings, ``None`` if they are invalid, and the checks of them."""
     cwd = Path.cwd()
-    found = [
-        Check("file", "ok", str(path))
-        for name in ("config.yml", "config.toml", "agent.json", "secrets.toml")
-        if (path := find_upward(name, cwd)) is not None
-    ]
+    found: list[Check] = []
     try:
+        found += [Check("file", "ok", str(path)) for path in own_files(cwd)]
         settings = load_settings(os.environ, cwd)
     except ConfigurationError as exc:
         remedy = "Correct it; the README lists every setting."
         return None, [*found, *(Check("settings", "fail", text, remedy) for text in exc.problems)]
     found += [
-        Check("settings", "warn", text, "Correct or remove it.") for text in settings.warnings
+        Check("settings", "warn", text, "Correct it, or go on without it.")
+        for text in settings.warnings
     ]
     found += [
         Check(
@@ -210,7 +207,7 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
     yield await _check_broker_clock(target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
-    for name, tools in NEEDED.items():
+    for name, tools in NEEDED_TOOLS.items():
         missing = [tool for tool in tools if tool not in visible]
         if name == "models" and api:
             continue
@@ -297,8 +294,12 @@ async def _check_search(client: ToolClient) -> Check:
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
     except KadiError as exc:
         return Check("search", "fail", str(exc), exc.hint if isinstance(exc, ToolError) else "")
-    count = len(answer.get("collections", ()))
-    return Check("search", "ok", f"{_counted(count, 'collection')}, {_since(started)}")
+    collections = answer.get("collections", ())
+    text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
+    unfit = [
+        f"{each['name']}: {warning}" for each in collections for warning in each.get("warnings", ())
+    ]
+    return Check("search", "warn" if unfit else "ok", "; ".join([text, *unfit]))
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:

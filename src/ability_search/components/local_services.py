@@ -13,13 +13,11 @@ from ability_search.artifacts.artifact_service import (
     ShowProgress,
     open_artifact,
 )
-from ability_search.artifacts.importer import Importable, Importing
+from ability_search.artifacts.importer import Importable, Importer
 from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.client.tool_client import Target, client_identity, joined_environ
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.index.index_calls import IndexOptions
-from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.legacy.migration_run import MigrationOptions, MigrationRun
 from ability_search.legacy.survey import OldCollection
@@ -30,7 +28,7 @@ from ability_search.sync.trees import Tree
 from ability_search.sync.upload import Outcome, read_documents
 from ability_search.tools.handlers import Services
 from ability_search.tools.responses import index_result
-from ability_search.worker import open_embedder, open_services, token_counter
+from ability_search.worker import open_services, token_counter
 from kadi_client import Connection
 
 
@@ -63,16 +61,11 @@ def artifact_service(
     services: Services, *, progress: ShowProgress, warn: Callable[[str], None]
 ) -> ArtifactService:
     """Return the artifact service over the services of a worker."""
-    count, counter = token_counter(services.settings)
     return ArtifactService(
-        services.store,
-        services.registry,
+        services.ports,
         services.indexing,
         services.maintenance,
         services.generations,
-        settings=services.settings,
-        count=count,
-        counter=counter,
         progress=progress,
         warn=warn,
     )
@@ -80,8 +73,7 @@ def artifact_service(
 
 def open_artifact_here(directory: Path, settings: Settings) -> Importable:
     """Open an artifact without a connection; raises as :func:`open_artifact`."""
-    count, counter = token_counter(settings)
-    return open_artifact(directory, settings=settings, count=count, counter=counter)
+    return open_artifact(directory, settings=settings, counter=token_counter(settings))
 
 
 async def build_artifact(
@@ -94,7 +86,7 @@ async def build_artifact(
 ) -> tuple[ChunksManifest, Outcome]:
     """Build an artifact from local files; raises as :meth:`ArtifactService.build`."""
     outcome = Outcome()
-    documents = read_documents(chosen, services.settings, outcome)
+    documents = read_documents(chosen, services.ports.settings, outcome)
     async with aclosing(documents):
         built = await artifacts.build(name, directory, documents, options)
     for report in built.reports:
@@ -103,16 +95,15 @@ async def build_artifact(
     return built.manifest, outcome
 
 
-@asynccontextmanager
-async def open_migration(
+def migration_run(
     services: Services,
     connection: Connection,
     options: MigrationOptions,
     *,
     progress: ShowProgress,
     moved: Callable[[OldCollection], None],
-) -> AsyncIterator[MigrationRun]:
-    """Yield a migration from the database of the earlier ability.
+) -> MigrationRun:
+    """Return a migration from the database of the earlier ability.
 
     Args:
         services: The services of a worker.
@@ -121,35 +112,15 @@ async def open_migration(
         progress: Shows the progress to the user.
         moved: Called after each migrated collection.
     """
-    settings = services.settings
+    settings = services.ports.settings
     into = settings.database.name
     database = options.database or into
-    count, counter = token_counter(settings)
-    importing = Importing(
-        services.store,
-        services.registry,
-        services.maintenance,
-        services.generations,
-        settings=settings,
+    scripts = BrokerScripts(connection.invoke, database=database, timeout=settings.database.timeout)
+    migration = Migration(
+        LegacySql(scripts),
+        services.ports,
+        Importer(services.ports, services.maintenance, services.generations),
+        in_place=database == into,
+        model=options.model,
     )
-    timeout = settings.database.timeout
-    scripts = BrokerScripts(connection.invoke, database=database, timeout=timeout)
-    async with open_embedder(
-        settings, connection.invoke, providers=connection.providers
-    ) as embedder:
-        migration = Migration(
-            LegacySql(scripts),
-            services.store,
-            in_place=database == into,
-            registry=services.registry,
-            importing=importing,
-            embedder=embedder,
-            way=Way(
-                model=options.model or settings.embedding.model,
-                recipe=services.indexing.recipe(IndexOptions(), None),
-                settings=settings,
-                count=count,
-                counter=counter,
-            ),
-        )
-        yield MigrationRun(migration, options, database, into, progress, moved)
+    return MigrationRun(migration, options, database, into, progress, moved)

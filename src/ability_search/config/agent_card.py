@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ability_search import __version__
-from ability_search.config.config_files import read_json
+from ability_search.config.config_files import FileKind, Found, read_json
 from ability_search.errors import ConfigurationError
 
 NAME = "ability-search"
@@ -45,8 +45,21 @@ class AgentCard:
     """The file; ``None`` if there is none and all values are defaults."""
 
 
-def read_agent_card(path: Path) -> AgentCard:
-    """Read an agent.json.
+def _is_own(content: Mapping[str, Any]) -> bool:
+    return content.get("name") == NAME or "search-query" in _tool_names(content)
+
+
+CARD = FileKind(
+    "agent.json",
+    read_json,
+    lambda content: _is_own(content) or isinstance(content.get("brokers"), Mapping),
+    marker=r'"(brokers|search-query|ability-search)"',
+    lacks="it names no brokers and is not the card of this ability",
+)
+
+
+def read_agent_card(found: Found) -> AgentCard:
+    """Return the card in an agent.json; the defaults if there is none.
 
     The file of another agent, which is found when working in that agent's directory, contributes
     only its brokers. This ability's own file has its name or lists ``search-query`` as a tool.
@@ -54,11 +67,13 @@ def read_agent_card(path: Path) -> AgentCard:
     Raises:
         ConfigurationError: listing every member of the wrong type.
     """
-    document = read_json(path)
+    path, document = found.path, found.content
+    if path is None:
+        return AgentCard()
     problems: list[str] = []
     brokers = tuple(_brokers(document, path, problems))
     own: dict[str, Any] = {}
-    if document.get("name") == NAME or "search-query" in _tool_names(document):
+    if _is_own(document):
         own = {
             name: _text(document, name, path, problems)
             for name in ("name", "version", "description")

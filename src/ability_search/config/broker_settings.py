@@ -14,18 +14,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ability_search.config.agent_card import AgentCard, BrokerEntry, names
-from ability_search.config.config_files import read_toml
+from ability_search.config.config_files import FileKind, Found, read_toml
 from ability_search.errors import ConfigurationError
 
 ORDER = ("remote", "default", "local")
+_KEYS = ("URL", "NETWORKS", "MODE")
 
 
-def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
-    """Read the ``[broker.<name>]`` tables of a config.toml; return entries and warnings.
+def _names_brokers(content: Mapping[str, Any]) -> bool:
+    tables = content.get("broker")
+    return isinstance(tables, Mapping) and any(
+        key.upper() in _KEYS
+        for table in tables.values()
+        if isinstance(table, Mapping)
+        for key in table
+    )
+
+
+CONNECTIONS = FileKind(
+    "config.toml",
+    read_toml,
+    _names_brokers,
+    marker=r"^\s*\[\s*broker\b",
+    lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",
+)
+
+
+def read_connections(found: Found) -> tuple[dict[str, BrokerEntry], tuple[str, ...]]:
+    """Return the entries of the ``[broker.<name>]`` tables of a config.toml, and warnings.
 
     Keys are case-insensitive. Other tables of the file belong to other programs.
 
@@ -34,12 +53,9 @@ def read_connections(path: Path) -> tuple[dict[str, BrokerEntry], tuple[str, ...
     """
     problems: list[str] = []
     warnings: list[str] = []
-    tables = read_toml(path).get("broker", {})
     entries: dict[str, BrokerEntry] = {}
-    if not isinstance(tables, Mapping):
-        raise ConfigurationError(f"{path}: broker: expected tables [broker.<name>]")
-    for name, table in tables.items():
-        where = f"{path}: [broker.{name}]"
+    for name, table in found.content.get("broker", {}).items():
+        where = f"{found.path}: [broker.{name}]"
         if not isinstance(table, Mapping):
             problems.append(f"{where}: expected a table with URL and NETWORKS")
             continue

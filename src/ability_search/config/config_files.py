@@ -1,11 +1,17 @@
-"""Configuration files, found by walking up from a directory."""
+"""Configuration files, found by walking up from a directory.
+
+Other programs use the same file names. Only a file with contents of this program counts; others
+are passed over, with a warning.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +20,60 @@ import yaml
 from ability_search.errors import ConfigurationError
 
 
-def find_upward(name: str, start: Path) -> Path | None:
-    """Return the file of that name in ``start`` or the nearest directory above it."""
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of configuration file, and how a file of this program is recognised."""
+
+    name: str
+    read: Callable[[Path], Mapping[str, Any]]
+    is_own: Callable[[Mapping[str, Any]], bool]
+    marker: str
+    """Regular expression of a line that marks an own file that cannot be parsed."""
+    lacks: str
+    """The contents that a file of another program lacks, for the warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The nearest own file of a kind; no path and no content if there is none."""
+
+    path: Path | None
+    content: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    """One for each nearer file of another program, unless it is empty."""
+
+
+def find_own(kind: FileKind, start: Path) -> Found:
+    """Return the nearest own file of a kind in ``start`` or a directory above it.
+
+    Raises:
+        ConfigurationError: if that file cannot be read or parsed.
+    """
+    foreign: list[str] = []
     for directory in (start, *start.parents):
-        candidate = directory / name
-        if os.path.isfile(candidate):
-            return candidate
-    return None
+        path = directory / kind.name
+        if not os.path.isfile(path):
+            continue
+        try:
+            content = kind.read(path)
+        except ConfigurationError:
+            if _is_marked(path, kind.marker):
+                raise
+        else:
+            if kind.is_own(content):
+                return Found(path, content, tuple(foreign))
+            if not content:
+                continue
+        foreign.append(f"{path} is ignored: {kind.lacks}")
+    return Found(None, {}, tuple(foreign))
+
+
+def _is_marked(path: Path, marker: str) -> bool:
+    """Return whether a file has the marker, or is not readable."""
+    try:
+        return re.search(marker.encode(), path.read_bytes(), re.MULTILINE) is not None
+    except OSError:
+        return True
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

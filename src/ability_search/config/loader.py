@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr, ValidationError
 
-from ability_search.config.agent_card import VAULT, AgentCard, BrokerEntry, read_agent_card
-from ability_search.config.broker_settings import choose_brokers, read_connections
-from ability_search.config.config_files import find_upward
+from ability_search.config.agent_card import CARD, VAULT, AgentCard, BrokerEntry, read_agent_card
+from ability_search.config.broker_settings import CONNECTIONS, choose_brokers, read_connections
+from ability_search.config.config_files import find_own
 from ability_search.config.schema import GROUPS, Broker, Settings
 from ability_search.config.setting_fields import Group
 from ability_search.config.settings_table import BY_ENV, SPECS
 from ability_search.config.sources import (
+    CONFIG,
     Given,
     Layer,
     base_of,
@@ -33,11 +34,12 @@ from ability_search.config.sources import (
     key_file,
     misspelt,
 )
-from ability_search.config.vault import SECRETS_FILE, Invoke, fetch_secrets
+from ability_search.config.vault import SECRETS, Invoke, fetch_secrets
 from ability_search.errors import ConfigurationError
 
 API_URL = "SEARCH_EMBEDDING_API_URL"
-RERANKER_API_URL = "SEARCH_RERANKER_API_URL"
+_API_URLS = {"SEARCH_RERANKER_API_URL": "reranker", "SEARCH_EXPANSION_API_URL": "expansion"}
+"""Addresses of APIs that are required if a group of settings chooses the API."""
 
 
 class SecretFiles(NamedTuple):
@@ -46,6 +48,16 @@ class SecretFiles(NamedTuple):
     path: Path
     """The secrets.toml found by walking up, else the one to create in the working directory."""
     key_file: Path
+
+
+def own_files(cwd: Path) -> list[Path]:
+    """Return the configuration files that :func:`load_settings` reads.
+
+    Raises:
+        ConfigurationError: if one of them cannot be read.
+    """
+    found = (find_own(kind, cwd).path for kind in (CONFIG, CONNECTIONS, CARD, SECRETS))
+    return [path for path in found if path is not None]
 
 
 def load_settings(
@@ -69,10 +81,11 @@ def load_settings(
     deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
     from_deploy, unused = from_deployer(deployed, base)
     given = from_deploy | from_environment(environ, base)
-    files = from_defaults(environ, base) | from_config(base, problems)
-    vault, stored, remarks = from_vault(given, files, base, problems)
+    configured, passed_over = from_config(base, problems)
+    files = from_defaults(environ, base) | configured
+    vault = from_vault(given, files, base, problems)
     agent, connections, notes = _connections(base.directory, problems)
-    layer = files | vault | given
+    layer = files | vault.layer | given
     groups: dict[str, Any] = {
         name: _group(name, layer, problems) for name in GROUPS if name != "broker"
     }
@@ -85,10 +98,18 @@ def load_settings(
         **groups,
         brokers=tuple(broker for broker in brokers if broker is not None),
         agent=agent,
-        warnings=(*notes, *remarks, *unused, *misspelt(environ, "the environment")),
+        undecrypted_secrets=vault.undecrypted,
+        warnings=(
+            *passed_over,
+            *notes,
+            *vault.warnings,
+            *unused,
+            *misspelt(environ, "the environment"),
+        ),
     )
-    present = {name for name, value in environ.items() if value.strip()}.union(stored, deployed)
-    return replace(settings, missing_secrets=_missing(settings, present))
+    present = {name for name, value in environ.items() if value.strip()}
+    missing = _missing(settings, present.union(vault.names, deployed))
+    return replace(settings, missing_secrets=missing)
 
 
 def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
@@ -99,10 +120,11 @@ def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
     """
     problems: list[str] = []
     base = base_of(environ, cwd.absolute())
-    layer = from_defaults(environ, base) | from_config(base, problems)
+    configured, _ = from_config(base, problems)
+    layer = from_defaults(environ, base) | configured
     if problems:
         raise ConfigurationError(*problems)
-    path = find_upward(SECRETS_FILE, base.directory) or base.directory / SECRETS_FILE
+    path = find_own(SECRETS, base.directory).path or base.directory / SECRETS.name
     return SecretFiles(path, key_file(layer | from_environment(environ, base)))
 
 
@@ -110,8 +132,8 @@ def require_secrets(settings: Settings) -> None:
     """Check that every required secret was found.
 
     With ``embedding_transport`` ``api``, the secrets that the deploy blocks of agent.json list for
-    vault ``models`` and the address of the API are required; with ``reranker_transport`` ``api``
-    the address of the reranker API.
+    vault ``models`` and the address of the API are required; with ``reranker_transport`` or
+    ``expansion_transport`` ``api`` the address of that API.
 
     Raises:
         ConfigurationError: naming each missing secret and the three places to set it.
@@ -120,7 +142,8 @@ def require_secrets(settings: Settings) -> None:
         source = settings.agent.path or "agent.json"
         raise ConfigurationError(
             *(
-                f"{name} is missing, {_reason(name, source)}:"
+                settings.undecrypted_secrets.get(name)
+                or f"{name} is missing, {_reason(name, source)}:"
                 f" set it in the environment (`kadi secret receive --vault {VAULT}`),"
                 f" or in secrets.toml (`ability-search secret set {name}`),"
                 f" or provide it in vault {VAULT} of a secret ability on the network"
@@ -129,9 +152,27 @@ def require_secrets(settings: Settings) -> None:
         )
 
 
+def require_decrypted(settings: Settings) -> None:
+    """Check that every secret of secrets.toml was decrypted, except those that a network provides.
+
+    Clients need no secrets; a component without its token would admit everyone.
+
+    Raises:
+        ConfigurationError: naming each secret that was not.
+    """
+    problems = [
+        problem
+        for name, problem in settings.undecrypted_secrets.items()
+        if name not in settings.agent.required_secrets
+    ]
+    if problems:
+        raise ConfigurationError(*problems)
+
+
 def _reason(name: str, source: Path | str) -> str:
-    if name == RERANKER_API_URL:
-        return "required because reranker_transport is api"
+    group = _API_URLS.get(name)
+    if group is not None:
+        return f"required because {group}_transport is api"
     return f"required by {source} because embedding_transport is api"
 
 
@@ -178,8 +219,10 @@ def _missing(settings: Settings, present: Collection[str]) -> tuple[str, ...]:
             names.pop(API_URL, None)
         else:
             names[API_URL] = None
-    if settings.reranker.transport == "api" and settings.reranker.api_url is None:
-        names[RERANKER_API_URL] = None
+    for name, group in _API_URLS.items():
+        chosen = getattr(settings, group)
+        if chosen.transport == "api" and chosen.api_url is None:
+            names[name] = None
     return tuple(names)
 
 
@@ -191,11 +234,13 @@ def _connections(
     connections: dict[str, BrokerEntry] = {}
     warnings: tuple[str, ...] = ()
     with collecting(problems):
-        path = find_upward("agent.json", cwd)
-        agent = read_agent_card(path) if path else agent
+        card = find_own(CARD, cwd)
+        warnings += card.warnings
+        agent = read_agent_card(card)
     with collecting(problems):
-        path = find_upward("config.toml", cwd)
-        connections, warnings = read_connections(path) if path else (connections, warnings)
+        table = find_own(CONNECTIONS, cwd)
+        connections, notes = read_connections(table)
+        warnings += (*table.warnings, *notes)
     return agent, connections, warnings
 
 

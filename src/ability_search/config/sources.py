@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ability_search.config.agent_card import VAULT
-from ability_search.config.config_files import find_upward, read_yaml
+from ability_search.config.config_files import FileKind, find_own, read_yaml
 from ability_search.config.setting_fields import has_credentials
 from ability_search.config.settings_table import BY_ENV, BY_KEY, SPECS, Spec
-from ability_search.config.vault import SECRETS_FILE, is_encrypted, read_vault, reveal
+from ability_search.config.vault import SECRETS, is_encrypted, read_vault, reveal
 from ability_search.errors import ConfigurationError
 
 SECTION = "search"
@@ -24,6 +25,8 @@ _SECRET_WORD = re.compile(
 _NEEDED_TO_ASK = ("broker", "deployment")
 """Groups of settings that the worker needs before it can reach the deployer."""
 _SHOWN_CHARS = 64
+_CLOSE = 0.85
+"""Similarity at which a name counts as a misspelt setting."""
 _ELSEWHERE = {
     "broker": "set brokers in config.toml [broker.<name>] URL, or in agent.json brokers",
     "broker_url": "set it in config.toml [broker.<name>] URL, or as BROKER_URL",
@@ -49,6 +52,17 @@ class Given:
 
 Layer = dict[str, Given]
 """Values by key."""
+
+
+class Vault(NamedTuple):
+    """The contents of vault ``models``."""
+
+    layer: Layer
+    names: frozenset[str]
+    """Names of the secrets that it holds, without those that cannot be decrypted."""
+    undecrypted: Mapping[str, str]
+    """Names of settings that cannot be decrypted, and the problem of each."""
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +152,7 @@ def misspelt(names: Iterable[str], place: str) -> tuple[str, ...]:
         for name in sorted(names)
         if name.startswith("SEARCH_")
         and name not in BY_ENV
-        and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=0.85))
+        and (nearest := difflib.get_close_matches(name, BY_ENV, n=1, cutoff=_CLOSE))
     )
 
 
@@ -154,57 +168,90 @@ def key_file(layer: Layer) -> Path:
     return given.value
 
 
-def from_vault(
-    known: Layer, files: Layer, base: Base, problems: MutableSequence[str]
-) -> tuple[Layer, set[str], tuple[str, ...]]:
-    """Return the settings that vault ``models`` adds, the names it holds, and warnings.
+def from_vault(known: Layer, files: Layer, base: Base, problems: MutableSequence[str]) -> Vault:
+    """Return the settings that vault ``models`` adds.
 
     Names of other abilities, and settings that are already ``known``, are not decrypted.
     ``files`` holds the settings of config.yml and the defaults.
     """
-    path = find_upward(SECRETS_FILE, base.directory)
-    if path is None:
-        return {}, set(), ()
+    path: Path | None = None
     stored: Mapping[str, str] = {}
+    warnings: list[str] = []
     with collecting(problems):
-        key = key_file(files | known)
-        stored = read_vault(path, VAULT)
+        found = find_own(SECRETS, base.directory)
+        path = found.path
+        warnings += found.warnings
+        if path is not None:
+            key = key_file(files | known)
+            stored = read_vault(path, VAULT)
+    if path is None:
+        return Vault({}, frozenset(), {}, tuple(warnings))
     layer: Layer = {}
-    warnings = [*misspelt(stored, str(path))]
+    undecrypted: dict[str, str] = {}
+    warnings += misspelt(stored, str(path))
     for name, text in stored.items():
         spec = BY_ENV.get(name)
         if spec is None or spec.key in known:
             continue
-        with collecting(problems):
+        try:
             value = reveal(text, path, VAULT, name, key_file=key).get_secret_value().strip()
-            parsed = _parsed(spec, value, replace(base, directory=path.parent))
-            layer[spec.key] = Given(parsed, f"{path}: {name}")
+        except ConfigurationError as exc:
+            undecrypted[name] = "; ".join(exc.problems)
+            continue
+        parsed = _parsed(spec, value, replace(base, directory=path.parent))
+        layer[spec.key] = Given(parsed, f"{path}: {name}")
         if spec.kind == "secret" and not is_encrypted(text):
             warnings.append(
                 f"{path}: {name} is not encrypted; encrypt it with"
                 f" `ability-search secret set {name}`"
             )
-    return layer, set(stored), tuple(warnings)
+    names = frozenset(stored) - undecrypted.keys()
+    return Vault(layer, names, undecrypted, (*warnings, *undecrypted.values()))
 
 
-def from_config(base: Base, problems: MutableSequence[str]) -> Layer:
-    """Read section ``search`` of config.yml; unknown and secret keys are added to ``problems``."""
+def _holds_settings(content: Mapping[str, Any]) -> bool:
+    """Return whether at least half of the keys of section ``search`` are meant as settings."""
+    section = content.get(SECTION)
+    if not isinstance(section, Mapping) or not section:
+        return False
+    strange = [key for key in section if not isinstance(key, str) or _is_strange(key)]
+    return 2 * len(strange) <= len(section)
+
+
+def _is_strange(key: str) -> bool:
+    plain = key.lower().replace("-", "_")
+    known = plain in _ELSEWHERE or _SECRET_WORD.search(plain)
+    return not known and not difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=_CLOSE)
+
+
+CONFIG = FileKind(
+    "config.yml",
+    read_yaml,
+    _holds_settings,
+    marker=rf"^{SECTION}\s*:",
+    lacks=f"it has no section `{SECTION}` with settings of this program",
+)
+
+
+def from_config(base: Base, problems: MutableSequence[str]) -> tuple[Layer, tuple[str, ...]]:
+    """Return section ``search`` of config.yml, and warnings.
+
+    Unknown and secret keys are added to ``problems``.
+    """
     layer: Layer = {}
-    path = find_upward("config.yml", base.directory)
-    if path is None:
-        return layer
-    base = replace(base, directory=path.parent)
     with collecting(problems):
-        section = read_yaml(path).get(SECTION)
-        if section is not None and not isinstance(section, Mapping):
-            raise ConfigurationError(f"{path}: {SECTION} must be a mapping")
-        for key, value in (section or {}).items():
+        found = find_own(CONFIG, base.directory)
+        if (path := found.path) is None:
+            return layer, found.warnings
+        base = replace(base, directory=path.parent)
+        for key, value in found.content[SECTION].items():
             where = f"{path}: {SECTION}.{key}"
             if problem := _refusal(key, value):
                 problems.append(f"{where}: {problem}")
             else:
                 layer[key] = Given(_located(BY_KEY[key], value, base), where)
-    return layer
+        return layer, found.warnings
+    return layer, ()
 
 
 def _parsed(spec: Spec, text: str, base: Base) -> object:
@@ -272,7 +319,7 @@ def _unknown(key: str) -> str:
     if key in _ELSEWHERE:
         return f"not a setting of this file: {_ELSEWHERE[key]}"
     plain = key.lower().replace("-", "_")
-    close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=0.85)
+    close = difflib.get_close_matches(plain, BY_KEY, n=1, cutoff=_CLOSE)
     if close and BY_KEY[close[0]].kind == "secret":
         return _belongs(BY_KEY[close[0]].env[0])
     if not close and _SECRET_WORD.search(plain):

@@ -36,14 +36,20 @@ from pydantic import SecretStr
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
-from ability_search.config.config_files import read_toml
+from ability_search.config.config_files import FileKind, read_toml
 from ability_search.errors import ConfigurationError
 from ability_search.ops.locks import locked
 from kadi_client.errors import KadiError
 
 log = logging.getLogger(__name__)
 
-SECRETS_FILE = "secrets.toml"
+SECRETS = FileKind(
+    "secrets.toml",
+    read_toml,
+    lambda content: not content.keys().isdisjoint(("vaults", "secrets")),
+    marker=r"^\s*\[\s*(vaults|secrets)\b",
+    lacks="it has no table [secrets.<vault>]; values can be set in the environment",
+)
 TOOLS = ("secret-get", "get")
 """Names that secret abilities in the field use for the tool ``{vault, key} -> {value}``."""
 
@@ -99,7 +105,7 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
     text = f"ENC[{_SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
     try:
         # Without the lock, two writers could overwrite each other's secret.
-        with locked(path.parent, _busy(path.parent / SECRETS_FILE)):
+        with locked(path.parent, _busy(path.parent / SECRETS.name)):
             _write(path, _with_secret(path, vault, key, text))
     except OSError as exc:
         raise ConfigurationError(f"{path}: cannot be written: {exc.strerror}") from exc

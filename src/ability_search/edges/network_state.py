@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ability_search.edges.tool_calls import LiveConnection
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import NEEDED_TOOLS
 
 _BROKER_SECONDS = 5.0
-
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
-    "models": ("create-embedding",),
-    "worker": tuple(row.name for row in TOOLS),
-}
-"""The tools that each component provides to the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +32,7 @@ def component_states(tools: Collection[Mapping[str, Any]]) -> dict[str, Componen
     """Return the state of each component, given the visible tools."""
     seen = {str(tool.get("name")): tool for tool in tools}
     states = {}
-    for component, names in NEEDED.items():
+    for component, names in NEEDED_TOOLS.items():
         missing = tuple(name for name in names if name not in seen)
         counts = [len(seen[name].get("providers") or ("?",)) for name in names if name in seen]
         states[component] = ComponentState(0 if missing else min(counts), missing)

@@ -45,7 +45,7 @@ _DESCRIBED = ("model", "dimensions", "chunks", "sourceCount", "language", "gener
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """How to evaluate."""
+    """Options of an evaluation."""
 
     name: str
     modes: Sequence[str]

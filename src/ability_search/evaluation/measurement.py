@@ -23,7 +23,7 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRun:
-    """How to run the queries."""
+    """Options of a run of queries."""
 
     call: Call
     fields: Mapping[str, Any]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ability_search.wire import Result
 
-Unit = Literal["hour", "day", "week", "month", "year"]
+Unit = Literal["minute", "hour", "day", "week", "month", "year"]
 
 
 class TokenBin(Result):
@@ -36,7 +36,7 @@ class GrowthPeriod(Result):
 
 
 class CollectionGrowth(Result):
-    """When the stored documents were indexed, without titles, summaries, ..."""
+    """Times at which the stored documents were indexed, without titles, summaries, ..."""
 
     unit: Unit
     periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")

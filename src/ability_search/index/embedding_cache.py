@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ability_search.documents import Vector
 from ability_search.errors import GenerationGone, SearchError
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import vector_key
-from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
-from ability_search.store.port import IndexStore
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,6 @@ _SAME = 0.98
 """Minimum cosine of the stored and the new vector of a text. Vectors of quantized models depend
 slightly on the rest of the batch; vectors of another model are unrelated."""
 
-Embed = Callable[[list[str]], Awaitable[Vector]]
 Place = tuple[str, bool]
 """A generation, and whether its kinds are meant."""
 
@@ -48,32 +46,27 @@ class EmbeddingCache:
     name, and vectors of both must not be mixed.
 
     Args:
-        store: The store.
+        ports: The ports and settings of indexing.
         model: The model.
         record: Record of the generation to store the vectors in, which may be a new one.
         dimensions: Dimensions of that generation; ``None`` if it does not exist yet.
-        embed: Embeds texts with the model.
         enabled: Whether stored vectors are reused at all.
-        meter: Counts the texts with reused vectors.
     """
 
     def __init__(
         self,
-        store: IndexStore,
+        ports: IndexPorts,
         model: str,
         *,
         record: str,
         dimensions: int | None,
-        embed: Embed,
         enabled: bool = True,
-        meter: Meter = UNMETERED,
     ) -> None:
-        self._store = store
+        self._ports = ports
+        self._store = ports.store
         self._model = model
         self._record = record
         self._dimensions = dimensions
-        self._embed = embed
-        self._meter = meter
         self._works = enabled
         self._trusted = False
         self._own: Sequence[Place] | None = None
@@ -99,7 +92,7 @@ class EmbeddingCache:
                 problem = str(exc) or "no answer in time"
                 log.warning("stored vectors are not reused: %s", problem)
             return {}
-        self._meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
+        self._ports.meter.add(EMBEDDING_TEXTS, len(own) + len(others), "reused")
         return {**own, **others}
 
     async def _places(self) -> Sequence[Place] | None:
@@ -140,7 +133,7 @@ class EmbeddingCache:
     async def _confirmed(self, found: dict[str, Vector]) -> dict[str, Vector]:
         """Return the vectors found if the model still produces the same ones, else nothing."""
         text, known = next(iter(found.items()))
-        (vector,) = await self._embed([text])
+        (vector,) = await self._ports.embed(self._model, [text])
         self._dimensions = len(vector)
         if len(known) == len(vector) and float(known @ vector) >= _SAME:
             self._trusted = True

@@ -10,8 +10,7 @@ from typing import Any
 
 from ability_search.collection import Collection, type_created_at
 from ability_search.errors import SearchError
-from ability_search.store.port import Store
-from ability_search.store.registry import Registry
+from ability_search.index.index_ports import IndexPorts
 
 log = logging.getLogger(__name__)
 
@@ -21,17 +20,12 @@ class Generations:
 
     The drop of a generation is recorded in the transaction that replaces it, so that any worker
     can perform it when it is due.
-
-    Args:
-        store: The store.
-        registry: Registry of the collections.
-        grace: Seconds that a replaced generation is kept for running queries.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, grace: float) -> None:
-        self._store = store
-        self._registry = registry
-        self._grace = grace
+    def __init__(self, ports: IndexPorts) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
+        self._grace = ports.settings.database.grace_period
         self._dropping: set[asyncio.Task[None]] = set()
 
     async def switch(
@@ -60,7 +54,7 @@ class Generations:
             old, built, new, grace=round(self._grace * 1000), result=result or {}
         ):
             return None
-        self._drop_later()
+        self.drop_soon(after=self._grace)
         return new
 
     async def publish(self, built: Collection, created_at: int) -> Collection | None:
@@ -114,15 +108,9 @@ class Generations:
         log.info("dropping unused generation %s", generation)
         await self._store.drop_generation(generation)
 
-    def drop_soon(self) -> None:
-        """Drop the generations that are due, in a background task."""
-        self._drop_after(0.0)
-
-    def _drop_later(self) -> None:
-        self._drop_after(self._grace)
-
-    def _drop_after(self, seconds: float) -> None:
-        task = asyncio.create_task(self._wait_and_drop(seconds), name="drop generations")
+    def drop_soon(self, *, after: float = 0.0) -> None:
+        """Drop the generations that are due ``after`` seconds, in a background task."""
+        task = asyncio.create_task(self._wait_and_drop(after), name="drop generations")
         self._dropping.add(task)
         task.add_done_callback(self._dropping.discard)
 

@@ -7,14 +7,18 @@ import base64
 import binascii
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ability_search.collection import Collection, checked_name
-from ability_search.config.schema import Settings
-from ability_search.documents import Document, Vector
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, NotFound
+from ability_search.documents import Document
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    ModelMismatch,
+)
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -25,6 +29,7 @@ from ability_search.index.index_calls import (
     Written,
     recipe_for,
 )
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import Limits, Pipeline, Steps, Task
 from ability_search.index.preparation import (
     Bounds,
@@ -35,14 +40,11 @@ from ability_search.index.preparation import (
     prepare,
 )
 from ability_search.index.writer import Writer
-from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
-from ability_search.ports import Chat, Embedder
-from ability_search.store.port import IndexStore
 from ability_search.store.records import Replaced, Replacement
-from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.token_counter import TokenCounter
+from ability_search.text.languages import detect_language
+from ability_search.text.model_traits import language_warnings
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
+_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,43 +68,15 @@ class SourcePage:
     cursor: str | None
 
 
-class Indexing:
-    """The index and delete services, and the list of what is stored.
+class Indexer:
+    """The index and delete services, and the list of what is stored."""
 
-    Args:
-        store: The store.
-        embedder: The embedder.
-        chat: The language model for deriving kinds.
-        registry: The registry of collections.
-        settings: Defaults and limits.
-        count: Counts tokens, with the tokenizer of the embedding model if it is known.
-        counter: Name of the token counter; when it changes, texts are chunked again.
-        now: Returns the time in epoch milliseconds.
-        meter: Counts chunks and texts with reused vectors.
-    """
-
-    def __init__(
-        self,
-        store: IndexStore,
-        embedder: Embedder,
-        chat: Chat,
-        registry: Registry,
-        *,
-        settings: Settings,
-        count: TokenCounter,
-        counter: str,
-        now: Callable[[], int],
-        meter: Meter = UNMETERED,
-    ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._chat = chat
-        self._registry = registry
-        self._settings = settings
-        self._count = count
-        self._counter = counter
-        self._now = now
-        self._meter = meter
+    def __init__(self, ports: IndexPorts) -> None:
+        self._ports = ports
+        self._store = ports.store
+        self._registry = ports.registry
+        self._settings = ports.settings
+        self._meter = ports.meter
 
     async def index(
         self,
@@ -112,7 +87,8 @@ class Indexing:
     ) -> IndexReport:
         """Index ``documents`` in the collection ``name``, which is created if it is missing.
 
-        Unchanged documents are skipped; a changed document replaces only its own chunks. The
+        Unchanged documents are skipped; a changed document replaces only its own chunks, and the
+        source of a document that has become blank is deleted. The
         report lists documents that cannot be indexed, and new or changed documents that are
         :attr:`Document.unread`.
 
@@ -126,7 +102,11 @@ class Indexing:
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
-        return await self.index_into(name, collection, documents, options, report)
+        result = await self.index_into(name, collection, documents, options, report)
+        last = {document.source: document for document in documents}
+        blank = [each.source for each in last.values() if not (each.unread or each.content.strip())]
+        await self.discard(name, blank)
+        return result
 
     async def index_into(
         self,
@@ -138,7 +118,8 @@ class Indexing:
     ) -> IndexReport:
         """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
-        recipe = self.recipe(options, collection)
+        detected = await detected_language(documents) if collection is None else ""
+        recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         call = IndexCall(result, report)
@@ -157,20 +138,23 @@ class Indexing:
         tasks = [task for task in tasks if not task.document.unread]
         await call.publish("indexing")
         writer = Writer(
-            self._store,
-            self._registry,
+            self._ports,
             name=record,
             collection=collection,
             model=model,
             recipe=recipe,
-            settings=self._settings.ranking,
-            now=self._now,
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            try:
+                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            except EmbeddingUnavailable as exc:
+                if record == result.collection:
+                    _add_progress(exc, result)
+                raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
+            result.warnings += language_warnings(model, writer.collection.content_language)
         result.seconds = time.perf_counter() - started
         log.info(
             "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
@@ -204,6 +188,23 @@ class Indexing:
                 if deleted is not None:
                     return deleted
             await self._registry.reload(name)
+        return 0
+
+    async def discard(self, name: str, sources: Sequence[str]) -> int:
+        """Delete sources, if they are stored; return how many were."""
+        collection = await self._registry.reload(name) if sources else None
+        for _ in range(_DELETE_ATTEMPTS):
+            if collection is None:
+                break
+            found = await self._registry.consult(
+                collection, partial(self._store.content_hashes, sources=sources)
+            )
+            collection, stored = found or (None, {})
+            if collection is None or not stored:
+                break
+            if await self.remove(collection, list(stored)) is not None:
+                return len(stored)
+            collection = await self._registry.reload(name)
         return 0
 
     async def remove(
@@ -242,7 +243,7 @@ class Indexing:
 
         def hashed() -> list[Task]:
             return [
-                Task(doc, content_hash(doc, recipe, model=model, counter=self._counter))
+                Task(doc, content_hash(doc, recipe, model=model, counter=self._ports.counter.name))
                 for doc in wanted
             ]
 
@@ -286,27 +287,18 @@ class Indexing:
     ) -> None:
         """Prepare, embed and store documents."""
         embedding, database = self._settings.embedding, self._settings.database
-        kinds = KindDerivation(
-            self._chat,
-            recipe,
-            settings=self._settings.kinds,
-            analyzer=analyzer_for(recipe.language),
-            count=self._count,
-        )
-        embed = partial(self._embed, model)
+        kinds = KindDerivation(self._ports, recipe)
         cache = EmbeddingCache(
-            self._store,
+            self._ports,
             model,
             record=writer.name,
             dimensions=writer.collection.dimensions if writer.collection else None,
-            embed=embed,
             enabled=embedding.reuse and not embed_all,
-            meter=self._meter,
         )
         steps = Steps(
             prepare=partial(self._prepare, recipe, kinds),
             find_vectors=cache.find,
-            embed=embed,
+            embed=partial(self._ports.embed, model),
             write=partial(self._write, writer),
         )
         limits = Limits(
@@ -328,19 +320,14 @@ class Indexing:
             recipe,
             content_hash=task.content_hash,
             analyzer=analyzer_for(recipe.language),
-            count=self._count,
+            count=self._ports.counter,
             bounds=Bounds(limits.document_chunks, limits.stored_bytes),
         )
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)
         if not prepared.passages:
-            raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
+            raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
         return await kinds.derive(prepared)
-
-    async def _embed(self, model: str, texts: list[str]) -> Vector:
-        embedding = self._settings.embedding
-        timeout = embedding.timeout * embedding.attempts
-        return await self._embedder.embed(model, texts, timeout=timeout)
 
     async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
         written = await writer.write(group)
@@ -355,17 +342,11 @@ class Indexing:
             InvalidInput: if the cursor was not returned with an earlier page.
         """
         after = "" if cursor is None else _read_cursor(cursor)
-        found = await self._registry.get(name)
-        collection = await self._registry.reload(found.name)
-        if collection is None:
-            raise NotFound("collection", name)
+        await self._registry.get(name)
+        collection = await self._registry.current(name)
         names = tuple(await self._store.sources(collection.type, after=after, limit=limit + 1))
         more = len(names) > limit
         return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
-
-    def recipe(self, options: IndexOptions, collection: Collection | None) -> Recipe:
-        """Return how a call chunks documents and derives kinds, see :func:`.recipe_for`."""
-        return recipe_for(options, collection, self._settings)
 
     def _model(self, options: IndexOptions, collection: Collection | None) -> str:
         if collection is None:
@@ -375,6 +356,20 @@ class Indexing:
                 collection.public_name, recorded=collection.model, requested=options.model
             )
         return collection.model
+
+
+def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
+    """Add the number of stored documents to a failure, and how to index the rest."""
+    stored = result.added + result.updated + result.unchanged
+    failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
+    remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
+    failure.hint = f"{remedy} Then call again: what is stored is skipped."
+
+
+async def detected_language(documents: Sequence[Document]) -> str:
+    """Return the language of documents, in a thread; code does not count."""
+    texts = [document.content for document in documents if document.format != "code"]
+    return await asyncio.to_thread(detect_language, texts)
 
 
 def _length(document: Document) -> int:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.index.generations import Generations
-from ability_search.store.port import IndexStore
+from ability_search.index.index_ports import IndexPorts
 from ability_search.store.records import WeightedChunk
-from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.bm25 import reweighted
 
@@ -35,30 +33,20 @@ class Maintenance:
     """Maintains collections in the background, with one task per collection.
 
     Args:
-        store: The store.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         statistics_cache: The term statistics.
         generations: Drops abandoned generations.
-        scan_below: Number of chunks below which a scan is as good as a graph.
-        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(
-        self,
-        store: IndexStore,
-        registry: Registry,
-        statistics_cache: StatisticsCache,
-        generations: Generations,
-        *,
-        scan_below: int,
-        now: Callable[[], int],
+        self, ports: IndexPorts, statistics_cache: StatisticsCache, generations: Generations
     ) -> None:
-        self._store = store
-        self._registry = registry
+        self._store = ports.store
+        self._registry = ports.registry
         self._statistics_cache = statistics_cache
         self._generations = generations
-        self._scan_below = scan_below
-        self._now = now
+        self._scan_below = ports.settings.ranking.scan_below
+        self._now = ports.now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: set[str] = set()
         self._inspected: dict[str, tuple[str, int, float]] = {}

@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is done with documents.
+    """The steps of indexing documents.
 
     Attributes:
         prepare: Chunks and analyzes a document and derives its kinds. A :class:`SearchError` fails

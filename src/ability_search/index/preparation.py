@@ -49,10 +49,16 @@ class Recipe:
     chunk_overlap: int
     language: str
     """Language of the full-text analysis."""
+    content_language: str = ""
+    """Language of the texts, as ISO 639 code; empty if it is not known."""
     kinds: tuple[str, ...] = ()
     """Kinds derived from each document."""
     kinds_by: str = "local"
     """The method of deriving kinds: ``local`` extraction, or a language model (``chat``)."""
+    query_prefix: str = ""
+    """Prefix of each query for the model."""
+    passage_prefix: str = ""
+    """Prefix of each stored text for the model."""
 
     def kinds_of(self, document: Document) -> tuple[str, ...]:
         """Return the kinds to derive from a document; none if it is itself of such a kind."""
@@ -62,7 +68,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one document may become."""
+    """Limits of one document."""
 
     chunks: int
     stored: int
@@ -178,13 +184,31 @@ def prepare(
     )
     if bounds:
         _check_stored(document, passages, bounds.stored)
-    return analyzed(document, passages, content_hash=content_hash, analyzer=analyzer)
+    return analyzed(
+        document,
+        passages,
+        content_hash=content_hash,
+        analyzer=analyzer,
+        prefix=recipe.passage_prefix,
+    )
 
 
 def analyzed(
-    document: Document, passages: Sequence[Passage], *, content_hash: str, analyzer: Analyzer
+    document: Document,
+    passages: Sequence[Passage],
+    *,
+    content_hash: str,
+    analyzer: Analyzer,
+    prefix: str = "",
 ) -> Prepared:
     """Return a chunked document with everything that is stored except the vectors.
+
+    Args:
+        document: The document.
+        passages: Its passages.
+        content_hash: Its content hash.
+        analyzer: The analyzer of the collection.
+        prefix: Prefix of each text for the model.
 
     Raises:
         InvalidInput: if the metadata cannot be stored.
@@ -196,7 +220,8 @@ def analyzed(
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
         texts=[
-            embedded_text(
+            prefix
+            + embedded_text(
                 document.title,
                 passage.content,
                 breadcrumb=passage.breadcrumb,
@@ -259,9 +284,10 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 start_offset=passage.start,
                 end_offset=passage.end,
                 lead=document.content[end : passage.start],
-                overlap=max(0, end - passage.start),
+                overlap=passage.preface + max(0, end - passage.start),
                 section=section,
                 of=document.of,
+                of_chunk=passage.of_chunk,
                 facets=[*prepared.facets, *buckets(periods)],
                 dates=to_numbers(periods),
                 embedding=_rounded_vector(prepared.vectors[index]),
@@ -341,10 +367,7 @@ def restored_document(
     record: SourceRecord, passages: Sequence[StoredPassage | ChunkRecord]
 ) -> Document:
     """Restore a document from its record and its chunks, in order."""
-    texts = [
-        f"{each.lead}{each.content[each.overlap if place else 0 :]}"
-        for place, each in enumerate(passages)
-    ]
+    texts = [f"{each.lead}{each.content[each.overlap :]}" for each in passages]
     return Document(
         source=record.source,
         title=record.title,

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ability_search.collection import Collection
-from ability_search.config.schema import Settings
 from ability_search.documents import Document
 from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchError
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
-from ability_search.index.indexer import Indexing
+from ability_search.index.index_calls import (
+    IndexOptions,
+    IndexReport,
+    Progress,
+    Report,
+    model_input,
+    recipe_for,
+)
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
-from ability_search.ports import Embedder
-from ability_search.store.port import Store
 from ability_search.store.records import REINDEX, Job, SourceRecord
-from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.token_counter import TokenCounter
 from kadi_client.backoff import Backoff
 from kadi_client.context import incident
 
@@ -53,7 +55,7 @@ Advance = Callable[[int, int, str], Awaitable[None]]
 """A callback for progress: sources done, sources in total, stage."""
 
 
-class Reindexing:
+class Reindexer:
     """The reindex service.
 
     A new generation is built under a separate record, so that it is not visible before it is
@@ -61,29 +63,28 @@ class Reindexing:
     worker can continue a job whose worker is lost.
 
     Args:
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         generations: Drops abandoned generations.
         jobs: The job records.
         rebuilding: Builds generations.
-        patience: Seconds to wait for a database or a model that is unavailable.
         publish: Publishes the events of jobs without a waiting caller.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        ports: IndexPorts,
         generations: Generations,
         jobs: Jobs,
-        rebuilding: Rebuilding,
+        rebuilding: Rebuilder,
         *,
-        patience: float,
         publish: Publish,
     ) -> None:
-        self._registry = registry
+        self._store = ports.store
+        self._registry = ports.registry
+        self._patience = ports.settings.jobs.patience
         self._generations = generations
         self._jobs = jobs
         self._rebuilding = rebuilding
-        self._patience = patience
         self._publish = publish
         self._runs: dict[str, Run] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -107,7 +108,8 @@ class Reindexing:
         """
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
-        live = await self._current(name)
+        await self._registry.get(name)
+        live = await self._registry.current(name)
         options = self._rebuilding.resolved(live, options)
         last = await self._jobs.find(name, REINDEX)
         if last is not None and last.running and not last.expired:
@@ -144,7 +146,7 @@ class Reindexing:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._jobs.orphaned(REINDEX):
+        for job in await self._store.orphaned_jobs(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
@@ -202,7 +204,7 @@ class Reindexing:
     async def _work(self, run: Run) -> None:
         """Build the generation, with retries, until the job has ended."""
         job = run.job
-        options = _options(job.options)
+        options = IndexOptions.model_validate(job.options)
         backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, 0
         while True:
             try:
@@ -255,51 +257,31 @@ class Reindexing:
                 log.warning("could not cancel job %s, will retry: %s", run.job.id, exc)
             await asyncio.sleep(backoff.delay(0.0))
 
-    async def _current(self, name: str) -> Collection:
-        found = await self._registry.get(name)
-        current = await self._registry.reload(found.name)
-        if current is None:
-            raise NotFound("collection", name)
-        return current
 
-
-class Rebuilding:
+class Rebuilder:
     """Builds generations; the state of a build is kept in the database only.
 
     Args:
-        store: The store.
-        embedder: The embedder.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         generations: Switches a collection to a new generation.
         indexing: The index service.
         maintenance: Builds the vector graph before the generation goes live.
-        settings: Settings of embedding and ranking.
-        count: Counts tokens.
-        now: Returns the time in epoch milliseconds.
     """
 
     def __init__(
         self,
-        store: Store,
-        embedder: Embedder,
-        registry: Registry,
+        ports: IndexPorts,
         generations: Generations,
-        indexing: Indexing,
+        indexing: Indexer,
         maintenance: Maintenance,
-        *,
-        settings: Settings,
-        count: TokenCounter,
-        now: Callable[[], int],
     ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._registry = registry
+        self._ports = ports
+        self._store = ports.store
+        self._settings = ports.settings
+        self._current = ports.registry.current
         self._generations = generations
         self._indexing = indexing
         self._maintenance = maintenance
-        self._settings = settings
-        self._count = count
-        self._now = now
 
     def resolved(self, live: Collection, options: IndexOptions) -> IndexOptions:
         """Return the options with open ones filled in from the live generation.
@@ -308,18 +290,19 @@ class Rebuilding:
             InvalidInput: if an option is invalid.
         """
         language = options.language or live.language
-        recipe = self._indexing.recipe(options, replace(live, language=language))
-        return replace(
-            options,
-            model=options.model or live.model,
-            chunk_strategy=recipe.chunk_strategy,
-            max_tokens=recipe.chunk_size,
-            overlap=recipe.chunk_overlap,
-            language=recipe.language,
-            kinds=recipe.kinds,
-            kinds_by=recipe.kinds_by,
-            # The sources that differ are determined by comparing both generations.
-            force=True,
+        recipe = recipe_for(options, replace(live, language=language), self._settings)
+        return options.model_copy(
+            update={
+                "model": options.model or live.model,
+                "chunk_strategy": recipe.chunk_strategy,
+                "max_tokens": recipe.chunk_size,
+                "overlap": recipe.chunk_overlap,
+                "language": recipe.language,
+                "kinds": recipe.kinds,
+                "kinds_by": recipe.kinds_by,
+                # The sources that differ are determined by comparing both generations.
+                "force": True,
+            }
         )
 
     async def begin(self, live: Collection, record: str, options: IndexOptions) -> Collection:
@@ -334,18 +317,23 @@ class Rebuilding:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        recipe = self._indexing.recipe(options, replace(live, language=options.language or ""))
-        model = options.model or live.model
-        embedding = self._settings.embedding
-        vectors = await self._embedder.embed(
-            model, [live.name], timeout=embedding.timeout * embedding.attempts
+        model, query_prefix, passage_prefix = model_input(
+            options.model or live.model, self._settings
         )
+        vectors = await self._ports.embed(model, [live.name])
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)
+        detected = await detected_language(documents)
+        recipe = replace(
+            recipe_for(options, replace(live, language=options.language or ""), self._settings),
+            content_language=detected or live.content_language,
+            query_prefix=query_prefix,
+            passage_prefix=passage_prefix,
+        )
         analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
             lambda: [
-                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._count)
+                prepare(each, recipe, content_hash="", analyzer=analyzer, count=self._ports.counter)
                 for each in documents
             ]
         )
@@ -357,7 +345,7 @@ class Rebuilding:
             average_length=expected_length(sample),
             k1=self._settings.ranking.bm25_k1,
             b=self._settings.ranking.bm25_b,
-            now=self._now(),
+            now=self._ports.now(),
         )
         await self._store.create_generation(built)
         return built
@@ -484,12 +472,6 @@ class Rebuilding:
                 documents.append(restored_document(record, passages))
         return documents
 
-    async def _current(self, record: str) -> Collection:
-        current = await self._registry.reload(record)
-        if current is None:
-            raise NotFound("collection", record.partition("@")[0])
-        return current
-
 
 @dataclass(slots=True)
 class _Totals:
@@ -521,27 +503,9 @@ def _parts(sources: Sequence[str]) -> Iterator[Sequence[str]]:
         yield sources[start : start + _PART]
 
 
-_EMBED_ALL = "anew"
-"""Name of the option ``embed_all`` in the records of jobs."""
-
-
 def _recorded(options: IndexOptions) -> dict[str, Any]:
-    """Return options as recorded in the database, after a JSON round trip."""
-    recorded: dict[str, Any] = json.loads(json.dumps(asdict(options)))
-    recorded[_EMBED_ALL] = recorded.pop("embed_all")
-    return recorded
-
-
-def _options(recorded: Mapping[str, Any]) -> IndexOptions:
-    """Return the options of a job; fields unknown to this version are ignored."""
-    known = {field.name for field in fields(IndexOptions)}
-    named = {"embed_all" if name == _EMBED_ALL else name: each for name, each in recorded.items()}
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in named.items()
-        if name in known
-    }
-    return IndexOptions(**given)
+    """Return options as recorded in the database; see the aliases of their fields."""
+    return options.model_dump(mode="json", by_alias=True)
 
 
 def _given_up(job: Job) -> SearchError:

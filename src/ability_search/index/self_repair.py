@@ -14,10 +14,9 @@ import secrets
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.index.index_calls import IndexOptions
-from ability_search.index.reindex import Reindexing
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.reindex import Reindexer
 from ability_search.index.verification import found_by_terms
-from ability_search.store.port import Store
-from ability_search.store.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -28,17 +27,11 @@ _OTHERS = 2
 
 
 class SelfRepair:
-    """Checks whether keyword search finds chunks by their own terms.
+    """Checks whether keyword search finds chunks by their own terms."""
 
-    Args:
-        store: The store.
-        registry: The registry of collections.
-        reindexing: The reindex service.
-    """
-
-    def __init__(self, store: Store, registry: Registry, reindexing: Reindexing) -> None:
-        self._store = store
-        self._registry = registry
+    def __init__(self, ports: IndexPorts, reindexing: Reindexer) -> None:
+        self._store = ports.store
+        self._registry = ports.registry
         self._reindexing = reindexing
         self._repaired: set[str] = set()
         """Generations for which a reindex was started; it is started once only."""

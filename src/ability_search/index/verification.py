@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.errors import Unverified
 from ability_search.store.port import Store
 from ability_search.store.records import (
     Columns,
     Row,
-    SparseVector,
     TermSearch,
     VectorSearch,
     WeightedChunk,

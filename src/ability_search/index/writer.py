@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ability_search.collection import Collection, checked_model, new_type
-from ability_search.config.schema import Ranking
 from ability_search.errors import (
     DatabaseUnavailable,
     DimensionMismatch,
@@ -18,6 +18,7 @@ from ability_search.errors import (
 )
 from ability_search.index.deduplication import Deduplication, Duplicates, find_duplicates
 from ability_search.index.index_calls import Written
+from ability_search.index.index_ports import IndexPorts
 from ability_search.index.preparation import (
     Prepared,
     Recipe,
@@ -26,10 +27,9 @@ from ability_search.index.preparation import (
     links_of,
     source_record,
 )
-from ability_search.store.port import IndexStore
 from ability_search.store.records import ChunkRecord, Replacement
-from ability_search.store.registry import Registry
 from ability_search.text.term_statistics import TermStatistics
+from kadi_client.errors import KadiError, NoProvider
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ _ATTEMPTS = 8
 _TYPICAL_LENGTH = 100.0
 _TYPICAL_WEIGHT = 20
 """Number of chunks of typical length in the initial average length of a collection."""
+_NAMED = 3
+"""Sources that an error names."""
 _PERIOD_BYTES = 40
 """Size of a date with its lookup keys."""
 
@@ -46,45 +48,33 @@ class Writer:
     """Writes groups of documents to one collection; the first write creates it if it is missing.
 
     Args:
-        store: The store.
-        registry: The registry of collections.
+        ports: The ports and settings of indexing.
         name: Name of the collection's record.
         collection: The collection, if it exists.
         model: Model of the vectors.
         recipe: Recipe recorded in a new collection.
-        settings: BM25 parameters of a new collection, and parameters of the search for duplicates.
-        now: Returns the time in epoch milliseconds.
         dedup_threshold: Minimum cosine of a duplicate; ``None`` disables their detection.
     """
 
     def __init__(
         self,
-        store: IndexStore,
-        registry: Registry,
+        ports: IndexPorts,
         *,
         name: str,
         collection: Collection | None,
         model: str,
         recipe: Recipe,
-        settings: Ranking,
-        now: Callable[[], int],
         dedup_threshold: float | None = None,
     ) -> None:
-        self._store = store
-        self._registry = registry
+        self._store = ports.store
+        self._registry = ports.registry
+        self._ranking = ports.settings.ranking
+        self._now = ports.now
         self.name = name
         self.collection = collection
         self._model = model
         self._recipe = recipe
-        self._settings = settings
-        self._now = now
-        self._deduplication = (
-            None
-            if dedup_threshold is None
-            else Deduplication(
-                dedup_threshold, beam=settings.ef_search, scan_below=settings.scan_below
-            )
-        )
+        self._dedup_threshold = dedup_threshold
         self._resumed = collection is not None and collection.name != collection.public_name
 
     async def write(self, group: Sequence[Prepared]) -> Written:
@@ -120,8 +110,8 @@ class Writer:
                 dimensions=next(iter(_dimensions(group))),
                 recipe=self._recipe,
                 average_length=expected_length(group),
-                k1=self._settings.bm25_k1,
-                b=self._settings.bm25_b,
+                k1=self._ranking.bm25_k1,
+                b=self._ranking.bm25_b,
                 now=self._now(),
             )
         )
@@ -154,17 +144,18 @@ class Writer:
         # Kinds that an earlier version of a document had.
         kinds = generated_sources(item.document.source for item in group)
         gone = [source for source in kinds if source not in made] if collection.kind_chunks else []
-        replaced = await self._store.replace(
-            collection,
-            Replacement(
-                sources=[*(part.document.source for part in parts), *gone],
-                records=[source_record(part, now=now) for part in parts],
-                chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
-                links=[link for item in group for link in links_of(item.document)],
-                term_statistics=statistics,
-                stand_ins=duplicates.stored,
-            ),
-        )
+        with _named(group):
+            replaced = await self._store.replace(
+                collection,
+                Replacement(
+                    sources=[*(part.document.source for part in parts), *gone],
+                    records=[source_record(part, now=now) for part in parts],
+                    chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                    links=[link for item in group for link in links_of(item.document)],
+                    term_statistics=statistics,
+                    stand_ins=duplicates.stored,
+                ),
+            )
         if replaced is None:
             return None
         # The next group needs the record as it is after this transaction.
@@ -180,17 +171,36 @@ class Writer:
         self, collection: Collection, chunks: Sequence[Sequence[ChunkRecord]]
     ) -> Duplicates | None:
         """Return the duplicates among chunks except derived kinds; ``None`` as above."""
-        if self._deduplication is None:
+        if self._dedup_threshold is None:
             return Duplicates()
+        rule = Deduplication(
+            self._dedup_threshold, beam=self._ranking.ef_search, scan_below=self._ranking.scan_below
+        )
         own = [chunk for each in chunks for chunk in each if chunk.of is None]
         try:
-            return await find_duplicates(self._store, collection, own, self._deduplication)
+            return await find_duplicates(self._store, collection, own, rule)
         except (GenerationGone, StatementRefused):
             # The errors for a generation that is being dropped vary, so the record decides.
             current = await self._registry.reload(self.name)
             if current is not None and current.type == collection.type:
                 raise
             return None
+
+
+@contextmanager
+def _named(group: Sequence[Prepared]) -> Iterator[None]:
+    """Name the sources that were being written if the database is lost: one may be the cause."""
+    try:
+        yield
+    except DatabaseUnavailable as exc:
+        if not isinstance(exc.__cause__, KadiError) or isinstance(exc.__cause__, NoProvider):
+            raise
+        sources = [repr(item.document.source) for item in group]
+        more = f" and {len(sources) - _NAMED:,} more" if len(sources) > _NAMED else ""
+        raise DatabaseUnavailable(
+            f"{exc}, while writing {', '.join(sources[:_NAMED])}{more}",
+            hint="Call again. If it fails again, index these documents one by one.",
+        ) from exc
 
 
 def _chunks(
@@ -251,6 +261,9 @@ def new_collection(
         chunk_overlap=recipe.chunk_overlap,
         kinds=recipe.kinds,
         kinds_by=recipe.kinds_by,
+        content_language=recipe.content_language,
+        query_prefix=recipe.query_prefix,
+        passage_prefix=recipe.passage_prefix,
         keyed=True,
         created_at=now,
         updated_at=now,

@@ -13,37 +13,18 @@ import numpy as np
 
 from ability_search.artifacts.artifact_reader import Item
 from ability_search.artifacts.manifest import VECTORS, VERSION, Counts, Manifest, Origin, origin_of
-from ability_search.config.schema import Settings
 from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable
-from ability_search.index.preparation import Recipe, analyzed, chunk_records, source_record
+from ability_search.index.index_calls import IndexOptions, recipe_for
+from ability_search.index.index_ports import IndexPorts
+from ability_search.index.preparation import analyzed, chunk_records, source_record
 from ability_search.index.writer import new_collection
 from ability_search.legacy.legacy_chunks import Piece, assembled, read_piece
 from ability_search.legacy.survey import OldCollection, rid_of
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.token_counter import TokenCounter
 
 _ROWS = 200
 """Chunks read at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How chunks are migrated.
-
-    Attributes:
-        model: Model of their embeddings.
-        recipe: How later documents of the collection are chunked.
-        settings: The settings of term weights.
-        count: Token counter.
-        counter: Name of the token counter.
-    """
-
-    model: str
-    recipe: Recipe
-    settings: Settings
-    count: TokenCounter
-    counter: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +36,7 @@ class Reach:
     embed: Callable[[Sequence[str]], Vector]
 
 
-class Moving:
+class LegacyArtifact:
     """A collection to import, see :class:`ability_search.artifacts.importer.Importable`.
 
     The rows are read again in batches. The content hash of a source is a hash of its chunks, so
@@ -63,28 +44,32 @@ class Moving:
 
     Args:
         old: The collection.
-        way: How it is migrated.
+        ports: The ports and settings of indexing.
+        model: Model of the embeddings.
         reach: The database and the model.
-        now: Epoch milliseconds, for chunks without a time.
     """
 
-    def __init__(self, old: OldCollection, way: Way, reach: Reach, *, now: int) -> None:
+    def __init__(self, old: OldCollection, ports: IndexPorts, model: str, reach: Reach) -> None:
         self._old = old
-        self._way = way
+        self._counter = ports.counter
+        self._model = model
         self._reach = reach
-        self._now = now
-        self._analyzer = analyzer_for(way.recipe.language)
+        self._now = ports.now()
+        recipe = recipe_for(IndexOptions(), None, ports.settings)
+        # Its vectors were made without prefixes.
+        recipe = replace(recipe, query_prefix="", passage_prefix="")
+        self._analyzer = analyzer_for(recipe.language)
         self._tokens = 0
         lengths = [len(self._analyzer.terms(text)) for text in old.texts]
         self._collection = new_collection(
             old.becomes,
-            model=way.model,
+            model=model,
             dimensions=old.dimensions,
-            recipe=way.recipe,
+            recipe=recipe,
             average_length=round(max(1.0, sum(lengths) / max(1, len(lengths))), 2),
-            k1=way.settings.ranking.bm25_k1,
-            b=way.settings.ranking.bm25_b,
-            now=old.created_at or now,
+            k1=ports.settings.ranking.bm25_k1,
+            b=ports.settings.ranking.bm25_b,
+            now=old.created_at or self._now,
         )
 
     @property
@@ -99,7 +84,7 @@ class Moving:
             index_version=VERSION,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             revision=self.fingerprint,
-            model_id=self._way.model,
+            model_id=self._model,
             dim=self._old.dimensions,
             normalize=True,
             vector_file=VECTORS,
@@ -108,7 +93,7 @@ class Moving:
     @property
     def origin(self) -> Origin:
         """The collection under its new name."""
-        return origin_of(self._collection, self._way.counter)
+        return origin_of(self._collection, self._counter.name)
 
     @property
     def counts(self) -> Counts:
@@ -154,7 +139,7 @@ class Moving:
         return [found[rid] for rid in rids]
 
     def _item(self, pieces: list[Piece]) -> Item:
-        tokens = [self._way.count.count(piece.content) for piece in pieces]
+        tokens = [self._counter.count(piece.content) for piece in pieces]
         self._tokens += sum(tokens)
         vectors = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.importer import Importer
 from ability_search.collection import Collection as Live
-from ability_search.documents import Vector
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
 from ability_search.index.index_calls import Progress, Report
-from ability_search.legacy.legacy_import import Moving, Reach, Way
-from ability_search.legacy.survey import OldCollection, State, Survey, Surveying
-from ability_search.ports import Embedder
-from ability_search.store.port import IndexStore
-from ability_search.store.registry import Registry
+from ability_search.index.index_ports import IndexPorts
+from ability_search.legacy.legacy_import import LegacyArtifact, Reach
+from ability_search.legacy.survey import OldCollection, State, Survey, Surveyor
 
 log = logging.getLogger(__name__)
 
@@ -79,32 +75,26 @@ class Migration:
 
     Args:
         old: The database of the earlier ability.
-        store: The store to migrate to.
-        in_place: Whether both are the same database.
-        registry: Registry of the collections of the store.
+        ports: The ports and settings of indexing, with the store to migrate to.
         importing: Imports collections.
-        embedder: The embedder.
-        way: How chunks are migrated.
+        in_place: Whether both databases are the same.
+        model: Model of the embeddings; ``None`` for the configured one.
     """
 
     def __init__(
         self,
         old: LegacyStore,
-        store: IndexStore,
+        ports: IndexPorts,
+        importing: Importer,
         *,
         in_place: bool,
-        registry: Registry,
-        importing: Importing,
-        embedder: Embedder,
-        way: Way,
+        model: str | None = None,
     ) -> None:
         self._old = old
-        self._store = store
-        self._in_place = in_place
-        self._registry = registry
+        self._ports = ports
         self._importing = importing
-        self._embedder = embedder
-        self._way = way
+        self._in_place = in_place
+        self._model = model or ports.settings.embedding.model
 
     async def survey(
         self,
@@ -133,7 +123,7 @@ class Migration:
         if chunk_type is None:
             return None
         total, done = await self._old.size(chunk_type), 0
-        surveying = Surveying()
+        surveying = Surveyor()
         async for rids in self._old.places(chunk_type, most=_PAGE):
             rows = await self._old.rows(chunk_type, rids)
             await asyncio.to_thread(surveying.add, rows)
@@ -141,7 +131,7 @@ class Migration:
             await report(Progress(chunk_type, done, total, "reading"))
         survey = surveying.finished(
             chunk_type,
-            model=self._way.model,
+            model=self._model,
             prefix=prefix,
             embed_missing=embed_missing,
             wanted=wanted,
@@ -196,7 +186,7 @@ class Migration:
             EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
         reach = self._reach(survey.chunk_type)
-        moving = Moving(old, self._way, reach, now=time.time_ns() // 1_000_000)
+        moving = LegacyArtifact(old, self._ports, self._model, reach)
         await self._importing.import_artifact(moving, old.becomes, report)
         old.state = State.MOVED
 
@@ -213,13 +203,7 @@ class Migration:
 
         return Reach(
             rows=lambda rids: waited(self._old.rows(chunk_type, rids)),
-            embed=lambda texts: waited(self._embed(texts)),
-        )
-
-    async def _embed(self, texts: Sequence[str]) -> Vector:
-        embedding = self._way.settings.embedding
-        return await self._embedder.embed(
-            self._way.model, texts, timeout=embedding.timeout * embedding.attempts
+            embed=lambda texts: waited(self._ports.embed(self._model, texts)),
         )
 
     async def _check_name(self, survey: Survey, old: OldCollection) -> None:
@@ -228,7 +212,7 @@ class Migration:
             old.state, old.reason = State.REFUSED, "none of its chunks can be migrated"
             return
         try:
-            live = await self._registry.reload(old.becomes)
+            live = await self._ports.registry.reload(old.becomes)
         except EarlierLayout:
             return
         if live is None:
@@ -244,7 +228,7 @@ class Migration:
         firsts = old.first_places()
         for start in range(0, len(firsts), _SOURCES):
             names = await self._old.sources(survey.chunk_type, firsts[start : start + _SOURCES])
-            missing += len(names) - len((await self._store.content_hashes(live, names)).value)
+            missing += len(names) - len((await self._ports.store.content_hashes(live, names)).value)
         return missing
 
     async def _check_model(self, survey: Survey, *, embed_missing: bool) -> None:
@@ -254,7 +238,7 @@ class Migration:
         if not texts:
             return
         try:
-            vectors = await self._embed(texts)
+            vectors = await self._ports.embed(self._model, texts)
         except EmbeddingUnavailable as exc:
             if embed_missing:
                 raise

@@ -6,14 +6,19 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal, cast
 
+import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared._stream_protocols import WriteStream
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
 from starlette.types import Receive, Scope, Send
 
 from ability_search import __version__
+from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller, Unavailable
 from ability_search.errors import first_failure
 from ability_search.mcp.mcp_tools import Tools
@@ -31,17 +36,21 @@ _INSTRUCTIONS = """\
 ability-search indexes and searches texts. To answer from indexed texts, call search-query; \
 search-collections lists the collections. Index texts with search-index and files with \
 search-index-file. Cite the sources of hits in your answers."""
+_LEAN_INSTRUCTIONS = """ \
+Hits are references with a snippet: search-read returns the text of a hit's uri, and search-query \
+returns texts if maxResultTokens or expand is set."""
 
 
-def new_server(caller: Caller) -> Server[Any]:
+def new_server(caller: Caller, profile: McpProfile) -> Server[Any]:
     """Return a server that calls the tools through ``caller``; it keeps no state."""
-    tools, resources = Tools(caller), Resources(caller)
+    resources = Resources(caller)
+    tools = Tools(caller, resources, profile)
     prompts = Prompts(resources)
     return Server(
         "ability-search",
         version=__version__,
         title="ability-search",
-        instructions=_INSTRUCTIONS,
+        instructions=_INSTRUCTIONS + (_LEAN_INSTRUCTIONS if profile == "lean" else ""),
         on_list_tools=tools.listing,
         on_call_tool=tools.call,
         on_list_resources=resources.listing,
@@ -53,7 +62,7 @@ def new_server(caller: Caller) -> Server[Any]:
     )
 
 
-async def serve_stdio(caller: Caller, *, max_bytes: int) -> None:
+async def serve_stdio(caller: Caller, *, max_bytes: int, profile: McpProfile) -> None:
     """Serve until standard input ends; cancel it to stop earlier.
 
     While it runs, all other output to standard output is redirected to standard error.
@@ -61,26 +70,62 @@ async def serve_stdio(caller: Caller, *, max_bytes: int) -> None:
     Args:
         caller: Calls the tools.
         max_bytes: Maximum size of a message in bytes; longer ones are refused unread.
+        profile: How the tools are listed.
     """
-    server = new_server(caller)
+    server = new_server(caller, profile)
     reader = PipeReader(sys.stdin.fileno())
     # The SDK's own reader waits for a line in a thread that cannot be cancelled.
-    lines: Any = _lines(reader, max_bytes)
+    lines = _Lines(reader, max_bytes)
     try:
-        async with stdio_server(stdin=lines) as (reading, writing):
+        async with stdio_server(stdin=cast(Any, lines)) as (reading, writing):
+            lines.errors = writing
             await server.run(reading, writing, server.create_initialization_options())
     finally:
         reader.stop()
 
 
-async def _lines(reader: PipeReader, max_bytes: int) -> AsyncIterator[str]:
-    messages = MessageReader(max_bytes)
-    while piece := await reader.next():
-        for item in messages.feed(piece):
-            if isinstance(item, ProtocolError):
-                log.warning("message refused: %s", item)
-            else:
-                yield item.body.decode("utf-8", "replace")
+class _Envelope(msgspec.Struct):
+    """The member that every message has; decoding it checks the syntax of the whole."""
+
+    jsonrpc: Literal["2.0"]
+
+
+class _Lines:
+    """The messages on standard input as text; one that cannot be read is answered with an error.
+
+    ``errors`` is the stream of the answers.
+    """
+
+    errors: WriteStream[SessionMessage]
+
+    def __init__(self, reader: PipeReader, max_bytes: int) -> None:
+        self._reader = reader
+        self._messages = MessageReader(max_bytes)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while piece := await self._reader.next():
+            for item in self._messages.feed(piece):
+                if isinstance(item, ProtocolError):
+                    await self._refuse(item)
+                elif error := _error_in(item.body):
+                    await self._refuse(error)
+                else:
+                    yield item.body.decode("utf-8", "replace")
+
+    async def _refuse(self, error: ProtocolError) -> None:
+        log.warning("message refused: %s", error)
+        data = ErrorData(code=error.code, message=str(error))
+        await self.errors.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=data)))
+
+
+def _error_in(body: bytes) -> ProtocolError | None:
+    try:
+        msgspec.json.decode(body, type=_Envelope)
+    except msgspec.ValidationError as exc:
+        return ProtocolError(f"not a JSON-RPC 2.0 message: {exc}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        return ProtocolError(f"not valid JSON: {exc}", code=PARSE_ERROR)
+    return None
 
 
 class McpEndpoint:
@@ -93,12 +138,13 @@ class McpEndpoint:
     Args:
         caller: Calls the tools.
         max_bytes: Maximum size of a request in bytes.
+        profile: How the tools are listed.
     """
 
-    def __init__(self, caller: Caller, *, max_bytes: int) -> None:
+    def __init__(self, caller: Caller, *, max_bytes: int, profile: McpProfile) -> None:
         # The mounting application checks hosts and origins.
         self._manager = StreamableHTTPSessionManager(
-            new_server(caller),
+            new_server(caller, profile),
             session_idle_timeout=_IDLE_SECONDS,
             max_request_body_size=max_bytes,
             max_sessions=_MAX_SESSIONS,

@@ -1,4 +1,8 @@
-"""The tools over MCP: listed from the table of tools, called over the network."""
+"""The tools over MCP: listed from the table of tools, called over the network.
+
+The full profile lists them as they are. The lean one costs a model's context little: short schemas,
+hits as references, and one more tool, which reads what a reference names.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +23,52 @@ from mcp_types import (
     Tool,
     ToolAnnotations,
 )
+from pydantic import Field
 
 from ability_search.client.tool_client import progress_of
+from ability_search.config.schema import McpProfile
 from ability_search.edges.tool_calls import Caller, Unavailable, report_of
+from ability_search.mcp.lean_profile import full_input, lean_description, lean_result, lean_schema
+from ability_search.mcp.resources import Resources, failure_text
 from ability_search.tools.table import BY_NAME, TOOLS, ToolRow
+from ability_search.wire import Count, Input, NonBlank
 from kadi_client import KadiError, ToolError
-from kadi_client.messages import decode
+from kadi_client.messages import decode, encode
 
 Context = ServerRequestContext[Any, Any]
+
+_READ_CHARACTERS = 20_000
+"""Maximum length of the text that search-read returns at once."""
+
+
+class ReadInput(Input):
+    """Input of search-read."""
+
+    uri: NonBlank = Field(
+        description="uri of a hit; search://collection/NAME/source/SOURCE for the whole text of a"
+        " source (percent-encoded); search://tool/NAME for the full schema of a tool."
+    )
+    offset: Count = Field(0, ge=0, description="Number of characters to skip.")
+
+
+READ = Tool(
+    name="search-read",
+    title="Read",
+    description="Read the text of a hit or of a source, or the full description of a tool.",
+    input_schema=ReadInput.model_json_schema(),
+    annotations=ToolAnnotations(title="Read", read_only_hint=True, open_world_hint=False),
+)
 
 
 class Tools:
     """The handlers of ``tools/list`` and ``tools/call``."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, resources: Resources, profile: McpProfile) -> None:
         self._caller = caller
-        self._listed = ListToolsResult(tools=[_described(row) for row in TOOLS])
+        self._resources = resources
+        self._lean = profile == "lean"
+        tools = [_described(row, lean=self._lean) for row in TOOLS]
+        self._listed = ListToolsResult(tools=[*tools, READ] if self._lean else tools)
 
     async def listing(
         self, _ctx: Context, _params: PaginatedRequestParams | None
@@ -49,17 +83,36 @@ class Tools:
             MCPError: if the tool does not exist.
         """
         row = BY_NAME.get(params.name)
-        if row is None:
-            names = ", ".join(BY_NAME)
-            raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")
+        arguments = dict(params.arguments or {})
         try:
-            answer = await self._answer(ctx, row, dict(params.arguments or {}))
+            if row is not None:
+                return await self._call(ctx, row, arguments)
+            if self._lean and params.name == READ.name:
+                return CallToolResult(content=[await self._read(arguments)])
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
-            text = failure_text(report_of(exc, row.name))
+            text = failure_text(report_of(exc, params.name))
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
+        names = ", ".join(tool.name for tool in self._listed.tools)
+        raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools: {names}")
+
+    async def _call(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> CallToolResult:
+        if self._lean:
+            arguments = full_input(row, arguments)
+        answer = bytes(await self._answer(ctx, row, arguments))
+        result = decode(answer)
+        if self._lean:
+            result = lean_result(arguments, result)
+            answer = encode(result)
         return CallToolResult(
-            content=[TextContent(text=bytes(answer).decode())], structured_content=decode(answer)
+            content=[TextContent(text=answer.decode())], structured_content=result
         )
+
+    async def _read(self, arguments: dict[str, Any]) -> TextContent:
+        value = ReadInput.model_validate(arguments)
+        text = (await self._resources.content(value.uri)).text
+        end = value.offset + _READ_CHARACTERS
+        more = f"\n\n[{len(text) - end} characters follow: offset {end}]" if end < len(text) else ""
+        return TextContent(text=text[value.offset : end] + more)
 
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
         if not (row.reports_progress and _wants_progress(ctx)):
@@ -89,24 +142,13 @@ class Tools:
             raise Unavailable("the broker does not answer", retry_after=1.0) from exc
 
 
-def failure_text(report: Mapping[str, Any]) -> str:
-    """Return the text of a failure for a model: the error, the hint, whether to retry."""
-    lines = [f"{report.get('code')}: {report.get('error')}"]
-    if report.get("hint"):
-        lines.append(f"Hint: {report['hint']}")
-    if report.get("retryable"):
-        after = report.get("retryAfterMs")
-        lines.append(f"Retry after {after} ms." if after else "A retry may succeed.")
-    return "\n".join(lines)
-
-
-def _described(row: ToolRow) -> Tool:
+def _described(row: ToolRow, *, lean: bool) -> Tool:
     return Tool(
         name=row.name,
         title=row.title,
-        description=row.description,
-        input_schema=dict(row.input_schema),
-        output_schema=dict(row.output_schema),
+        description=lean_description(row) if lean else row.description,
+        input_schema=dict(lean_schema(row) if lean else row.input_schema),
+        output_schema=None if lean else dict(row.output_schema),
         annotations=ToolAnnotations(
             title=row.title,
             read_only_hint=row.read_only,

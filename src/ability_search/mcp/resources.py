@@ -1,10 +1,11 @@
-"""Collections and sources as MCP resources."""
+"""Collections, sources, chunks and the descriptions of tools as MCP resources."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,22 +28,33 @@ from mcp_types import (
 )
 
 from ability_search.edges.tool_calls import Caller, report_of
-from ability_search.errors import NotFound, SearchError
-from ability_search.mcp.mcp_tools import failure_text
+from ability_search.errors import InvalidInput, NotFound, SearchError
+from ability_search.tools.table import BY_NAME
 from kadi_client import ToolError
 
 Context = ServerRequestContext[Any, Any]
 
 COLLECTION = "search://collection/{collection}"
 SOURCE = "search://collection/{collection}/source/{source}"
+CHUNK = "search://collection/{collection}/chunk/{chunk}"
+TOOL = "search://tool/{tool}"
 
-_URI = re.compile(r"search://collection/(?P<collection>[^/]+)(?:/source/(?P<source>[^/]+))?")
+_URI = re.compile(
+    r"search://(?:tool/(?P<tool>[^/]+)|collection/(?P<collection>[^/]+)"
+    r"(?:/source/(?P<source>[^/]+)|/chunk/(?P<chunk>[^/]+))?)"
+)
 _JSON = "application/json"
 _TEXT = "text/plain"
 _PAGE = 200
 """Chunks per query."""
 _DEEPEST = 10_000
 """Maximum number of chunks shown of a source: the largest offset of a query."""
+_TEMPLATES = (
+    (COLLECTION, "A collection", "Its size, its model and its sources.", _JSON),
+    (SOURCE, "A source", "The indexed text of one source of a collection.", _TEXT),
+    (CHUNK, "A chunk", "The text of one chunk, as named by a hit.", _TEXT),
+    (TOOL, "A tool", "The schemas of its input and its result.", _JSON),
+)
 _COMPLETIONS = 100
 """Maximum number of completions that the protocol allows."""
 _SOURCES = 10_000
@@ -52,6 +64,27 @@ _SOURCES = 10_000
 def collection_uri(collection: str) -> str:
     """Return the URI of the resource that describes a collection."""
     return COLLECTION.format(collection=quote(collection, safe=""))
+
+
+def chunk_uri(collection: str, chunk_id: str) -> str:
+    """Return the URI of the resource with the text of a chunk."""
+    return CHUNK.format(collection=quote(collection, safe=""), chunk=quote(chunk_id, safe=""))
+
+
+def tool_uri(tool: str) -> str:
+    """Return the URI of the resource that describes a tool."""
+    return TOOL.format(tool=tool)
+
+
+def failure_text(report: Mapping[str, Any]) -> str:
+    """Return the text of a failure for a model: the error, the hint, whether to retry."""
+    lines = [f"{report.get('code')}: {report.get('error')}"]
+    if report.get("hint"):
+        lines.append(f"Hint: {report['hint']}")
+    if report.get("retryable"):
+        after = report.get("retryAfterMs")
+        lines.append(f"Retry after {after} ms." if after else "A retry may succeed.")
+    return "\n".join(lines)
 
 
 class Resources:
@@ -64,7 +97,8 @@ class Resources:
         self, _ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListResourcesResult:
         """List the collections; sources, which may be many, are only available by template."""
-        answer = await self._read("search-collections", {})
+        with _as_mcp_errors():
+            answer = await self._caller.read("search-collections", {})
         return ListResourcesResult(
             resources=[
                 Resource(
@@ -86,56 +120,66 @@ class Resources:
         return ListResourceTemplatesResult(
             resource_templates=[
                 ResourceTemplate(
-                    uri_template=COLLECTION,
-                    name="collection",
-                    title="A collection",
-                    description="Its size, its model and its sources.",
-                    mime_type=_JSON,
-                ),
-                ResourceTemplate(
-                    uri_template=SOURCE,
-                    name="source",
-                    title="A source",
-                    description="The indexed text of one source of a collection.",
-                    mime_type=_TEXT,
-                ),
+                    uri_template=uri,
+                    name=title.split()[-1],
+                    title=title,
+                    description=about,
+                    mime_type=kind,
+                )
+                for uri, title, about, kind in _TEMPLATES
             ]
         )
 
     async def read(self, _ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        """Return a collection as JSON, or a source as text.
+        """Return a resource.
 
         Raises:
             MCPError: if it does not exist, or the network does not answer.
         """
-        match = _URI.fullmatch(params.uri)
+        with _as_mcp_errors():
+            return ReadResourceResult(contents=[await self.content(params.uri)])
+
+    async def content(self, uri: str) -> TextResourceContents:
+        """Return collections and tools as JSON, sources and chunks as text.
+
+        Raises:
+            SearchError: if it does not exist, or the network does not answer.
+            ToolError: likewise, as reported by a tool.
+        """
+        match = _URI.fullmatch(uri)
         if match is None:
-            known = f"{COLLECTION} or {SOURCE}"
-            raise MCPError(INVALID_PARAMS, f"no resource {params.uri}; expected {known}")
-        collection, source = (part and unquote(part) for part in match.groups())
-        if source is None:
-            text, kind = await self.described(collection), _JSON
-        else:
-            text, kind = await self._text(collection, source), _TEXT
-        content = TextResourceContents(uri=params.uri, mime_type=kind, text=text)
-        return ReadResourceResult(contents=[content])
+            known = ", ".join(row[0] for row in _TEMPLATES)
+            raise InvalidInput("uri", f"no resource {uri}; expected {known}")
+        named = {name: unquote(part) for name, part in match.groupdict().items() if part}
+        kind = _TEXT
+        match named:
+            case {"tool": tool}:
+                text, kind = _description(tool), _JSON
+            case {"collection": collection, "source": source}:
+                text = await self._text(collection, source)
+            case {"collection": collection, "chunk": chunk}:
+                wanted = {"collection": collection, "chunkId": chunk, "limit": 1}
+                found = await self._caller.read("search-similar", wanted)
+                text = found["sourceChunk"]["content"]
+            case _:
+                text, kind = await self._information(named["collection"]), _JSON
+        return TextResourceContents(uri=uri, mime_type=kind, text=text)
 
     async def described(self, collection: str) -> str:
         """Return the result of search-collection-info as JSON; raises as :meth:`read`."""
-        info = await self._read("search-collection-info", {"collection": collection})
+        with _as_mcp_errors():
+            return await self._information(collection)
+
+    async def _information(self, collection: str) -> str:
+        info = await self._caller.read("search-collection-info", {"collection": collection})
         return json.dumps(info, ensure_ascii=False, indent=2)
 
     async def complete(self, _ctx: Context, params: CompleteRequestParams) -> CompleteResult:
         """Complete the name of a collection or source."""
         begun = params.argument.value
         known = (params.context.arguments if params.context else None) or {}
-        names: Sequence[str] = ()
-        if params.argument.name == "collection":
-            answer = await self._read("search-collections", {})
-            names = [item["name"] for item in answer["collections"]]
-        elif params.argument.name == "source" and "collection" in known:
-            page = {"collection": known["collection"], "limit": _SOURCES}
-            names = (await self._read("search-collection-info", page))["sources"]
+        with _as_mcp_errors():
+            names = await self._names(params.argument.name, known)
         fitting = [name for name in names if name.startswith(begun)]
         return CompleteResult(
             completion=Completion(
@@ -144,6 +188,19 @@ class Resources:
                 has_more=len(fitting) > _COMPLETIONS,
             )
         )
+
+    async def _names(self, argument: str, known: Mapping[str, str]) -> Sequence[str]:
+        """Return the values of an argument of a template or prompt."""
+        if argument == "tool":
+            return tuple(BY_NAME)
+        if argument == "collection":
+            answer = await self._caller.read("search-collections", {})
+            return [item["name"] for item in answer["collections"]]
+        if argument == "source" and "collection" in known:
+            page = {"collection": known["collection"], "limit": _SOURCES}
+            names: list[str] = (await self._caller.read("search-collection-info", page))["sources"]
+            return names
+        return ()
 
     async def _text(self, collection: str, source: str) -> str:
         """Return the chunks of a source in text order, separated by empty lines."""
@@ -157,23 +214,36 @@ class Resources:
             "limit": _PAGE,
         }
         for offset in range(0, _DEEPEST, _PAGE):
-            page = (await self._read("search-query", {**query, "offset": offset}))["results"]
+            answer = await self._caller.read("search-query", {**query, "offset": offset})
+            page = answer["results"]
             hits += page
             if len(page) < _PAGE:
                 break
         if not hits:
-            raise _error(NotFound("source", source))
+            raise NotFound("source", source)
         hits.sort(key=lambda hit: int(hit["chunkIndex"]))
         return "\n\n".join(hit["content"] for hit in hits)
 
-    async def _read(self, tool: str, tool_input: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return await self._caller.read(tool, tool_input)
-        except (SearchError, ToolError) as exc:
-            raise _error(exc) from exc
+
+def _description(tool: str) -> str:
+    row = BY_NAME.get(tool)
+    if row is None:
+        raise NotFound("tool", tool, nearest=tuple(BY_NAME))
+    described = {
+        "name": row.name,
+        "description": row.description,
+        "inputSchema": row.input_schema,
+        "outputSchema": row.output_schema,
+    }
+    return json.dumps(described, ensure_ascii=False, indent=1)
 
 
-def _error(exc: SearchError | ToolError) -> MCPError:
-    report = report_of(exc, "resource")
-    is_caller_error = report.get("code") in ("not_found", "invalid_input")
-    return MCPError(INVALID_PARAMS if is_caller_error else INTERNAL_ERROR, failure_text(report))
+@contextmanager
+def _as_mcp_errors() -> Iterator[None]:
+    """Translate the failures of tools; those of the caller are errors in the parameters."""
+    try:
+        yield
+    except (SearchError, ToolError) as exc:
+        report = report_of(exc, "resource")
+        callers = report.get("code") in ("not_found", "invalid_input")
+        raise MCPError(INVALID_PARAMS if callers else INTERNAL_ERROR, failure_text(report)) from exc

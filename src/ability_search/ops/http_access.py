@@ -1,4 +1,4 @@
-"""Which HTTP requests a server accepts: by host, by origin, by content type, by bearer token."""
+"""Access checks of an HTTP server: host, origin, content type, bearer token."""
 
 from __future__ import annotations
 

@@ -7,94 +7,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
-from ability_search.filters.tree import Filter
+from ability_search.search.plan import Plan, Vectors
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import Budget, Degraded, Hit, HitContext
-from ability_search.store.records import ChunkText, Columns, SparseVector
-from ability_search.text.bm25 import QueryTerms
-from ability_search.text.phrase_pairs import PhrasePairs
+from ability_search.store.records import ChunkText
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.tracing import span
-
-OWN: Final = "own"
-"""Column with the cosine to the query's own vector, if the search uses another vector."""
-
-By = Sequence[float] | QueryTerms
-"""A vector, or weighted terms, possibly none."""
-Vectors = Mapping[str, Sequence[float]]
-"""Vectors of a query by name, see :attr:`.query.Query.texts`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSearch:
-    """One ranked list of candidates to request from the store."""
-
-    name: str
-    """Name of the retriever: ``semantic``, ``keyword``, or that of an option."""
-    by: By
-    limit: int
-    filter: Filter | None = None
-    kinds: bool = False
-    """Whether to search the kinds made of documents instead of their chunks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The searches to request from the store for one query."""
-
-    searches: Sequence[PlannedSearch] = ()
-    depths: tuple[int, ...] = (0,)
-    """Candidates per retriever: for the first page, then in steps up to the number needed."""
-    beam: int = 0
-    scan_below: int = 0
-    """Number of chunks below which embeddings are scanned even if there is a graph."""
-    fields: Sequence[str] = ()
-    """Fields of chunks that the stages need."""
-    cosines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Further vectors by the column for each candidate's cosine to them."""
-    products: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Terms by the column for each candidate's raw score by them, for candidates of all
-    retrievers."""
-    words: Mapping[str, QueryTerms] = field(default_factory=dict)
-    """Single terms of the query, by the column for the scores of keyword candidates by that term;
-    none unless keyword and semantic scores are combined."""
-    first: int = 0
-    """Number of candidates per retriever whose terms and embeddings are read too."""
-    learned: Mapping[str, Any] | None = None
-    """Effect of pseudo-relevance feedback on the query, for ``explain``."""
-    phrases: PhrasePairs | None = None
-    """Word pairs of the query for phrase matches, if enabled."""
-    informative: float = 0.0
-    """Information of the query's terms, in units of a term that occurs in a single chunk."""
-
-    def exact(self, collection: Collection) -> bool:
-        """Return whether embeddings are scanned instead of searched through the graph."""
-        return collection.scanned(below=self.scan_below)
-
-    def columns(self, compared: Sequence[float] | None) -> Columns:
-        """Return the columns to read of every candidate; no cosine without a vector."""
-        return Columns(
-            self.fields,
-            {} if compared is None else {"cosine": compared, **self.cosines},
-            {name: SparseVector(by.ids, by.weights) for name, by in self.products.items()},
-        )
-
-    @property
-    def vector(self) -> Sequence[float] | None:
-        """The query vector, if the semantic retriever is used."""
-        found = (each.by for each in self.searches if each.name == "semantic")
-        return next((by for by in found if not isinstance(by, QueryTerms)), None)
-
-    @property
-    def terms(self) -> QueryTerms | None:
-        """The query terms, if the keyword retriever is used."""
-        found = (each.by for each in self.searches if each.name == "keyword")
-        return next((by for by in found if isinstance(by, QueryTerms)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +95,12 @@ class Candidate:
 
 @dataclass(slots=True)
 class Candidates:
-    """The candidates of a query: of one collection, or of several once they are ranked."""
+    """The candidates of a query in one collection."""
 
     query: Query
     ranking: Ranking
-    searched: Collection | None = None
-    """The collection, as the store answered; ``None`` for several."""
+    collection: Collection
+    """As the store answered."""
     depth: int = 0
     """Minimum number of candidates per retriever."""
     fields: Sequence[str] = ()
@@ -195,30 +118,21 @@ class Candidates:
     """Retrievers that failed, with the reasons."""
     exhausted: bool = True
     """Whether a deeper search would find nothing more."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the retrievers in the fused scores."""
+    trust: Mapping[str, float] | None = None
+    """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)
     """The candidates that may be returned, best first; ties by chunkId."""
     below: int = 0
     """Number of candidates that ``minScore`` removed."""
-    hits: list[Hit] = field(default_factory=list)
-    """The page, once its rows are read."""
-    lost: int = 0
-    """Number of hits of the page that were replaced before their rows were read."""
     provisional: Callable[[Candidates], Awaitable[list[Candidate]]] | None = None
     """Ranks the candidates as if no further stage searched, for stages that need the first hits."""
-    hyde: bool = False
     degraded: Degraded | None = None
-    budget: Budget | None = None
     warnings: list[str] = field(default_factory=list)
-    explain: dict[str, Any] = field(default_factory=dict)
     clock: Timings = field(default_factory=lambda: Timings())
-
-    @property
-    def collection(self) -> Collection:
-        """The collection, in stages that run for each collection."""
-        assert self.searched is not None
-        return self.searched
 
     @property
     def chunks(self) -> list[Candidate]:
@@ -243,6 +157,22 @@ class Candidates:
         """Return the provisional ranking."""
         assert self.provisional is not None
         return await self.provisional(self)
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to a query, from all its collections."""
+
+    query: Query
+    ranked: list[Candidate] = field(default_factory=list)
+    """The candidates of all collections, best first; once their rows are read, the page."""
+    hits: list[Hit] = field(default_factory=list)
+    """The page as callers see it."""
+    lost: int = 0
+    """Number of hits of the page that were replaced before their rows were read."""
+    budget: Budget | None = None
+    warnings: list[str] = field(default_factory=list)
+    clock: Timings = field(default_factory=lambda: Timings())
 
 
 class Timings:

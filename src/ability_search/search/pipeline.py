@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ability_search.collection import Collection
 from ability_search.errors import ModelMismatch
-from ability_search.search.candidates import Candidate, Candidates, Timings
+from ability_search.search.candidates import Answer, Candidate, Candidates, Timings
 from ability_search.search.fusion import FUSION, JOIN
 from ability_search.search.query import Query
-from ability_search.search.retrievers import explained
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.query_vectors import QueryVectors
+from ability_search.search.retrievers import explained_retrieval
+from ability_search.search.stage import C, Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
-from ability_search.search.stages.contrastive_feedback import CONTRASTIVE_FEEDBACK
 from ability_search.search.stages.cross_encoder import CROSS_ENCODER
 from ability_search.search.stages.decay import DECAY, USE
 from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.event_resolution import EVENT_RESOLUTION
 from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.feedback import FEEDBACK
 from ability_search.search.stages.field_rules import FIELD_RULES
@@ -32,7 +32,7 @@ from ability_search.search.stages.first_candidates import (
     STATISTICS,
     UNDERSTANDING,
 )
-from ability_search.search.stages.full_text import FULL_TEXT
+from ability_search.search.stages.full_text import FULL_TEXT_SCORES
 from ability_search.search.stages.graph_expansion import GRAPH_EXPANSION, GRAPH_SCORES
 from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
 from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
@@ -60,7 +60,6 @@ CANDIDATES = (
     STATISTICS,
     EMBEDDING,
     RETRIEVAL,  # all retrievers in one call of the store
-    EVENT_RESOLUTION,  # searches again if the query names an event
     PSEUDO_RELEVANCE,  # optional: searches again with the first hits
     FAILURES,
     KIND_SEARCH,
@@ -69,7 +68,7 @@ CANDIDATES = (
 )
 SCORERS = (
     GRAPH_SCORES,
-    FULL_TEXT,
+    FULL_TEXT_SCORES,
     TIME_CLOSENESS,
     TIME_ORDER,
     EXCLUSION_PENALTY,
@@ -78,8 +77,7 @@ SCORERS = (
 )
 RANKING = (
     FUSION,
-    FEEDBACK,  # these three compare and read the first hits
-    CONTRASTIVE_FEEDBACK,
+    FEEDBACK,  # these two compare and read the first hits
     PHRASE_MATCH,
     *SCORERS,
     JOIN,
@@ -111,7 +109,7 @@ _DEEPEST = 10_000
 """Maximum number of candidates per retriever for a refill."""
 
 
-async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> None:
+async def run(stages: Sequence[Stage[C]], candidates: C, ports: Ports) -> None:
     """Run the stages that apply, and measure them; with ``explain`` also each scorer."""
     for stage in stages:
         if not stage.applies(candidates):
@@ -122,14 +120,14 @@ async def run(stages: Sequence[Stage], candidates: Candidates, ports: Ports) -> 
         started = time.perf_counter()
         with candidates.clock.step(stage.step):
             await stage.run(candidates, ports)
-        scorer = candidates.query.asked.explain and stage.name != stage.step
-        if scorer and any(
-            stage.name in item.trace for block in candidates.blocks for item in block
-        ):
+        if isinstance(candidates, Answer) or not candidates.query.asked.explain:
+            continue
+        scored = any(stage.name in item.trace for block in candidates.blocks for item in block)
+        if scored and stage.name != stage.step:
             candidates.clock.add(stage.name, time.perf_counter() - started)
 
 
-async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Candidates:
+async def rank(name: str, query: Query, embeddings: QueryVectors, ports: Ports) -> Candidates:
     """Return the ranked candidates of a collection.
 
     The stages run again if the collection moved to another generation than the one that vector
@@ -138,7 +136,7 @@ async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Can
     Raises:
         ModelMismatch: if the query names another model than the collection's.
     """
-    query, asked = root.query, root.query.asked
+    asked, clock = query.asked, Timings()
     depth: int | None = query.end
     attempts = 0
     while depth is not None and attempts < _ATTEMPTS:
@@ -146,26 +144,27 @@ async def rank(name: str, root: Candidates, clock: Timings, ports: Ports) -> Can
         collection = await ports.registry.get(name)
         if asked.model and asked.model != collection.model:
             raise ModelMismatch(name, recorded=collection.model, requested=asked.model)
-        candidates = Candidates(
-            query,
-            root.ranking,
-            searched=collection,
-            depth=depth,
-            fields=wanted_fields(query),
-            embeddings=root.embeddings,
-            provisional=partial(rank_provisionally, ports=ports),
-            clock=clock,
-        )
-        if candidates.embeddings is not None and asked.mode != "keyword":
-            candidates.embeddings.request(collection.model)
+        if asked.mode != "keyword":
+            embeddings.request(collection.model_input)
+        candidates = candidates_of(query, collection, depth, ports)
+        candidates.embeddings, candidates.clock = embeddings, clock
+        candidates.fields = wanted_fields(query)
         await run((*CANDIDATES, *RANKING), candidates, ports)
         current = candidates.collection
         if current.type == collection.type and all_searched(query, collection, current):
             depth = refill_depth(candidates)
-    candidates.hyde = candidates.mode != "keyword" and asked.hypothetical_answer is not None
-    if asked.explain:
-        candidates.explain = _explained(candidates)
     return candidates
+
+
+def candidates_of(query: Query, collection: Collection, depth: int, ports: Ports) -> Candidates:
+    """Return the candidates of a collection before any is found."""
+    return Candidates(
+        query,
+        ports.settings.ranking,
+        collection,
+        depth,
+        provisional=partial(rank_provisionally, ports=ports),
+    )
 
 
 async def rank_provisionally(candidates: Candidates, ports: Ports) -> list[Candidate]:
@@ -209,7 +208,8 @@ def refill_depth(candidates: Candidates) -> int | None:
     return min(_DEEPER * depth, _DEEPEST) if any(short) else None
 
 
-def _explained(candidates: Candidates) -> dict[str, Any]:
+def explained(candidates: Candidates) -> dict[str, Any]:
+    """Return how the query was understood and the candidates found, for ``explain``."""
     signal = time_signal(candidates.plan, candidates.query)
-    period, weight = (signal.period, signal.weight) if signal else (None, 0.0)
-    return candidates.query.explained(period, weight) | explained(candidates)
+    weight = signal.weight if signal else 0.0
+    return candidates.query.explained(weight) | explained_retrieval(candidates)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ability_search.search.candidates import OWN, By, Candidates, Plan, PlannedSearch, Vectors
-from ability_search.search.query import COSINE, EXPANSION, WITHOUT_EVENT, Query
-from ability_search.search.stages import full_text
-from ability_search.search.stages.diversity import diversifies, reach_of
+from ability_search.search.candidates import Candidates
+from ability_search.search.plan import FULL_TEXT, OWN, Plan, Vectors
+from ability_search.search.query import COSINE, EXPANSION, Query
+from ability_search.search.stages.diversity import reach_of
 from ability_search.search.stages.exclusion_penalty import phrase_products
-from ability_search.search.stages.kind_search import chunk_filter, kind_searches
+from ability_search.search.stages.full_text import full_text_terms
+from ability_search.search.stages.kind_search import chunk_filter, kind_filter
 from ability_search.search.stages.phrase_match import pairs_of
-from ability_search.search.stages.pseudo_relevance import feedback_chunks
 from ability_search.search.stages.query_expansion import SHARE, search_vector
-from ability_search.search.stages.time_closeness import dated_search
+from ability_search.search.stages.time_closeness import dated_filter
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 
-_SEARCHED_BY = (COSINE, EXPANSION, WITHOUT_EVENT)
+_SEARCHED_BY = (COSINE, EXPANSION)
 _WORDS = 8
 """Maximum number of query terms scored separately, the most informative ones."""
 
@@ -27,9 +27,9 @@ def needs_statistics(query: Query) -> bool:
     """Return whether the query needs term statistics."""
     return (
         query.asked.mode != "semantic"
-        or bool(query.excluded)
+        or bool(query.intent.excluded)
         or query.dates_count
-        or (query.intent is not None and query.intent.order is not None)
+        or query.intent.order is not None
         or query.full_text is not None
     )
 
@@ -44,65 +44,48 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
     """
     ranking, statistics = candidates.ranking, candidates.statistics
     language = candidates.collection.language
-
-    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
-        assert statistics is not None
-        terms = [term for term in analyzer_for(language).query_terms(text) if term not in but]
-        return query_terms(terms, statistics, title_weight=ranking.title_weight)
-
-    def with_expansion(terms: QueryTerms) -> QueryTerms:
-        if not query.expansion:
-            return terms
-        own = set(analyzer_for(language).query_terms(query.asked.query))
-        return joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)
-
-    topic = weigh(query.topic) if statistics is not None else None
-    terms = weigh(query.words) if topic is not None and vectors is None else topic
-    by: dict[str, By] = {}
-    if vectors is not None:
-        by["semantic"] = search_vector(vectors)
-    if query.asked.mode != "semantic" and terms is not None:
-        by["keyword"] = with_expansion(terms)
-    both = len(by) == 2
-    products = phrase_products(query, weigh)
-    retrievers = dict(by)
-    if in_fields := full_text.full_text_terms(query, statistics, language=language):
-        retrievers[full_text.NAME] = products[full_text.NAME] = in_fields
     depths = _depths(query, candidates.depth, ranking.candidates)
     plan = Plan(
-        searches=_searches(query, by, retrievers, depths),
+        vector=None if vectors is None else search_vector(vectors),
+        filter=chunk_filter(query),
+        kinds=kind_filter(query),
+        dated=dated_filter(query),
         depths=depths,
         beam=max(ranking.ef_search, depths[-1]),
         scan_below=ranking.scan_below,
         fields=candidates.fields,
-        first=feedback_chunks(query),
+        first=query.feedback.chunks if query.feedback else 0,
         cosines=_compared(vectors or {}),
-        products=products,
     )
-    if topic is None or statistics is None:
+    if statistics is None:
         return plan
-    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+
+    def weigh(text: str, but: Collection[str] = ()) -> QueryTerms:
+        terms = [term for term in analyzer_for(language).query_terms(text) if term not in but]
+        return query_terms(terms, statistics, title_weight=ranking.title_weight)
+
+    topic = weigh(query.intent.topic)
+    terms = None
+    if query.asked.mode != "semantic":
+        terms = topic if vectors is not None else weigh(query.intent.words)
+        if query.expansion:
+            own = set(analyzer_for(language).query_terms(query.asked.query))
+            terms = joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)
+    products = phrase_products(query, weigh)
+    if in_fields := full_text_terms(query, statistics, language=language):
+        products[FULL_TEXT] = in_fields
+    both = terms is not None and vectors is not None
     return replace(
         plan,
-        informative=topic.information / rarest,
+        terms=terms,
+        products=products,
+        informative=topic.information
+        / float(inverse_document_frequency([1], statistics.chunks)[0]),
         words=_words(query, topic, candidates) if both else {},
         phrases=pairs_of(query, statistics, language=language)
         if both and ranking.phrasing > 0
         else None,
     )
-
-
-def _searches(
-    query: Query, by: dict[str, By], retrievers: dict[str, By], depths: tuple[int, ...]
-) -> list[PlannedSearch]:
-    """Return the searches: of all retrievers, of kinds, and of the requested period."""
-    filter = chunk_filter(query)
-    searches = [PlannedSearch(name, each, depths[-1], filter) for name, each in retrievers.items()]
-    searches += kind_searches(query, by, depths[-1])
-    if retrievers:
-        dated = dated_search(query, next(iter(retrievers.values())), depths[0])
-        searches += [dated] if dated else []
-    return searches
 
 
 def _words(query: Query, topic: QueryTerms, candidates: Candidates) -> dict[str, QueryTerms]:
@@ -111,16 +94,18 @@ def _words(query: Query, topic: QueryTerms, candidates: Candidates) -> dict[str,
     if (fusion.method if fusion else candidates.ranking.fusion) != "convex":
         return {}
     analyzer = analyzer_for(candidates.collection.language)
-    words = topic.of_each_term(analyzer.query_terms(query.topic), most=_WORDS)
+    words = topic.of_each_term(analyzer.query_terms(query.intent.topic), most=_WORDS)
     return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
 
 
 def _depths(query: Query, depth: int, candidates: int) -> tuple[int, ...]:
     """Return the depths of the plan: enough for the page and for what options read on any page."""
-    wanted = [depth, feedback_chunks(query)]
+    wanted = [depth]
+    if query.feedback is not None:
+        wanted.append(query.feedback.chunks)
     if query.asked.reranker is not None:
         wanted.append(query.asked.reranker.top)
-    if diversifies(query):
+    if query.diversity is not None:
         wanted.append(reach_of(query.end))
     depths = [candidates]
     while depths[-1] < max(wanted):

@@ -11,12 +11,14 @@ from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.filters.tree import Filter
 from ability_search.search.options import (
+    Decay,
     Expand,
     ExpandQuery,
     Feedback,
     FieldRule,
     FullText,
     Fusion,
+    Kind,
     QueryInput,
     Temporal,
     TimeRange,
@@ -24,7 +26,6 @@ from ability_search.search.options import (
 from ability_search.search.response import Understood
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.understanding.intent import Intent, understand
-from ability_search.understanding.named_events import Event
 from ability_search.understanding.periods import Period, day_of, iso_day
 
 Retriever = Literal["semantic", "keyword"]
@@ -33,10 +34,9 @@ COSINE: Final = "cosine"
 """Name of the vector of the query itself, and column for the cosine to it."""
 EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
-EVENT: Final = "event"
-"""Name of the vector of the event that the query names, and column for the cosine to it."""
-WITHOUT_EVENT: Final = "withoutEvent"
-"""Name of the vector of the query without its event."""
+
+DOCUMENTS: Final = "documents"
+"""The kind of chunks that are no kind made of a document."""
 
 _OWN_FIELDS = ("source", "title", "content", "kind", "createdAt")
 _METADATA = "metadata."
@@ -57,6 +57,8 @@ class Query:
     """A query on its way through the stages."""
 
     asked: QueryInput
+    intent: Intent
+    """Intent of the text and the options; at first, the text taken literally."""
     filter: Filter | None = None
     rules: Sequence[Rule] = ()
     text_fields: Sequence[str] = ()
@@ -65,8 +67,6 @@ class Query:
     """Time of the query, in epoch milliseconds; ``None`` is now."""
     period: Period | None = None
     """Days that hits should be about; overrides the text."""
-    intent: Intent | None = None
-    """Intent of the text and the options, once determined."""
     expansion: tuple[str, ...] = ()
     """Words added by query expansion."""
 
@@ -76,29 +76,14 @@ class Query:
         return self.asked.offset + self.asked.limit
 
     @property
-    def topic(self) -> str:
-        """Text to search for: the query without its exclusions and times."""
-        return self.intent.topic if self.intent else self.asked.query
-
-    @property
-    def words(self) -> str:
-        """Text to search for without vectors; dates count as words."""
-        return self.intent.words if self.intent else self.asked.query
-
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """Phrases that hits should not be about."""
-        return self.intent.excluded if self.intent else ()
-
-    @property
     def excluded_columns(self) -> dict[str, str]:
         """The excluded phrases, by the column for a candidate's cosine to them."""
-        return {f"excluded{place}": phrase for place, phrase in enumerate(self.excluded)}
+        return {f"excluded{place}": phrase for place, phrase in enumerate(self.intent.excluded)}
 
     @property
-    def event(self) -> Event | None:
-        """Event before or after which to search, if the query names no date."""
-        return self.intent.event if self.intent else None
+    def several(self) -> bool:
+        """Return whether the query is for several collections, so that hits name theirs."""
+        return self.asked.collection == "*" or not isinstance(self.asked.collection, str)
 
     @property
     def full_text(self) -> FullText | None:
@@ -109,8 +94,25 @@ class Query:
     @property
     def feedback(self) -> Feedback | None:
         """The option ``prf``; ``None`` if there is no second search."""
-        option = self.asked.prf
-        return (Feedback() if option else None) if isinstance(option, bool) else option
+        option = Feedback() if self.asked.prf is True else self.asked.prf or None
+        return option if option is not None and option.weight > 0 else None
+
+    @property
+    def decay(self) -> Decay | None:
+        """The option ``decay``, if it has an effect."""
+        option = self.asked.decay
+        return option if option is not None and option.weight > 0 else None
+
+    @property
+    def diversity(self) -> float | None:
+        """The option ``diversity``, if it has an effect."""
+        option = self.asked.diversity
+        return option if option is not None and option < 1 else None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...] | None:
+        """Kinds made of documents to search, of the option ``extended``; ``None`` without any."""
+        return tuple(dict.fromkeys(k for k in self.asked.extended if k != DOCUMENTS)) or None
 
     @property
     def temporal(self) -> Temporal:
@@ -127,7 +129,7 @@ class Query:
     def expander(self) -> ExpandQuery | None:
         """The option ``expandQuery``."""
         option = self.asked.expand_query
-        return (ExpandQuery() if option else None) if isinstance(option, bool) else option
+        return ExpandQuery() if option is True else option or None
 
     @property
     def texts(self) -> dict[str, str]:
@@ -137,47 +139,37 @@ class Query:
         phrases are embedded together with the topic, a question by itself.
         """
         asked = self.asked
-        texts = {COSINE: asked.hypothetical_answer or self.topic}
+        texts = {COSINE: asked.hypothetical_answer or self.intent.topic}
         if self.expansion:
             phrases = self.expander is None or self.expander.method == "terms"
-            words = [self.topic, *self.expansion] if phrases else self.expansion
+            words = [self.intent.topic, *self.expansion] if phrases else self.expansion
             texts[EXPANSION] = ", ".join(words)
-        texts |= self.excluded_columns
-        if self.intent is not None and self.intent.event is not None:
-            texts[EVENT] = self.intent.event.phrase
-            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.resolved_topic
-        return texts
+        return texts | self.excluded_columns
 
-    def recognized(self, period: Period | None) -> Understood | None:
-        """Return the exclusions and the period that counted; ``None`` if there were none.
-
-        Args:
-            period: The period that counted, if the text or the options do not name it.
-        """
-        period = period or (self.intent.period if self.intent else None)
-        if not self.excluded and period is None:
+    @property
+    def recognized(self) -> Understood | None:
+        """The exclusions and the period that counted; ``None`` if there were none."""
+        period = self.intent.period
+        if not self.intent.excluded and period is None:
             return None
         days = _days(period) if period is not None else {}
         return Understood(
-            excluded=list(self.excluded) or None, start=days.get("from"), end=days.get("to")
+            excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
         )
 
-    def explained(self, period: Period | None, time_weight: float) -> dict[str, Any]:
+    def explained(self, time_weight: float) -> dict[str, Any]:
         """Return how the query was understood, for ``explain``; empty if it was taken literally.
 
         Args:
-            period: The period that counted.
             time_weight: Share of dates in the score.
         """
         intent = self.intent
-        if intent is None or not (intent.excluded or self.dates_count or intent.order):
+        if not (intent.excluded or self.dates_count or intent.order):
             return {}
         found = {
             "topic": intent.topic,
             "excluded": list(intent.excluded),
-            "period": _days(period) if period else None,
-            "event": intent.event.phrase if intent.event else None,
-            "asksForDate": intent.asks_for_date,
+            "period": _days(intent.period) if intent.period else None,
             "order": intent.order,
             "timeWeight": time_weight,
             "spans": [
@@ -189,13 +181,12 @@ class Query:
 
     @property
     def dates_count(self) -> bool:
-        """Return whether dates count: the query names a period or an event, or asks for a date."""
-        intent = self.intent
-        return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
+        """Return whether dates count: the query or its options name a period."""
+        return self.intent.period is not None
 
 
 def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
-    """Return the query of a request, with its intent still undetermined.
+    """Return the query of a request, taken literally.
 
     Raises:
         InvalidInput: if a time range, a rule, a text field, a weight or ``asOf`` is invalid.
@@ -206,6 +197,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
     return Query(
         asked,
+        Intent(asked.query, asked.query),
         filter,
         rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
         text_fields=tuple(dict.fromkeys(names)),

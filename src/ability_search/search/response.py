@@ -1,4 +1,4 @@
-"""What a query returns: hits, and how they were found."""
+"""The result of a query: hits, and how they were found."""
 
 from __future__ import annotations
 

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from ability_search.collection import Collection
 from ability_search.errors import NotFound, StatementRefused
-from ability_search.search.candidates import OWN, Candidate, Candidates, Plan, PlannedSearch
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.plan import OWN, Plan
 from ability_search.search.stage import Ports
-from ability_search.store.records import Read, Row, Search, SparseVector, TermSearch, VectorSearch
-from ability_search.text.bm25 import QueryTerms
+from ability_search.store.records import Read, Row
 
 log = logging.getLogger(__name__)
 
@@ -26,83 +28,51 @@ async def retrieve(candidates: Candidates, plan: Plan, ports: Ports) -> None:
         NotFound: if the collection is gone.
         DatabaseUnavailable: if all searches failed.
     """
-    collection = candidates.collection
+    names = [each.name for each in plan.searches(candidates.collection)]
     failed: dict[str, str] = {}
     try:
-        current, lists = await _search(collection, plan, plan.searches, ports)
+        current, lists = await _search(candidates.collection, plan, names, ports)
     except StatementRefused as exc:
-        if len(plan.searches) < 2:
+        if len(names) < 2:
             raise
         log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
-        current, lists, failed = await _search_each(collection, plan, ports)
-    compared = {each.name for each in plan.searches if each.by is plan.vector}
+        current = candidates.collection
+        lists = {}
+        for name in names:
+            try:
+                current, found = await _search(current, plan, [name], ports)
+            except StatementRefused as refused:
+                failed[name], last = str(refused), refused
+            else:
+                lists = {**lists, **found}
+        if not lists:
+            raise last from exc
     candidates.plan = plan
-    candidates.searched = current
-    candidates.found = pooled(lists, current, compared=compared)
+    candidates.collection = current
+    candidates.found = pooled(lists, current, compared=plan.names("semantic"))
     candidates.failed = failed
-    candidates.exhausted = _exhausted(lists, plan)
-
-
-async def _search_each(
-    collection: Collection, plan: Plan, ports: Ports
-) -> tuple[Collection, Lists, dict[str, str]]:
-    """Run each search by itself; return the rows, and the reasons of the failures."""
-    lists: dict[str, Sequence[Row]] = {}
-    failed: dict[str, str] = {}
-    for each in plan.searches:
-        try:
-            current, found = await _search(collection, plan, [each], ports)
-        except StatementRefused as exc:
-            failed[each.name] = str(exc)
-            last = exc
-        else:
-            lists |= found
-    if not lists:
-        raise last
-    return current, lists, failed
+    candidates.exhausted = all(
+        len(lists.get(each.name, ())) < each.limit
+        for each in plan.searches(current)
+        if each.limit == plan.depths[-1]
+    )
 
 
 async def _search(
-    collection: Collection, plan: Plan, searches: Sequence[PlannedSearch], ports: Ports
+    collection: Collection, plan: Plan, names: Sequence[str], ports: Ports
 ) -> tuple[Collection, Lists]:
+    """Run the searches of these names; return the collection as it is now, and their rows."""
     # Without the semantic retriever, compare nothing with its vector: that may be what failed.
-    compared = plan.vector if any(each.name == "semantic" for each in searches) else None
-    columns = plan.columns(compared)
+    columns = plan.columns(plan.vector if "semantic" in names else None)
 
     async def ask(current: Collection) -> Read[Lists]:
-        wanted = [_stored(each, plan, current) for each in searches]
+        wanted = [each for each in plan.searches(current) if each.name in names]
         return await ports.store.search(current, wanted, columns, first=plan.first)
 
     found = await ports.registry.consult(collection, ask)
     if found is None:
         raise NotFound("collection", collection.name)
     return found
-
-
-def _stored(search: PlannedSearch, plan: Plan, collection: Collection) -> Search:
-    """Return the search as the store takes it."""
-    by = search.by
-    if isinstance(by, QueryTerms):
-        words = plan.words if by is plan.terms else {}
-        return TermSearch(
-            search.name,
-            SparseVector(by.ids, by.weights),
-            search.limit,
-            search.filter,
-            search.kinds,
-            products={name: SparseVector(each.ids, each.weights) for name, each in words.items()},
-        )
-    exact = (
-        collection.kinds_scanned(below=plan.scan_below) if search.kinds else plan.exact(collection)
-    )
-    return VectorSearch(
-        search.name, by, search.limit, plan.beam, exact, search.filter, search.kinds
-    )
-
-
-def _exhausted(lists: Lists, plan: Plan) -> bool:
-    growing = [each for each in plan.searches if each.limit == plan.depths[-1]]
-    return all(len(lists.get(each.name, ())) < each.limit for each in growing)
 
 
 def pooled(
@@ -139,12 +109,12 @@ def candidate_of(row: Row, cosine: float | None, collection: Collection) -> Cand
     return candidate
 
 
-def explained(candidates: Candidates) -> dict[str, Any]:
+def explained_retrieval(candidates: Candidates) -> dict[str, Any]:
     """Return how the candidates were found, for ``explain``."""
     query, plan, terms = candidates.query, candidates.plan, candidates.plan.terms
     floor = query.asked.min_score
     found = {
-        "arms": [search.name for search in plan.searches],
+        "arms": [search.name for search in plan.searches(candidates.collection)],
         "candidates": len(candidates.found),
         "candidatesPerArm": plan.depths[-1],
         "vectorSearch": None
@@ -159,6 +129,9 @@ def explained(candidates: Candidates) -> dict[str, Any]:
     }
     further = {
         "expandQuery": list(query.expansion) or None,
+        "weights": dict(candidates.weights) if len(candidates.weights) > 1 else None,
+        "trust": candidates.trust
+        and {to_camel(name): value for name, value in candidates.trust.items()},
         "prf": plan.learned,
         "minScore": None if floor is None else {"floor": floor, "leftOut": candidates.below},
     }

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
 from ability_search.filters.tree import Filter
-from ability_search.search.candidates import Candidate, Candidates, Timings
+from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import (
     PAGE,
@@ -21,21 +20,19 @@ from ability_search.search.pipeline import (
     RANKING,
     RERANKING,
     SELECTION,
+    candidates_of,
+    explained,
     rank,
-    rank_provisionally,
     run,
 )
-from ability_search.search.query import COSINE, Query
+from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import QueryResult, SimilarResult, Understood
+from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
-from ability_search.search.stages.time_closeness import time_signal
 from ability_search.store.records import ChunkText, Read
-
-T = TypeVar("T")
 
 _ATTEMPTS = 8
 """Maximum number of queries while chunks are replaced before their rows are read."""
@@ -48,7 +45,6 @@ class Searcher:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._ranking = ports.settings.ranking
         self._uses = UseCounter(ports.store, now=ports.now)
 
     async def query(self, query: Query) -> QueryResult:
@@ -63,22 +59,23 @@ class Searcher:
             EmbeddingUnavailable: in semantic mode, if the query cannot be embedded.
             DatabaseUnavailable: if the database does not answer.
         """
-        root = Candidates(query, self._ranking)
-        await run(QUERY, root, self._ports)
-        root.embeddings = QueryVectors(partial(self._embed, list(root.query.texts.values())))
-        collection = query.asked.collection
+        understood = Answer(query)
+        await run(QUERY, understood, self._ports)
+        names = await self._names(query)
+        embeddings = QueryVectors(partial(self._embed, understood.query))
         try:
-            if isinstance(collection, str) and collection != "*":
-                result, answer = await self._search_one(root, collection)
-            else:
-                result, answer = await self._search_all(root, await self._names(collection))
+            for _ in range(_ATTEMPTS):
+                answer = replace(understood, warnings=list(understood.warnings))
+                searched = await self._search(names, answer, embeddings)
+                if not answer.lost:
+                    break
         finally:
-            await root.embeddings.close()
+            await embeddings.close()
         decay = query.asked.decay
         if decay is not None and decay.agent_id:
             shown = [(item.collection.public_name, item.chunk_id) for item in answer.ranked]
             self._uses.count(decay.agent_id, shown)
-        return result
+        return response(answer, searched)
 
     async def close(self) -> None:
         """Wait until pending use counts are written."""
@@ -112,65 +109,58 @@ class Searcher:
         asked = QueryInput(
             collection=name, query=chunk_id, limit=limit, mode="semantic", min_score=min_score
         )
-        candidates = Candidates(
-            Query(asked, filter, as_of=self._ports.now()),
-            self._ranking,
-            searched=collection,
-            depth=limit + 1,
-            vectors={COSINE: chunk.embedding or ()},
-            provisional=partial(rank_provisionally, ports=self._ports),
-        )
+        query = replace(parse_query(asked, filter), as_of=self._ports.now())
+        candidates = candidates_of(query, collection, limit + 1, self._ports)
+        candidates.vectors = {COSINE: chunk.embedding or ()}
         await run([RETRIEVAL], candidates, self._ports)
         candidates.found = [item for item in candidates.found if item.chunk_id != chunk_id]
-        await run((*RANKING, *PAGE), candidates, self._ports)
+        await run(RANKING, candidates, self._ports)
+        answer = Answer(query, ranked=candidates.ranked)
+        await run(PAGE, answer, self._ports)
         own = Candidate(
             chunk.rid, chunk_id, 1.0, ranks={"semantic": 1}, collection=collection, row=chunk
         )
         own.score = 1.0
         return SimilarResult(
-            results=candidates.hits,
-            count=len(candidates.hits),
-            source_chunk=hit_of(own, candidates.query, named=False),
+            results=answer.hits, count=len(answer.hits), source_chunk=hit_of(own, query)
         )
 
-    async def _embed(self, texts: Sequence[str], model: str) -> Vector:
-        timeout = self._ports.settings.embedding.query_timeout
-        vectors: Vector = await self._ports.embedder.embed(model, texts, timeout=timeout)
+    async def _embed(self, query: Query, model: ModelInput) -> Vector:
+        imagined = query.asked.hypothetical_answer
+        texts = [
+            (model.passage_prefix if text == imagined else model.query_prefix) + text
+            for text in query.texts.values()
+        ]
+        embedding = self._ports.settings.embedding
+        timeout = embedding.query_timeout
+        if query.asked.mode == "hybrid":
+            timeout = min(timeout, embedding.fallback_after)
+        vectors: Vector = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
         return vectors
 
-    async def _names(self, collection: str | Sequence[str]) -> list[str]:
+    async def _names(self, query: Query) -> list[str]:
+        collection = query.asked.collection
         if collection == "*":
             return [known.name for known in await self._ports.registry.all()]
+        if isinstance(collection, str):
+            return [collection]
         return list(dict.fromkeys(checked_name(name) for name in collection))
 
-    async def _search_one(self, root: Candidates, name: str) -> tuple[QueryResult, Candidates]:
-        """Search a collection; again if chunks were replaced before their rows were read."""
-        for _ in range(_ATTEMPTS):
-            own = await rank(name, root, root.clock, self._ports)
-            answer = replace(root, ranked=own.ranked, warnings=[*root.warnings, *own.warnings])
-            own.warnings = answer.warnings
-            await self._rerank(answer, [own])
-            await run(SELECTION, own, self._ports)
-            answer.ranked, answer.hyde, answer.degraded = own.ranked, own.hyde, own.degraded
-            answer.explain = own.explain
-            await run(PAGE, answer, self._ports)
-            if not answer.lost:
-                break
-        signal = time_signal(own.plan, own.query)
-        period = signal.period if signal else None
-        result = response(answer, answer.query.recognized(period), own.collection.model)
-        return result, answer
+    async def _search(
+        self, names: Sequence[str], answer: Answer, embeddings: QueryVectors
+    ) -> Mapping[str, Candidates]:
+        """Find the page of an answer in collections; return the candidates of each.
 
-    async def _search_all(
-        self, root: Candidates, names: Sequence[str]
-    ) -> tuple[QueryResult, Candidates]:
-        """Search several collections; those that fail become warnings."""
+        Collections that fail become warnings.
+
+        Raises:
+            SearchError: the first failure, if all of them failed.
+        """
         slots = asyncio.Semaphore(_COLLECTIONS_AT_ONCE)
-        answer = replace(root, warnings=list(root.warnings))
 
         async def ranked(name: str) -> Candidates:
             async with slots:
-                return await rank(name, root, Timings(), self._ports)
+                return await rank(name, answer.query, embeddings, self._ports)
 
         async def selected(name: str) -> Candidates:
             async with slots:
@@ -178,29 +168,21 @@ class Searcher:
                 return lists[name]
 
         lists = await _survivors(names, ranked, answer)
-        await self._rerank(answer, list(lists.values()))
+        answer.ranked = together(own.ranked for own in lists.values())
+        await run(RERANKING, answer, self._ports)
+        if answer.query.asked.reranker is not None:
+            for own in lists.values():
+                own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
         lists = await _survivors(list(lists), selected, answer)
         answer.ranked = together(own.ranked for own in lists.values())
         timings: dict[str, float] = {}
-        for name, own in lists.items():
-            answer.hyde = answer.hyde or own.hyde
-            answer.degraded = answer.degraded or own.degraded
-            answer.warnings += [f"{name}: {warning}" for warning in own.warnings]
+        for own in lists.values():
             for step, took in own.clock.milliseconds.items():
                 timings[step] = max(took, timings.get(step, 0.0))
-            if own.explain:
-                answer.explain[name] = own.explain
-        answer.clock.milliseconds = timings | answer.clock.milliseconds
+        for step, took in timings.items():
+            answer.clock.add(step, took / 1e3)
         await run(PAGE, answer, self._ports)
-        return response(answer, answer.query.recognized(None), None), answer
-
-    async def _rerank(self, answer: Candidates, lists: Sequence[Candidates]) -> None:
-        """Rerank the first candidates of all collections together."""
-        answer.ranked = together(own.ranked for own in lists)
-        await run(RERANKING, answer, self._ports)
-        if answer.query.asked.reranker is not None:
-            for own in lists:
-                own.ranked.sort(key=lambda item: (-item.score, item.chunk_id if item.score else ""))
+        return lists
 
 
 def together(lists: Iterable[Sequence[Candidate]]) -> list[Candidate]:
@@ -212,51 +194,59 @@ def together(lists: Iterable[Sequence[Candidate]]) -> list[Candidate]:
     return list(heapq.merge(*lists, key=lambda item: (-item.score, item.chunk_id)))
 
 
-def response(answer: Candidates, recognized: Understood | None, model: str | None) -> QueryResult:
+def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
     """Return the answer to a query as callers see it.
 
     Args:
-        answer: The candidates, with the hits of the page.
-        recognized: Exclusions and times that counted.
-        model: The embedding model of a single collection.
+        answer: The answer, with the hits of the page.
+        searched: The candidates of each collection.
     """
-    asked = answer.query.asked
+    query, asked = answer.query, answer.query.asked
+    lists = list(searched.values())
+    single = None if query.several else lists[0]
+    explanations = {name: explained(own) for name, own in searched.items()} if asked.explain else {}
+    hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
         results=answer.hits,
         count=len(answer.hits),
         query=asked.query,
         collection=asked.collection,
         mode=asked.mode,
-        model=model,
-        hyde=True if answer.hyde else None,
-        understood=recognized,
-        degraded=answer.degraded,
+        model=single.collection.model if single else None,
+        hyde=True if hyde else None,
+        understood=query.recognized,
+        degraded=next((own.degraded for own in lists if own.degraded), None),
         budget=answer.budget,
         warnings=answer.warnings or None,
         timings={step: round(value, 3) for step, value in answer.clock.finished().items()},
-        explain=answer.explain or None,
+        explain=(next(iter(explanations.values())) if single else explanations)
+        if explanations
+        else None,
     )
 
 
 async def _survivors(
-    names: Sequence[str], call: Callable[[str], Awaitable[T]], answer: Candidates
-) -> dict[str, T]:
-    """Call for each collection; failures become warnings.
+    names: Sequence[str], call: Callable[[str], Awaitable[Candidates]], answer: Answer
+) -> dict[str, Candidates]:
+    """Call for each collection; failures and warnings become warnings of the answer.
 
     Raises:
         SearchError: the first failure, if all of them failed.
     """
     outcomes = await asyncio.gather(*map(call, names), return_exceptions=True)
-    kept: dict[str, T] = {}
+    kept: dict[str, Candidates] = {}
     failures: list[SearchError] = []
     for name, outcome in zip(names, outcomes, strict=True):
+        about = f"{name}: " if answer.query.several else ""
         if isinstance(outcome, SearchError):
             failures.append(outcome)
-            answer.warnings.append(f"{name}: {outcome}")
+            answer.warnings.append(f"{about}{outcome}")
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
             kept[name] = outcome
+            answer.warnings += [f"{about}{warning}" for warning in outcome.warnings]
+            outcome.warnings = []
     if failures and not kept:
         raise failures[0]
     return kept

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, Reranker
-from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.query import Query
 from ability_search.store.port import SearchStore, UsageStore
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 from ability_search.text.token_counter import TokenCounter
+
+C = TypeVar("C", Answer, Candidates)
+Option = TypeVar("Option")
 
 
 class QueryStore(SearchStore, UsageStore, Protocol):
@@ -37,44 +40,73 @@ class Ports:
     """Returns the time in epoch milliseconds."""
 
 
-def always(_candidates: Candidates) -> bool:
-    """Apply the stage to every query."""
-    return True
-
-
-def _no_fields(_query: Query) -> Sequence[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Generic[C]):
     """One step between a query and its hits.
 
     Attributes:
         name: Name in ``explain``.
-        applies: Return whether the stage runs.
         run: Change the candidates; failures that leave them usable become warnings.
+        applies: Return whether the stage runs.
         fields: Return the fields that the stage needs of each candidate.
         step: Name in ``timings``; an empty one is not timed.
     """
 
     name: str
-    applies: Callable[[Candidates], bool]
-    run: Callable[[Candidates, Ports], Coroutine[Any, Any, None]]
-    fields: Callable[[Query], Sequence[str]] = _no_fields
+    run: Callable[[C, Ports], Coroutine[Any, Any, None]]
+    applies: Callable[[C], bool] = lambda _: True
+    fields: Callable[[Query], Sequence[str]] = lambda _: ()
     step: str = ""
+
+
+def option_stage(
+    name: str,
+    option: Callable[[Query], Option | None],
+    run: Callable[[Option, C, Ports], Coroutine[Any, Any, None]],
+    *,
+    when: Callable[[C], bool] = lambda _: True,
+    fields: Callable[[Option], Sequence[str]] = lambda _: (),
+    step: str | None = None,
+) -> Stage[C]:
+    """Return a stage of an option of the query.
+
+    Args:
+        name: Name in ``explain``.
+        option: Return the option, or ``None`` if it has no effect.
+        run: Change the candidates as the option says.
+        when: Return whether the stage runs if the option has an effect.
+        fields: Return the fields of candidates that the option needs.
+        step: Name in ``timings``, by default ``name``.
+    """
+
+    async def run_option(candidates: C, ports: Ports) -> None:
+        chosen = option(candidates.query)
+        if chosen is not None:
+            await run(chosen, candidates, ports)
+
+    def needed(query: Query) -> Sequence[str]:
+        chosen = option(query)
+        return () if chosen is None else fields(chosen)
+
+    return Stage(
+        name,
+        run_option,
+        lambda candidates: option(candidates.query) is not None and when(candidates),
+        needed,
+        name if step is None else step,
+    )
 
 
 def scorer(
     name: str,
-    applies: Callable[[Candidates], bool],
-    score: Callable[[Sequence[Candidate], Candidates], None],
-    fields: Callable[[Query], Sequence[str]] = _no_fields,
-) -> Stage:
+    option: Callable[[Query], Option | None],
+    score: Callable[[Option, Sequence[Candidate], Candidates], None],
+    fields: Callable[[Option], Sequence[str]] = lambda _: (),
+) -> Stage[Candidates]:
     """Return a stage that changes scores by a formula, one block of candidates at a time."""
 
-    async def run(candidates: Candidates, _ports: Ports) -> None:
+    async def run(chosen: Option, candidates: Candidates, _ports: Ports) -> None:
         for block in candidates.blocks:
-            score(block, candidates)
+            score(chosen, block, candidates)
 
-    return Stage(name, applies, run, fields, step="ranking")
+    return option_stage(name, option, run, fields=fields, step="ranking")

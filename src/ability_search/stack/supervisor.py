@@ -24,7 +24,7 @@ from ability_search.stack.data_directory import (
     remove_running,
     write_running,
 )
-from ability_search.tools.table import TOOLS
+from ability_search.tools.table import NEEDED_TOOLS
 from kadi_client import Identity, KadiError
 
 log = logging.getLogger(__name__)
@@ -36,16 +36,10 @@ _COMMANDS = {"models": ("models", "serve")}
 """Commands that differ from the name of the component."""
 _ORDER = ("broker", "database", "models", "worker", "gateway")
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
-_TOOLS = {
-    "database": ("arcade-query", "arcade-command"),
-    "models": ("create-embedding",),
-    "worker": ("search-index", "search-query"),
-}
-"""Tools that must be visible before a stack is ready."""
 RESERVED_TOOLS = {
     "database": ("arcade-*",),
     "models": ("create-embedding", "rerank"),
-    "worker": tuple(tool.name for tool in TOOLS),
+    "worker": NEEDED_TOOLS["worker"],
 }
 """Tools that only the components of a stack may offer, by component."""
 
@@ -273,7 +267,7 @@ class Stack:
     async def _visible(self) -> None:
         """Wait until the broker lists the tools of every component."""
         kinds = {child.name.partition("-")[0] for child in self._children}
-        expected = {tool for kind in kinds for tool in _TOOLS.get(kind, ())}
+        expected = {tool for kind in kinds for tool in NEEDED_TOOLS.get(kind, ())}
         missing = expected
         try:
             async with (

@@ -23,32 +23,26 @@ class _Collections(Tables):
     """See :class:`ability_search.store.port.CollectionStore`."""
 
     async def collection(self, name: str) -> Collection | None:
-        """Return the record of that name."""
         return self._records.get(name)
 
     async def collections(self) -> list[Collection]:
-        """Return all records by name."""
         return [self._records[name] for name in sorted(self._records)]
 
     async def create_collection(self, collection: Collection) -> Collection:
-        """Store a new record with an empty generation; return the one stored."""
         if collection.name not in self._records:
             self._records[collection.name] = collection
             self._generations[collection.type] = Generation()
         return self._records[collection.name]
 
     async def create_generation(self, collection: Collection) -> None:
-        """Create an empty generation."""
         self._generations.setdefault(collection.type, Generation())
 
     async def update_collection(self, collection: Collection, fields: Mapping[str, Any]) -> None:
-        """Change fields of a record if it is still on this generation."""
         record = self._current(collection)
         if record is not None:
             self._records[record.name] = replace(record, **fields)
 
     async def delete_collection(self, collection: Collection) -> bool:
-        """Delete a collection with its generation, jobs and usage."""
         if self._current(collection) is None:
             return False
         del self._records[collection.name]
@@ -71,7 +65,6 @@ class _Collections(Tables):
         grace: int,
         result: Mapping[str, Any],
     ) -> bool:
-        """Switch a collection to the generation built under the record ``built``."""
         live, under = self._current(old), self._records.get(built.name)
         if live is None or live.revision != old.revision:
             return False
@@ -97,7 +90,6 @@ class _Collections(Tables):
         return True
 
     async def publish_generation(self, built: Collection, new: Collection) -> bool:
-        """Turn a record under construction into a new collection."""
         if built.name not in self._records:
             raise GenerationGone(built.type)
         if new.name in self._records:
@@ -107,15 +99,12 @@ class _Collections(Tables):
         return True
 
     async def due_generations(self) -> list[str]:
-        """Return the replaced generations whose grace is over."""
         return [name for name, due in self._due.items() if due <= self._now()]
 
     async def generations(self) -> list[str]:
-        """Return all stored generations."""
         return list(self._generations)
 
     async def drop_generation(self, generation: str) -> None:
-        """Drop a generation and everything in it."""
         self._generations.pop(generation, None)
         self._due.pop(generation, None)
 
@@ -124,27 +113,22 @@ class _Leases(Tables):
     """See :class:`ability_search.store.port.JobStore`."""
 
     async def jobs(self, collection: str) -> list[Job]:
-        """Return the last job of each kind of a collection."""
         found = [leased for leased in self._jobs.values() if leased.job.collection == collection]
         return sorted(map(self._seen, found), key=lambda job: job.kind)
 
     async def job(self, collection: str, kind: str) -> Job | None:
-        """Return the last job of a kind."""
         leased = self._jobs.get((collection, kind))
         return None if leased is None else self._seen(leased)
 
     async def orphaned_jobs(self, kind: str) -> list[Job]:
-        """Return the running jobs of a kind whose lease has expired."""
         jobs = map(self._seen, self._jobs.values())
         return [job for job in jobs if job.kind == kind and job.running and job.expired]
 
     async def records_under_construction(self) -> set[str]:
-        """Return the names of the records that running jobs build."""
         jobs = [leased.job for leased in self._jobs.values() if leased.job.running]
         return {job.record for job in jobs if job.record is not None}
 
     async def begin_job(self, job: Job, *, lease: int, built: Collection | None) -> bool:
-        """Record a job in place of the last one of its kind."""
         now = self._now()
         last = self._jobs.get((job.collection, job.kind))
         if built is not None:
@@ -171,7 +155,6 @@ class _Leases(Tables):
     async def claim_job(
         self, job: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
     ) -> bool:
-        """Take over a job whose lease has expired; its record is renamed to ``record``."""
         leased = self._running(job)
         if leased is None or leased.job.record != job.record or not self._expired(leased):
             return False
@@ -188,7 +171,6 @@ class _Leases(Tables):
     async def renew_job(
         self, job: Job, *, owner: str, lease: int, done: int, total: int, stage: str
     ) -> bool:
-        """Renew the lease of an own job and record its progress; a negative lease releases it."""
         leased = self._running(job)
         if leased is None or leased.job.owner != owner:
             return False
@@ -207,7 +189,6 @@ class _Leases(Tables):
     async def end_job(
         self, job: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
     ) -> bool:
-        """Record the end of a job, of any owner if ``None``; discard what it was building."""
         leased = self._running(job)
         if leased is None or (owner is not None and leased.job.owner != owner):
             return False
@@ -239,12 +220,10 @@ class _Usage(Tables):
     """See :class:`ability_search.store.port.UsageStore`."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        """Return how often chunks were shown to an agent."""
         found = {each: self._uses.get((agent, each)) for each in chunk_ids}
         return {chunk_id: use.uses for chunk_id, use in found.items() if use is not None}
 
     async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
-        """Count chunks, given as collection and chunkId, as shown once more."""
         for collection, chunk_id in shown:
             if collection in self._records:
                 known = self._uses.get((agent, chunk_id))
@@ -252,11 +231,9 @@ class _Usage(Tables):
                 self._uses[agent, chunk_id] = Use(agent, collection, chunk_id, times, now)
 
     async def agents(self, collection: str) -> list[str]:
-        """Return the agents that were shown chunks of a collection."""
         return sorted({use.agent for use in self._uses.values() if use.collection == collection})
 
     async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        """Return what an agent was shown of a collection, in order of chunkId after ``after``."""
         prefix = f"{collection}:"
         found = [
             use
@@ -266,12 +243,10 @@ class _Usage(Tables):
         return sorted(found, key=lambda use: use.chunk_id)[:limit]
 
     async def put_uses(self, uses: Sequence[Use]) -> None:
-        """Set counts."""
         for use in uses:
             self._uses[use.agent, use.chunk_id] = use
 
     async def delete_uses(self, collection: str) -> None:
-        """Delete all counts of a collection."""
         self._delete_uses(collection)
 
 

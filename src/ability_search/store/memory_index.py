@@ -45,7 +45,6 @@ class MemoryDocuments(Tables):
     """See :class:`ability_search.store.port.IndexStore`."""
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
-        """Replace the contents of some sources in one transaction."""
         record = self._current(collection)
         if record is None:
             return None
@@ -105,7 +104,6 @@ class MemoryDocuments(Tables):
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
     ) -> Read[Mapping[str, str]]:
-        """Return the content hash of each of these sources that is stored."""
         table = self._generation(collection.type).sources
         hashes = {name: each.record.content_hash for name in sources if (each := table.get(name))}
         return Read(self._records.get(collection.name), hashes)
@@ -113,13 +111,11 @@ class MemoryDocuments(Tables):
     async def sources(
         self, generation: str, *, after: str, limit: int, files: bool = False
     ) -> list[str]:
-        """Return source names greater than ``after``, in order."""
         found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
         wanted = [each for each in found if (each.file if files else not each.generated)]
         return [each.source for each in wanted[:limit]]
 
     async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        """Return the sources of kinds that were made of these sources."""
         wanted = set(sources)
         found = [each.record for each in self._generation(generation).sources.values()]
         return [each.source for each in found if each.of in wanted]
@@ -127,21 +123,18 @@ class MemoryDocuments(Tables):
     async def source_records(
         self, generation: str, *, after: str, limit: int
     ) -> list[SourceRecord]:
-        """Return source records greater than ``after``, in order, without generated kinds."""
         found = self._generation(generation).ordered_sources(after=after)
         return [each.copy() for each in found if not each.record.generated][:limit]
 
     async def source_records_named(
         self, generation: str, sources: Sequence[str]
     ) -> list[SourceRecord]:
-        """Return the records of these sources."""
         table = self._generation(generation).sources
         return [each.copy() for name in dict.fromkeys(sources) if (each := table.get(name))]
 
     async def source_passages(
         self, generation: str, source: str, *, kinds: bool = False
     ) -> list[Passage]:
-        """Return the parts of a document's text, in chunk order."""
         table = self._generation(generation).table(kinds=kinds)
         found = [passage_of(chunk) for chunk in table.values() if chunk.record.source == source]
         return sorted(found, key=lambda passage: passage.chunk_index)
@@ -149,7 +142,6 @@ class MemoryDocuments(Tables):
     async def compare_sources(
         self, generation: str, other: str, *, after: str, limit: int
     ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        """Return sources of a generation with their hashes, and their origins in another."""
         page = await self.source_records(generation, after=after, limit=limit)
         built = self._generation(other).sources
         origins = {
@@ -160,14 +152,12 @@ class MemoryDocuments(Tables):
         return [(record.source, record.content_hash) for record in page], origins
 
     async def count_sources(self, generation: str) -> tuple[int, int]:
-        """Return the number of sources, without generated ones, and the chunks they record."""
         records = [each.record for each in self._generation(generation).sources.values()]
         return sum(not each.generated for each in records), sum(each.chunks for each in records)
 
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
     ) -> VectorCheck:
-        """Check the vectors of a page of chunks greater than ``after``, in order."""
         page = _by_id(self._generation(generation).table(kinds=kinds).values(), after=after)[:limit]
         return VectorCheck(
             last=page[-1].record.chunk_id if page else None,
@@ -176,14 +166,12 @@ class MemoryDocuments(Tables):
         )
 
     async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        """Return some indexed chunks with their embeddings."""
         indexed = selected(self._generation(generation).chunks.values(), None)
         return [replace(_weighted(c), embedding=c.embedding) for c in indexed[:limit]]
 
     async def probe_chunks(
         self, generation: str, *, newest: int, others: int, after: str
     ) -> list[WeightedChunk]:
-        """Return the indexed chunks stored last, and some by their vector keys."""
         indexed = selected(self._generation(generation).chunks.values(), None)
         keyed = [chunk for chunk in indexed if (chunk.record.vector_key or "") >= after]
         keyed.sort(key=lambda chunk: chunk.record.vector_key or "")
@@ -199,7 +187,6 @@ class MemoryDocuments(Tables):
         beam: int,
         exact: bool,
     ) -> list[list[Neighbour]]:
-        """Return the indexed chunks nearest to each vector, nearest first."""
         indexed = selected(self._generation(generation).chunks.values(), None)
         return [
             [
@@ -212,7 +199,6 @@ class MemoryDocuments(Tables):
     async def vector_places(
         self, model: str, record: str, *, dimensions: int | None, limit: int
     ) -> VectorPlaces:
-        """Return the generations that may hold vectors of ``model`` with these dimensions."""
         live = record.partition("@")[0]
         keyed = [each for each in self._records.values() if each.model == model and each.keyed]
         others = [each for each in keyed if each.name not in (record, live) and each.chunks > 0]
@@ -235,7 +221,6 @@ class MemoryDocuments(Tables):
     async def stored_vectors(
         self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
     ) -> list[dict[str, Sequence[float]]]:
-        """Return for each place the stored vectors by vector key."""
         return [
             _vectors_by_key(self._generation(name).table(kinds=kinds).values(), keys)
             for name, kinds in places
@@ -244,7 +229,6 @@ class MemoryDocuments(Tables):
     async def outdated_weights(
         self, generation: str, *, kinds: bool, average_length: float, limit: int
     ) -> list[WeightedChunk]:
-        """Return chunks whose weights assume another average length, by chunkId."""
         chunks = _by_id(self._generation(generation).table(kinds=kinds).values())
         outdated = [c for c in chunks if c.record.average_length != average_length]
         return [_weighted(chunk) for chunk in outdated[:limit]]
@@ -257,7 +241,6 @@ class MemoryDocuments(Tables):
         average_length: float,
         changes: Sequence[WeightedChunk],
     ) -> None:
-        """Write new weights, where the chunk is indexed or not as it was."""
         table = self._generation(generation).table(kinds=kinds)
         for change in changes:
             chunk = table.get(change.chunk_id)
@@ -280,14 +263,12 @@ class MemoryCopies(Tables):
     async def source_order(
         self, generation: str, *, after: str, limit: int
     ) -> list[tuple[str, int]]:
-        """Return sources greater than ``after``, in order, with their places."""
         found = self._generation(generation).ordered_sources(after=after)
         return [(each.record.source, each.place) for each in found[:limit]]
 
     async def source_records_at(
         self, generation: str, places: Sequence[int]
     ) -> dict[int, SourceRecord]:
-        """Return source records by their places."""
         wanted = set(places)
         found = self._generation(generation).sources.values()
         return {each.place: each.copy() for each in found if each.place in wanted}
@@ -295,7 +276,6 @@ class MemoryCopies(Tables):
     async def chunk_records(
         self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
     ) -> list[ChunkRecord]:
-        """Return the chunks ``first`` to ``end - 1`` of each source."""
         wanted = set(sources)
         return [
             chunk.whole()
@@ -306,7 +286,6 @@ class MemoryCopies(Tables):
     async def overview(
         self, collection: Collection, request: OverviewRequest
     ) -> Read[OverviewAnswer]:
-        """Measure a collection."""
         generation = self._generation(collection.type)
         sizes: dict[int, int] = {}
         periods: dict[int, tuple[int, int]] = {}
@@ -337,7 +316,6 @@ class MemoryCopies(Tables):
         limit: int,
         indexed: int,
     ) -> Read[list[MapPoint]]:
-        """Return a sample of the indexed chunks, with their cosines to axes."""
         request = OverviewRequest(None, None, None, limit, indexed)
         sampled = _sample(self._generation(collection.type).chunks.values(), limit, request)
         by_axis = [cosines(sampled, axis).tolist() for axis in axes]

@@ -52,7 +52,6 @@ class MemorySearch(Tables):
         *,
         first: int = 0,
     ) -> Read[Mapping[str, Sequence[Row]]]:
-        """Run all searches of a query."""
         generation = self._generation(collection.type)
         return Read(
             self._records.get(collection.name),
@@ -62,7 +61,6 @@ class MemorySearch(Tables):
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
     ) -> list[ChunkText]:
-        """Return chunks by record id."""
         stored = self._generation(generation)
         others = {chunk.rid: chunk.embedding for chunk in stored.chunks_at(compared)}
         vectors = [others.get(rid) for rid in compared]
@@ -72,13 +70,11 @@ class MemorySearch(Tables):
         ]
 
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        """Return a chunk with its embedding."""
         chunk = self._generation(collection.type).chunks.get(chunk_id)
         text = None if chunk is None else replace(_text(chunk), embedding=chunk.embedding)
         return Read(self._records.get(collection.name), text)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the embeddings of indexed chunks, by record id."""
         found = self._generation(generation).chunks_at(rids)
         embeddings = {chunk.rid: chunk.embedding for chunk in found if chunk.indexed}
         return {rid: each for rid, each in embeddings.items() if each is not None}
@@ -86,7 +82,6 @@ class MemorySearch(Tables):
     async def passages(
         self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
     ) -> list[Passage]:
-        """Return the texts of chunks by chunkId."""
         table = self._generation(generation).chunks
         found = [chunk for each in dict.fromkeys(chunk_ids) if (chunk := table.get(each))]
         return [
@@ -103,12 +98,12 @@ class MemorySearch(Tables):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
-        """Return the best chunk of each source, by source; of equal ones the first."""
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
         wanted = set(sources)
-        chunks = [
-            c for c in self._generation(generation).chunks.values() if c.record.source in wanted
-        ]
+        stored = self._generation(generation).chunks
+        chunks = [c for c in stored.values() if c.record.source in wanted]
+        given = selected((stored[each] for each in chunk_ids if each in stored), filter)
         rows: dict[str, tuple[Row, int]] = {}
         for chunk in selected(chunks, filter):
             row = row_of(chunk, 0.0, columns)
@@ -119,10 +114,11 @@ class MemorySearch(Tables):
             known = rows.get(source)
             if known is None or (-row.score, index) < (-known[0].score, known[1]):
                 rows[source] = row, index
-        return {source: row for source, (row, _) in rows.items()}
+        return {source: row for source, (row, _) in rows.items()}, {
+            chunk.record.chunk_id: row_of(chunk, 0.0, columns) for chunk in given
+        }
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
-        """Return the best chunk of each source that is linked to others, and given chunks."""
         stored = self._generation(generation)
         vector = request.columns.cosines[request.by]
         allowed = selected(stored.chunks.values(), request.filter)
@@ -152,14 +148,12 @@ class MemorySearch(Tables):
         )
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
         stored = self._generations.get(generation, Generation())
         return [each for each in stored.statistics if each.revision > after]
 
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         stored = self._generations.get(generation, Generation())
         later = [each for each in stored.statistics if each.revision > revision]
         if not count or len(stored.statistics) - len(later) != count:

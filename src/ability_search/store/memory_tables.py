@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.errors import GenerationGone
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
@@ -24,7 +25,6 @@ from ability_search.store.records import (
     Passage,
     Row,
     SourceRecord,
-    SparseVector,
     TermStatisticsEntry,
     Use,
 )

@@ -33,7 +33,6 @@ from ability_search.store.records import (
     Row,
     Search,
     SourceRecord,
-    SparseVector,
     TermStatisticsEntry,
     Use,
     VectorCheck,
@@ -178,10 +177,12 @@ class SearchStore(Protocol):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
-        """Return the best chunk of each source, by source; of equal ones the first.
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
+        """Return the best chunk of each source, by source, and the given chunks, by chunkId.
 
-        The column ``by`` of ``columns`` decides, and is the score.
+        The column ``by`` of ``columns`` decides, and is the score; of equal chunks the first is
+        best. Chunks that are gone, duplicates or excluded by the filter are left out.
         """
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
@@ -406,7 +407,7 @@ class JobStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """How often agents were shown chunks."""
+    """Counts of the chunks shown to agents."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """Return how often chunks were shown to an agent; those never shown are left out."""
@@ -446,7 +447,6 @@ __all__ = [
     "IndexStore",
     "JobStore",
     "SearchStore",
-    "SparseVector",
     "Store",
     "TermStatisticsStore",
     "UsageStore",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from ability_search.collection import Collection
+from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ class ChunkRecord:
     """Index of the first chunk of the section."""
     of: str | None = None
     """Source of the document that this kind was made of."""
+    of_chunk: int | None = None
+    """Index of the chunk of that document that this one was made of, if it is one chunk."""
     facets: Sequence[str] = ()
     """Keys of equality filters, and of the periods that the text mentions."""
     dates: Sequence[int] = ()
@@ -130,15 +133,6 @@ class Link:
 
 
 # Retrieval
-
-
-@dataclass(frozen=True, slots=True)
-class SparseVector:
-    """Weighted terms."""
-
-    ids: Sequence[int]
-    """Ascending."""
-    weights: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +368,7 @@ class VectorCheck:
 
 @dataclass(frozen=True, slots=True)
 class OverviewRequest:
-    """What to measure of a collection; ``None`` leaves a part out."""
+    """The parts to measure of a collection; ``None`` leaves a part out."""
 
     bin_width: int | None
     """Tokens."""
@@ -412,7 +406,7 @@ class MapPoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often an agent was shown a chunk."""
+    """The number of times an agent was shown a chunk."""
 
     agent: str
     collection: str

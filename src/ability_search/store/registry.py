@@ -64,6 +64,17 @@ class Registry:
         self._known.pop(name, None)
         return self.learn(name, await self._store.collection(name))
 
+    async def current(self, name: str) -> Collection:
+        """Read the record of a collection again.
+
+        Raises:
+            NotFound: if it is gone.
+        """
+        current = await self.reload(name)
+        if current is None:
+            raise NotFound("collection", name.partition("@")[0])
+        return current
+
     async def all(self) -> list[Collection]:
         """Return all collections by name."""
         return [each for each in await self.records() if each.name == each.public_name]

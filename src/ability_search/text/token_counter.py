@@ -22,6 +22,9 @@ Cumulative = npt.NDArray[np.int32]
 class TokenCounter(Protocol):
     """A counter of tokens, without the special tokens that a model adds to its input."""
 
+    name: str
+    """Name that is recorded with what was counted."""
+
     def count(self, text: str) -> int:
         """Return the number of tokens of ``text``; 0 for the empty text."""
 
@@ -59,6 +62,8 @@ class EstimatedTokens:
 
     A word of a thousand letters counts 750 tokens, although WordPiece has one unknown token for it.
     """
+
+    name = "estimate"
 
     def count(self, text: str) -> int:
         """Return the estimated number of tokens of ``text``."""
@@ -186,6 +191,7 @@ class TokenizerTokens:
                 f"{Path(path).name} is no readable tokenizer: {exc}",
                 hint="Name the tokenizer.json that belongs to the embedding model.",
             ) from exc
+        self.name = f"tokenizer:{Path(path).parent.name}"
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._by_word = _reads_words_alone(self._tokenizer)

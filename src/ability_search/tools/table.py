@@ -141,3 +141,10 @@ TOOLS: tuple[ToolRow, ...] = (
 """All tools, in listing order."""
 
 BY_NAME: Mapping[str, ToolRow] = {row.name: row for row in TOOLS}
+
+NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
+    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
+    "models": ("create-embedding",),
+    "worker": tuple(row.name for row in TOOLS),
+}
+"""The tools that each component provides to the others."""

@@ -1,4 +1,4 @@
-"""Who may join which network and offer which tool."""
+"""Access to networks, and to the tools that an agent may offer."""
 
 from __future__ import annotations
 

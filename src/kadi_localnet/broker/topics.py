@@ -11,7 +11,7 @@ S = TypeVar("S", bound=Hashable)
 
 
 class _Tail(Generic[S]):
-    """What follows the first ``#`` of a pattern, from it on."""
+    """A pattern from its first ``#`` on."""
 
     __slots__ = ("pattern", "subscribers")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec.structs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,8 +24,15 @@ from tests.ability_search.artifacts.made import (
     made,
 )
 
-from ability_search.artifacts.artifact_lines import chunk_line, source_line
-from ability_search.artifacts.artifact_reader import Artifact, read_manifest
+from ability_search.artifacts.artifact_lines import (
+    ChunkLine,
+    SourceLine,
+    UseLine,
+    chunk_line,
+    source_line,
+    use_line,
+)
+from ability_search.artifacts.artifact_reader import Artifact, parsed, read_manifest
 from ability_search.artifacts.manifest import (
     CHUNKS,
     MANIFEST,
@@ -33,6 +42,7 @@ from ability_search.artifacts.manifest import (
     Damaged,
 )
 from ability_search.index.preparation import restored_document
+from ability_search.store.records import ChunkRecord, SourceRecord, Use
 
 
 @pytest.fixture
@@ -413,3 +423,82 @@ def test_what_a_newer_program_adds_is_passed_over_in_manifests_and_kept_in_rows(
     assert item.record.further == {"novelty": "of a source"}
     assert json.loads(chunk_line(item.chunks[0]))["novelty"] == [1, {"y": None}]
     assert json.loads(source_line(item.record))["novelty"] == "of a source"
+
+
+SOURCE = SourceRecord(
+    source="d#~summary",
+    title="t",
+    content_hash="h",
+    chunks=3,
+    tokens=60,
+    tokens_min=10,
+    tokens_max=30,
+    indexed_at=9,
+    kind="summary",
+    metadata={"a": [1]},
+    format="text",
+    language="python",
+    links=({"target": "x", "kind": "k", "weight": 0.5},),
+    of="d",
+    file=True,
+    file_hash="f",
+    generated=True,
+    tail="end",
+    origin="o",
+    further={"novelty": 1},
+)
+CHUNK = ChunkRecord(
+    chunk_id="docs:d#~summary:1",
+    collection="docs",
+    source="d#~summary",
+    title="t",
+    content="content",
+    kind="summary",
+    of_chunk=2,
+    metadata={"a": [1]},
+    chunk_index=1,
+    total_chunks=3,
+    created_at=9,
+    tokens=20,
+    breadcrumb="b",
+    page=2,
+    start_line=3,
+    end_line=4,
+    start_offset=5,
+    end_offset=6,
+    lead="lead",
+    overlap=1,
+    section=1,
+    of="d",
+    facets=["a"],
+    dates=[1, 2],
+    vector_key="v",
+    terms=[1, 2],
+    weights=[0.5, 1.5],
+    lengths=[1, 2],
+    average_length=7.5,
+    duplicate_of="docs:e:0",
+    further={"novelty": 1},
+)
+
+
+@pytest.mark.parametrize("record", [SOURCE, CHUNK], ids=["source", "chunk"])
+def test_each_field_of_a_record_is_exported_and_read(record: SourceRecord | ChunkRecord) -> None:
+    """The embedding is in a file of its own, and no other field may have its default here."""
+    same = {each.name for each in fields(record) if getattr(record, each.name) == each.default}
+    assert same <= {"embedding"}
+    if isinstance(record, SourceRecord):
+        source, further = parsed(source_line(record), SourceLine, "")
+        assert source.record(further) == record
+    else:
+        chunk, further = parsed(chunk_line(record), ChunkLine, "")
+        weighted = chunk.weighted_terms()
+        assert weighted is not None
+        assert chunk.record("docs", *weighted, further) == record
+
+
+def test_each_field_of_a_use_is_exported() -> None:
+    """The collection is in the manifest."""
+    use = Use("agent", "docs", "docs:d:0", 3, 9)
+    line, _ = parsed(use_line(use), UseLine, "")
+    assert {"collection": "docs", **msgspec.structs.asdict(line)} == asdict(use)

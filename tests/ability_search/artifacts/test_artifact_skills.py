@@ -57,9 +57,7 @@ def read(directory: Path) -> SkillsArtifact:
     manifest = read_manifest(directory)
     assert isinstance(manifest, SkillsManifest)
     settings = load_settings({"HOME": str(directory)}, directory)
-    return read_skills(
-        directory, manifest, settings=settings, count=EstimatedTokens(), counter="estimate"
-    )
+    return read_skills(directory, manifest, settings=settings, counter=EstimatedTokens())
 
 
 def test_each_skill_is_a_document_with_its_vector(tmp_path: Path) -> None:

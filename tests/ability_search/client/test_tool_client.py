@@ -57,14 +57,15 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_stack(
         target(tmp_path, "localhost:8080")
 
 
-def test_a_configured_remote_broker_wins_over_the_stack_and_a_local_one_does_not(
-    tmp_path: Path, stack: RunningStack
+@pytest.mark.parametrize("name", ["remote", "local"])
+def test_the_running_stack_wins_over_the_brokers_of_found_files(
+    tmp_path: Path, name: str, stack: RunningStack
 ) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[broker.remote]\nURL = "wss://r.example/kadi"\n')
-    assert target(tmp_path).url == "wss://r.example/kadi"
-    config.write_text('[broker.local]\nURL = "ws://localhost:9999/kadi"\n')
+    config.write_text(f'[broker.{name}]\nURL = "wss://r.example/kadi"\n')
     assert target(tmp_path).url == stack.url
+    remove_running(tmp_path / "data")
+    assert target(tmp_path).url == "wss://r.example/kadi"
 
 
 def test_no_message_shows_the_credentials_of_an_address(tmp_path: Path) -> None:

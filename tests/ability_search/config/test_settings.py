@@ -1,4 +1,4 @@
-"""Where values come from, which win, and what is refused."""
+"""Sources of settings, their precedence, and refused values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.loader import load_settings
+from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Settings
 from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
+from ability_search.text.model_traits import model_traits
 
 KEPT = {
     "SEARCH_CHUNK_SIZE": "chunk_size",
@@ -189,8 +190,8 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("arcadedb_backend: http", "arcadedb_urls must be set"),
         ("broker_url: ws://x/kadi", "config.toml [broker.<name>] URL"),
         ("networks: [a]", "config.toml [broker.<name>] NETWORKS"),
-        ("zzz: 1", "unknown key"),
-        ("1: 1", "expected a string as key"),
+        ("chunk_size: 300\n  zzz: 1", "unknown key"),
+        ("chunk_size: 300\n  1: 1", "expected a string as key"),
         ("chunk_size: 100\n  chunk_size: 200", "duplicate key chunk_size"),
         ("chunk_size: [", "not valid YAML (line"),
         ("chunk_size: 2024-99-99", "not valid YAML"),
@@ -199,6 +200,7 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("secret_key_file: 5", "not a valid path"),
         ("allowed_roots: [docs, 5]", "search.allowed_roots.1: "),
         ("allowed_roots: []", "at least 1 item"),
+        ("read_deny: ['a[']", "search.read_deny.0: "),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> None:
@@ -207,10 +209,26 @@ def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> N
     assert expected in problem
 
 
-@pytest.mark.parametrize("config", ["- a list\n", "search: 5\n"])
-def test_a_malformed_config_is_refused(tmp_path: Path, config: str) -> None:
-    (problem,) = problems(tmp_path, config)
-    assert str(tmp_path / "config.yml") in problem
+FOREIGN = (
+    "- a list\n",
+    "search: lunr\n",
+    "search: {provider: lunr, limit: 10, language: en}\n",
+    "title: {{ page.title }}\n",
+)
+
+
+@pytest.mark.parametrize("config", FOREIGN)
+def test_a_config_of_another_program_is_passed_over_with_a_warning(
+    tmp_path: Path, config: str
+) -> None:
+    (tmp_path / "config.yml").write_text("search: {chunk_size: 123}", encoding="utf-8")
+    below = tmp_path / "site"
+    below.mkdir()
+    settings = load(below, config)
+    assert settings.chunking.size == 123
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{below / 'config.yml'} is ignored: ")
+    assert own_files(below) == [tmp_path / "config.yml"]
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
@@ -303,3 +321,39 @@ def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
         assert len(re.split(r"(?<!\\)\|", row)) == 7
     assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
     assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("all-MiniLM-L6-v2", "", ""),
+        ("nomic-embed-text", "search_query: ", "search_document: "),
+        ("nomic-embed-text:v1.5", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("intfloat/e5-base-v2", "query: ", "passage: "),
+        ("BAAI/bge-m3", "", ""),
+        ("text-embedding-3-small", "", ""),
+        ("snowflake-arctic-embed2", "query: ", ""),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", ""),
+    ],
+)
+def test_prefixes_are_those_of_the_model_card(model: str, query: str, passage: str) -> None:
+    assert model_traits(model)[:2] == (query, passage)
+
+
+def test_instructions_precede_queries_only() -> None:
+    for model in ("bge-large", "bge-small-zh-v1.5", "multilingual-e5-large-instruct"):
+        query, passage, _ = model_traits(model)
+        assert query
+        assert passage == ""
+
+
+def test_prefixes_that_are_set_hold_for_the_configured_model_only(tmp_path: Path) -> None:
+    embedding = load(
+        tmp_path,
+        SEARCH_EMBEDDING_MODEL="nomic-embed-text",
+        SEARCH_EMBEDDING_QUERY_PREFIX="ask:",
+        SEARCH_EMBEDDING_PASSAGE_PREFIX="none",
+    ).embedding
+    assert embedding.prefixes_of("nomic-embed-text") == ("ask: ", "")
+    assert embedding.prefixes_of("e5-small") == ("query: ", "passage: ")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ability_search import __version__
-from ability_search.config.agent_card import AgentCard, read_agent_card
+from ability_search.config.agent_card import CARD, AgentCard, read_agent_card
+from ability_search.config.config_files import find_own
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
@@ -113,7 +114,7 @@ def test_a_file_without_brokers_leaves_the_local_one(tmp_path: Path) -> None:
     ("agent", "toml", "expected"),
     [
         ({"brokers": {"remote": 5}}, "", "brokers.remote: expected an address"),
-        ({"brokers": []}, "", "brokers: expected an object"),
+        ({"name": "ability-search", "brokers": []}, "", "brokers: expected an object"),
         ({"brokers": {"remote": "http://x"}}, "", "brokers.remote: expected an address that"),
         ({"brokers": {"local": {"url": "ws://x", "networks": "a"}}}, "", "local.networks: expec"),
         ({"name": "ability-search", "version": 3}, "", "version: expected a string"),
@@ -123,8 +124,7 @@ def test_a_file_without_brokers_leaves_the_local_one(tmp_path: Path) -> None:
         (None, '[broker.local]\nNETWORKS = "a"', "NETWORKS: expected a list of names"),
         (None, "[broker.local]\nNETWORKS = []", "NETWORKS: expected a list of names"),
         (None, "[broker.local]\nMODE = 1", "MODE: expected a string"),
-        (None, "broker = 1", "expected tables"),
-        (None, "[broker]\nlocal = 1", "[broker.local]: expected a table"),
+        (None, "[broker]\na = 1\n[broker.b]\nURL = 'ws://x'", "[broker.a]: expected a table"),
         (None, "[broker", "not valid TOML"),
     ],
 )
@@ -139,9 +139,34 @@ def test_invalid_entries_are_reported_with_their_place(
 
 
 def test_agent_json_that_is_not_json_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "agent.json").write_text("{", encoding="utf-8")
+    (tmp_path / "agent.json").write_text('{"brokers": ', encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"agent\.json: not valid JSON \(line 1"):
         load_settings({}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.toml", "broker = 1"),
+        ("config.toml", '[broker]\nurl = "amqp://queue.example"'),
+        ("config.toml", 'baseURL = "https://example.org"'),
+        ("config.toml", "{{ not TOML"),
+        ("agent.json", "[]"),
+        ("agent.json", "{"),
+        ("agent.json", '{"name": "planner", "skills": []}'),
+    ],
+)
+def test_a_file_of_another_program_is_passed_over_with_a_warning(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    load(tmp_path, {"brokers": {"local": "ws://l/kadi"}}, '[broker.local]\nNETWORKS = ["n"]')
+    below = tmp_path / "clone"
+    below.mkdir()
+    (below / name).write_text(content, encoding="utf-8")
+    settings = load_settings({"HOME": "/home/ada"}, below)
+    assert (url(settings), settings.broker.networks) == ("ws://l/kadi", ("n",))
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{below / name} is ignored: ")
 
 
 def test_ignored_keys_of_config_toml_cause_warnings(tmp_path: Path) -> None:
@@ -233,7 +258,7 @@ def test_required_secrets_of_vault_models_only_in_both_spellings(tmp_path: Path)
 
 
 def test_own_manifest_agrees_with_the_package_and_the_built_in_one() -> None:
-    card = read_agent_card(ROOT / "agent.json")
+    card = read_agent_card(find_own(CARD, ROOT))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert card.name == project["name"]
     assert card.version == __version__ == project["version"]

@@ -1,4 +1,4 @@
-"""What a deployer hands over, as a source of settings."""
+"""A deployer as a source of settings."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from ability_search.config.loader import (
     complete_secrets,
     load_settings,
     locate_secrets,
+    require_decrypted,
     require_secrets,
 )
 from ability_search.config.schema import Settings
@@ -90,7 +91,7 @@ def test_the_path_of_the_key_file_is_a_setting(tmp_path: Path, environ: dict[str
     assert api_key(load_settings(environ, tmp_path)) == SECRET
 
 
-def test_a_secret_that_cannot_be_decrypted_stops_the_start(
+def test_secrets_encrypted_by_another_program_stop_only_what_needs_them(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     path = tmp_path / "secrets.toml"
@@ -99,17 +100,39 @@ def test_a_secret_that_cannot_be_decrypted_stops_the_start(
         "SEARCH_EMBEDDING_API_URL = 'ENC[age:xyz]'\nOTHERS_KEY = 'ENC[age:xyz]'\n",
         encoding="utf-8",
     )
+    names = ["SEARCH_API_KEY", "SEARCH_EMBEDDING_API_URL"]
+    local = load_settings(environ, tmp_path)
+    assert api_key(local) is None
+    assert [warning.split()[1] for warning in local.warnings] == names
+    assert "ENC" not in str(local.warnings)
+    require_secrets(local)
+    require_decrypted(local)
     with pytest.raises(ConfigurationError) as caught:
-        load_settings(environ, tmp_path)
-    assert [problem.split()[1] for problem in caught.value.problems] == [
-        "SEARCH_API_KEY",
-        "SEARCH_EMBEDDING_API_URL",
-    ]
-    assert "ENC" not in str(caught.value)
+        require_secrets(load_settings({**environ, **API}, tmp_path))
+    assert [problem.split()[1] for problem in caught.value.problems] == names
     settings = load_settings(
         {**environ, "SEARCH_API_KEY": SECRET, "SEARCH_EMBEDDING_API_URL": "http://h"}, tmp_path
     )
     assert api_key(settings) == SECRET
+
+
+def test_a_component_does_not_start_without_the_token_that_it_was_given(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_text("[secrets.models]\nSEARCH_GATEWAY_TOKEN = 'ENC[age:x]'\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="SEARCH_GATEWAY_TOKEN cannot be decrypted"):
+        require_decrypted(load_settings(environ, tmp_path))
+    require_decrypted(load_settings({**environ, "SEARCH_GATEWAY_TOKEN": "t"}, tmp_path))
+
+
+def test_a_secrets_file_encrypted_as_a_whole_is_passed_over_with_a_warning(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "secrets.toml"
+    path.write_bytes(b"age-encryption.org/v1\n-> X25519 abc\n--- xyz\n\xff\xfe")
+    (warning,) = load_settings(environ, tmp_path).warnings
+    assert warning.startswith(f"{path} is ignored: ")
 
 
 def test_secrets_can_be_set_even_if_loading_fails(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -47,7 +47,7 @@ class Tools:
 
 
 class Index:
-    """What was sent to be indexed."""
+    """Records the documents sent to be indexed."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[str], int]] = []

@@ -1,4 +1,4 @@
-"""What filters mean, asked of the Python predicate and of the engine alike."""
+"""Semantics of filters, in the Python predicate and in the engine."""
 
 from __future__ import annotations
 

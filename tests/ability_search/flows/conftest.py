@@ -102,7 +102,7 @@ Fault = Callable[[str, Mapping[str, Any]], Any]
 
 @dataclass
 class Network:
-    """What a test holds: the client, the model, and every call the worker made."""
+    """The client, the model and every call of the worker."""
 
     client: Connection
     model: WordModel

@@ -9,8 +9,6 @@ from typing import Any
 from tests.ability_search.flows.conftest import DIMENSIONS, PATIENCE, Network, word_vector
 from tests.ability_search.flows.stored import services_of
 
-from ability_search.index.index_calls import IndexOptions
-from ability_search.legacy.legacy_import import Way
 from ability_search.legacy.migration import Migration
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.legacy import LegacySql
@@ -105,23 +103,13 @@ def migration_of(
     """The migration service in this process, over the network's database and model manager."""
     from tests.ability_search.flows.test_artifacts import importing
 
-    services = services_of(network, base)
-    settings = network.settings
-    name = database or settings.database.name
+    name = database or network.settings.database.name
     return Migration(
         LegacySql(BrokerScripts(network.client.invoke, database=name, timeout=PATIENCE)),
-        services.store,
-        in_place=name == settings.database.name,
-        registry=services.registry,
-        importing=importing(network, base),
-        embedder=services.indexing._embedder,
-        way=Way(
-            model=model or settings.embedding.model,
-            recipe=services.indexing.recipe(IndexOptions(), None),
-            settings=settings,
-            count=services.indexing._count,
-            counter="estimate",
-        ),
+        services_of(network, base).ports,
+        importing(network, base),
+        in_place=name == network.settings.database.name,
+        model=model,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the store of a network holds of a collection, read past the worker."""
+"""Stored data of a collection, read without the worker."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -
         await build(network, base, "own", base=None)
         own, said = await asked()
         assert own != alone
-        assert [alone in each for each in said] == [True]
+        assert said == [f"{own} replaces {alone}, of the same artifact"]
         assert (await asked()) == (own, [])
 
         write_skill(base, "new", "Something else")
@@ -189,8 +189,8 @@ async def test_the_own_index_answers_only_if_it_fits(start: Start, base: Path) -
         newer, said = await asked()
         assert newer not in (alone, own)
         assert "is not used: it has revision sha256:" in said[0]
-        assert alone in said[1]
-        assert own in said[1]
+        assert said[1:] == [f"{newer} replaces {own}, of the same artifact"]
+        assert await collections(network) == [newer]
         network.calls.clear()
         assert await asked() == (newer, said[:1])
         assert "arcade-command" not in network.hops()

@@ -1,4 +1,4 @@
-"""What one document can do to the others: nothing."""
+"""Bounds of one document: it cannot slow down or stop the others."""
 
 from __future__ import annotations
 

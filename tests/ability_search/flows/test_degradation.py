@@ -1,4 +1,4 @@
-"""What is left of search when a part of it is out of order, and how it comes back."""
+"""Search while a component is down, and its recovery."""
 
 from __future__ import annotations
 
@@ -113,6 +113,20 @@ async def test_an_embedder_that_fails(library: Network) -> None:
     assert refused["retryable"] is True
     assert "mode=keyword" in refused["hint"]
     assert "out of order" not in refused["error"]
+
+
+async def test_a_hybrid_query_does_not_wait_as_long_as_a_semantic_one(start: Start) -> None:
+    async with start(
+        SEARCH_EMBEDDING_QUERY_TIMEOUT="60", SEARCH_EMBEDDING_FALLBACK_AFTER="0.1"
+    ) as network:
+        documents = [document("a", "cats and dogs")]
+        await network.call("search-index", collection="docs", documents=documents)
+        network.model.gate = asyncio.Event()
+        async with asyncio.timeout(10):
+            hybrid = await search(network, "hybrid")
+        assert hybrid["degraded"]["code"] == "embedding_unavailable"
+        network.model.gate.set()
+        assert (await search(network, "semantic"))["count"] == 1
 
 
 async def test_an_embedder_that_hangs(library: Network) -> None:

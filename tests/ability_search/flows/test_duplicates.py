@@ -262,9 +262,9 @@ async def test_reindexing_restores_duplicates_and_makes_them_findable(network: N
 async def test_weights_are_renewed_of_duplicates_too(network: Network, tmp_path: Path) -> None:
     services = services_of(network, tmp_path)
     await indexed(network, titled("a", FOX), titled("b", FOX))
-    collection = await services.registry.reload("docs")
+    collection = await services.ports.registry.reload("docs")
     assert collection is not None
-    await services.registry.update(collection, average_length=3 * collection.average_length)
+    await services.ports.registry.update(collection, average_length=3 * collection.average_length)
     await settled(services, "docs")
     standing, duplicate = await chunks(network, "docs")
     assert standing["averageLength"] == duplicate["averageLength"] == 3 * collection.average_length

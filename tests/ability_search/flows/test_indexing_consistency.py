@@ -1,4 +1,4 @@
-"""What is stored stays consistent: after any operations, under concurrency, for readers."""
+"""Consistency of stored data: after any operations, under concurrency, for readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done behind the callers' backs, what they hear of long work, and giving it up."""
+"""Maintenance in the background, progress of long work, and cancellation."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ async def test_weights_renewed_after_texts_grew_longer_equal_those_of_a_fresh_in
     stored = await chunks(network, "grown")
     assert {row["averageLength"] for row in stored} == {renewed.average_length}
     await network.call("search-index", collection="fresh", documents=[document("seed", "x")])
-    fresh = await services.registry.reload("fresh")
+    fresh = await services.ports.registry.reload("fresh")
     assert fresh is not None
-    await services.registry.update(fresh, average_length=renewed.average_length)
+    await services.ports.registry.update(fresh, average_length=renewed.average_length)
     await network.call("search-delete", collection="fresh", source="seed")
     await network.call("search-index", collection="fresh", documents=[*short(60), *long(90)])
     await settled(services, "fresh")
@@ -78,11 +78,11 @@ async def test_an_interrupted_renewal_is_completed(network: Network, tmp_path: P
     services = services_of(network, tmp_path)
     await network.call("search-index", collection="docs", documents=short(60))
     await settled(services, "docs")
-    collection = await services.registry.reload("docs")
+    collection = await services.ports.registry.reload("docs")
     assert collection is not None
     expected = await chunks(network, "docs")
     for average in (collection.average_length * 2, collection.average_length):
-        await services.registry.update(collection, average_length=average)
+        await services.ports.registry.update(collection, average_length=average)
         await settled(services, "docs")
     renewed = await chunks(network, "docs")
     for before, after in zip(expected, renewed, strict=True):
@@ -104,11 +104,11 @@ async def test_weights_of_a_generation_are_all_made_with_the_settings_it_was_beg
         again = document("again", begun[0]["content"])
         again["title"] = begun[0]["title"]
         await network.call("search-index", collection="docs", documents=[again])
-        collection = await services.registry.reload("docs")
+        collection = await services.ports.registry.reload("docs")
         assert collection is not None
         assert (collection.bm25_k1, collection.bm25_b) == (2, 0.5)
         for average in (collection.average_length * 3, collection.average_length):
-            await services.registry.update(collection, average_length=average)
+            await services.ports.registry.update(collection, average_length=average)
             await settled(services, "docs")
         weighed = {row["source"]: row["weights"] for row in await chunks(network, "docs")}
         for row in begun:

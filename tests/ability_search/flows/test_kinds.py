@@ -17,10 +17,9 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.exporter import Exporting
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.exporter import Exporter
+from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import ChunksManifest
-from ability_search.worker import token_counter
 
 ALL = ["title", "summary", "keywords", "propositions"]
 NO_GRACE = {"SEARCH_DATABASE_GRACE_PERIOD": "0"}
@@ -194,6 +193,49 @@ async def test_a_language_model_makes_them_and_is_asked_once_for_each(
     assert len(talker.requests) == 2
 
 
+async def test_a_proposition_returns_the_chunk_that_states_it(network: Network) -> None:
+    # The query has more words of the other section.
+    await index(network, document("a", TEXT), kinds=["propositions"])
+    for mode in ("semantic", "keyword", "hybrid"):
+        found = await network.call(
+            "search-query",
+            collection="docs",
+            query="It needs no database at all, workers serves hundred broker easily limits",
+            mode=mode,
+            extended=["propositions"],
+            explain=True,
+        )
+        stated = {hit["explain"]["extended"]["chunkId"]: hit["content"] for hit in found["results"]}
+        rows = {row["chunkId"]: row["content"] for row in await kind_chunks(network, "docs")}
+        assert stated
+        assert all(rows[chunk_id] in content for chunk_id, content in stated.items())
+
+
+async def test_a_language_model_sees_a_long_document_in_parts(
+    network: Network, talker: Talker
+) -> None:
+    sections = [f"# Part {n}\n\n" + f"The fact {n} is told. " * 50 for n in range(20)]
+
+    def facts(tool_input: dict[str, Any]) -> str:
+        shown = tool_input["messages"][1]["content"].lower()
+        return "\n".join(f"Fact {n} is told in it." for n in range(20) if f"fact {n} is" in shown)
+
+    talker.say = facts
+    long = document("a", "\n\n".join(sections))
+    await index(network, long, kinds=["propositions", "summary"], kindsBy="chat")
+    made_of = {
+        row["content"]: row["ofChunk"]
+        for row in await kind_chunks(network, "docs")
+        if row["kind"] == "propositions"
+    }
+    assert made_of == {f"Fact {n} is told in it.": n for n in range(20)}
+    requests = [each["messages"][1]["content"] for each in talker.requests]
+    assert len(requests) > 6
+    assert all(len(each) <= 8000 for each in requests)
+    assert all(any(f"The fact {n} is" in each for each in requests) for n in range(20))
+    assert any(each.startswith("a\n\nFact 0 is told in it.") for each in requests)
+
+
 async def test_without_a_language_model_they_are_extracted_and_the_caller_is_told(
     network: Network, talker: Talker
 ) -> None:
@@ -211,21 +253,14 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     await index(network, document("a", TEXT), document("b", "Short words."), kinds=ALL)
     before = await made(network)
     services = services_of(network, tmp_path)
-    count, counter = token_counter(network.settings)
-    exporting = Exporting(services.store, services.registry, count=count, counter=counter)
+    exporting = Exporter(services.ports)
     manifest = await exporting.export("docs", tmp_path / "out", _unheard)
     assert (manifest.counts.sources, manifest.collection.kinds) == (2, tuple(ALL))
     await network.call("search-delete", collection="docs")
     stated = read_manifest(tmp_path / "out")
     assert isinstance(stated, ChunksManifest)
     artifact = Artifact(tmp_path / "out", stated)
-    importing = Importing(
-        services.store,
-        services.registry,
-        services.maintenance,
-        services.generations,
-        settings=network.settings,
-    )
+    importing = Importer(services.ports, services.maintenance, services.generations)
     await importing.import_artifact(artifact, "docs", _unheard)
     assert await made(network) == before
     assert (await assert_consistent(network, "docs")).sources == 2

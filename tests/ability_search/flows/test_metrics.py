@@ -1,4 +1,4 @@
-"""What a worker counts, against what was asked of it and of the parts behind it."""
+"""A worker's metrics, compared with the calls to it and to the components behind it."""
 
 from __future__ import annotations
 

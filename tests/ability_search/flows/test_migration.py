@@ -1,4 +1,4 @@
-"""What the earlier TypeScript ability stored, moved into the layout of today."""
+"""Migration of data that the earlier TypeScript ability stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of search-query whatever options are combined, drawn from its JSON schema."""
+"""Invariants of search-query under any combination of options, drawn from its JSON schema."""
 
 from __future__ import annotations
 

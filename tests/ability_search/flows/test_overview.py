@@ -1,4 +1,4 @@
-"""What search-collection-info includes when asked: chunk sizes, growth, a map."""
+"""Optional parts of search-collection-info: chunk sizes, growth, a map."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_what_has_no_shape_yet_is_told_all_the_same(network: Network) -> N
     info = await included(network, *EVERYTHING)
     assert [each["chunks"] for each in info["tokens"]["bins"]] == [1]
     (period,) = info["growth"]["periods"]
-    assert (info["growth"]["unit"], period["chunks"], period["sources"]) == ("hour", 1, 1)
+    assert (info["growth"]["unit"], period["chunks"], period["sources"]) == ("minute", 1, 1)
     (point,) = info["map"]["points"]
     assert (point["x"], point["y"], point["excerpt"]) == (0, 0, "one text")
     assert info["map"]["explainedVariance"] == [0, 0]
@@ -133,7 +133,7 @@ async def test_many_chunks_are_sampled_with_keys_and_without(
     for _ in range(2):
         collection = await record(network, "docs")
         found = await measure(
-            services.store, services.registry, collection, wanted, counted=11, sample=7
+            services.ports.store, services.ports.registry, collection, wanted, counted=11, sample=7
         )
         assert found.tokens is not None and found.map is not None
         assert (found.tokens.counted, found.tokens.sampled) == (7, True)

@@ -1,4 +1,4 @@
-"""What the console is made of, without a browser."""
+"""Files of the console, without a browser."""
 
 from __future__ import annotations
 

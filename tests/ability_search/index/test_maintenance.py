@@ -1,4 +1,4 @@
-"""When maintenance runs, and that it ends."""
+"""Start and end of maintenance."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.ability_search.index.ports_of import index_ports
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused
 from ability_search.index.generations import Generations
@@ -18,7 +19,6 @@ from ability_search.store.arcadedb import index
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.core import Scripts
 from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
 
 PATIENCE = 10.0
@@ -56,15 +56,9 @@ class Held:
 
 
 def maintenance_of(store: Scripts) -> Maintenance:
-    registry = Registry(ArcadeStore(store))
-    return Maintenance(
-        ArcadeStore(store),
-        registry,
-        StatisticsCache(ArcadeStore(store)),
-        Generations(ArcadeStore(store), registry, grace=0),
-        scan_below=1000,
-        now=lambda: 0,
-    )
+    arcade = ArcadeStore(store)
+    ports = index_ports(arcade, now=0)
+    return Maintenance(ports, StatisticsCache(arcade), Generations(ports))
 
 
 async def test_what_is_asked_for_while_it_runs_is_done_once_more_afterwards() -> None:

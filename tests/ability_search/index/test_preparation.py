@@ -49,8 +49,14 @@ PIECES = [
     "🦊", "```python\nx = 1\n```\n", "~~~\n", "- item\n", "| a | b |\n", "<p>html</p>",
     '{"a": [1]}',
     "\ufeff", "\x00", "e\u0301", "x" * 90, "\u2028", "def f():\n    pass\n", "---\n",
+    "| a | b |\n|---|---|\n", "| 1 | 2 |\n" * 20,
 ]  # fmt: skip
-TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=60).map("".join)
+MATTER = st.sampled_from(["", "", "---\nname: x\ndescription: about y\n---\n"])
+TEXTS = st.builds(
+    str.__add__,
+    MATTER,
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=60).map("".join),
+)
 FORMATS = st.sampled_from([None, "markdown", "text", "code", "json", "html"])
 
 

@@ -11,8 +11,8 @@ def test_recorded_options_are_read_back_under_the_names_on_disk() -> None:
     recorded = reindex._recorded(options)
     assert recorded["anew"] is True
     assert "embed_all" not in recorded
-    assert reindex._options(recorded) == options
+    assert IndexOptions.model_validate(recorded) == options
 
 
 def test_options_of_another_version_are_ignored() -> None:
-    assert reindex._options({"model": "m", "later": 1}) == IndexOptions(model="m")
+    assert IndexOptions.model_validate({"model": "m", "later": 1}) == IndexOptions(model="m")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tenacity import wait_none
+from tests.ability_search.index.ports_of import index_ports
 
 from ability_search.collection import Collection
-from ability_search.config.schema import Ranking
 from ability_search.documents import Document
 from ability_search.errors import (
     DatabaseUnavailable,
@@ -26,7 +26,6 @@ from ability_search.store.arcadedb import index, rows
 from ability_search.store.arcadedb.collections import to_record
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import chunk_bytes
-from ability_search.store.registry import Registry
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.token_counter import EstimatedTokens
 from kadi_client.messages import encode
@@ -93,11 +92,9 @@ def writer_of(
         "collection": collection,
         "model": "m",
         "recipe": RECIPE,
-        "settings": Ranking(),
-        "now": lambda: 1,
     }
     arcade = ArcadeStore(store, message_bytes=message_bytes, now=lambda: 1)
-    return Writer(arcade, Registry(arcade), **given)
+    return Writer(index_ports(arcade, now=1), **given)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,16 @@ from tests.ability_search.edge_network import SECONDS, Stage, opened, settings_f
 from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.mcp.conftest import text_of
 
-from ability_search.tools.table import TOOLS
+from ability_search.config.schema import McpProfile, Settings
+from ability_search.mcp.lean_profile import LEAN_PARAMETERS
+from ability_search.tools.table import BY_NAME, TOOLS
 
 MODES = ("legacy", "auto")
+
+
+def profiled(settings: Settings, profile: McpProfile) -> Settings:
+    gateway = settings.gateway.model_copy(update={"mcp_profile": profile})
+    return replace(settings, gateway=gateway)
 
 
 @asynccontextmanager
@@ -37,10 +45,12 @@ async def over_http(settings: Any, mode: str) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def over_stdio(broker: str, home: Path, mode: str) -> AsyncIterator[Client]:
+async def over_stdio(
+    broker: str, home: Path, mode: str, profile: str = "full"
+) -> AsyncIterator[Client]:
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "ability_search", "mcp", "--broker", broker],
+        args=["-m", "ability_search", "mcp", "--broker", broker, "--profile", profile],
         cwd=home,
         env={"HOME": str(home), "SEARCH_DATA_DIR": str(home / "data")},
     )
@@ -144,8 +154,84 @@ async def use(client: Client) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_assistant_works_over_http(network: Network, mode: str) -> None:
-    async with over_http(network.settings, mode) as client:
+    async with over_http(profiled(network.settings, "full"), mode) as client:
         await use(client)
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_lean_profile_is_short_and_returns_references(
+    network: Network, tmp_path: Path, transport: str
+) -> None:
+    opened = (
+        over_http(profiled(network.settings, "lean"), "auto")
+        if transport == "http"
+        else over_stdio(network.url, tmp_path, "legacy", "lean")
+    )
+    async with opened as client:
+        listed = await client.list_tools()
+        size = len(listed.model_dump_json(by_alias=True, exclude_unset=True))
+        assert size < 5000 * 2.5, "a token has about four characters"
+        assert [tool.name for tool in listed.tools] == [*BY_NAME, "search-read"]
+        await use_references(client)
+
+
+async def use_references(client: Client) -> None:
+    """What an assistant does with hits that have no texts."""
+    rules = " ".join(f"Rule {number}: this line is about nothing." for number in range(30))
+    text = f"{rules} The bowline holds a loop. {rules}"
+    given = {"documents": [document("a b.md", text)], "options": {"maxTokens": 4000}}
+    indexed = await client.call_tool("search-index", {"collection": "ropes", **given})
+    assert indexed.structured_content["chunks"] == 1
+
+    query = {"collection": "ropes", "query": "bowline"}
+    found = await client.call_tool("search-query", query)
+    assert json.loads(text_of(found.content[0])) == found.structured_content
+    (hit,) = found.structured_content["results"]
+    assert (hit["source"], hit["uri"]) == (
+        "a b.md",
+        "search://collection/ropes/chunk/ropes%3Aa%20b.md%3A0",
+    )
+    assert "The bowline holds a loop." in hit["snippet"]
+    assert len(hit["snippet"]) <= 202
+    assert "content" not in hit
+    assert "timings" not in found.structured_content
+
+    read = await client.call_tool("search-read", {"uri": hit["uri"]})
+    assert text_of(read.content[0]) == text
+    source = {"uri": "search://collection/ropes/source/a%20b.md", "offset": 10}
+    assert text_of((await client.call_tool("search-read", source)).content[0]) == text[10:]
+    whole = await client.read_resource("search://tool/search-query")
+    assert isinstance(whole.contents[0], TextResourceContents)
+    described = json.loads(whole.contents[0].text)
+    assert described["inputSchema"] == BY_NAME["search-query"].input_schema
+    missing = await client.call_tool("search-read", {"uri": "search://tool/search-qery"})
+    assert missing.is_error
+    assert "no tool named 'search-qery'" in text_of(missing.content[0])
+
+    for asking in ({"maxResultTokens": 4000}, {"options": {"expand": "section"}}):
+        texts = (await client.call_tool("search-query", {**query, **asking})).structured_content
+        assert texts["results"][0]["content"] == text
+    similar = {"collection": "ropes", "chunkId": hit["chunkId"]}
+    near = (await client.call_tool("search-similar", similar)).structured_content
+    assert near["sourceChunk"]["uri"] == hit["uri"]
+    assert "content" not in near["sourceChunk"]
+    direct = await client.call_tool("search-query", {**query, "maxPerSource": 1, "offset": 1})
+    assert direct.structured_content["results"] == [], "an option is accepted as a parameter too"
+    for wrong, named in (
+        ({"options": "limit 3"}, "invalid_input: options: expected an object"),
+        ({"limit": 3, "options": {"limit": 4}}, "invalid_input: options.limit: "),
+        ({"options": {"ofset": 4}}, "ofset"),
+    ):
+        failed = await client.call_tool("search-query", {**query, **wrong})
+        assert failed.is_error
+        assert named in text_of(failed.content[0])
+
+
+def test_lean_parameters_are_parameters_of_the_tools() -> None:
+    assert set(LEAN_PARAMETERS) == set(BY_NAME)
+    for name, parameters in LEAN_PARAMETERS.items():
+        schema = BY_NAME[name].input_schema
+        assert set(schema.get("required", ())) <= set(parameters) <= set(schema["properties"])
 
 
 async def test_assistant_works_over_stdio(network: Network, tmp_path: Path) -> None:
@@ -208,6 +294,8 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
     }
     lines = [
         "this is no JSON",
+        '{"jsonrpc": "2.0", "id": 5, "method": ',
+        '{"id": 6, "method": "tools/list"}',
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
         json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json.dumps({"jsonrpc": "2.0", "id": "two", "method": "tools/list"}),
@@ -217,14 +305,19 @@ async def test_stdout_carries_only_the_protocol(stage: Stage, tmp_path: Path) ->
         assert process.stdout is not None
         process.stdin.write("".join(f"{line}\n" for line in lines).encode())
         answers: dict[Any, Any] = {}
+        refused: list[int] = []
         while "two" not in answers:
             message = json.loads(await process.stdout.readline())
             assert message["jsonrpc"] == "2.0"
+            if message["id"] is None:
+                refused.append(message["error"]["code"])
+                continue
             answers[message.get("id")] = message.get("result")
         process.stdin.close()
         out, err = await process.communicate()
+    assert refused == [-32700, -32700, -32600]
     assert answers[1]["serverInfo"]["name"] == "ability-search"
     assert "search-query" in answers[1]["instructions"]
-    assert len(answers["two"]["tools"]) == len(TOOLS)
+    assert len(answers["two"]["tools"]) == len(TOOLS) + 1
     assert (out, process.returncode) == (b"", 0)
     assert b" cli: " in err

@@ -12,7 +12,8 @@ from tests.ability_search.search.values import candidates_of, query_of
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, NotFound, StatementRefused
-from ability_search.search.candidates import Candidate, Candidates, Plan, PlannedSearch
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.plan import Plan
 from ability_search.search.retrievers import pooled, retrieve
 from ability_search.search.stage import Ports
 from ability_search.store.arcadedb.collections import to_record
@@ -29,12 +30,13 @@ def row(name: str, **scores: float) -> dict[str, Any]:
 
 
 def plan(*, vector: bool = True, terms: bool = True, scan_below: int = 100) -> Plan:
-    searches = []
-    if vector:
-        searches.append(PlannedSearch("semantic", [1.0, 0.0], 10))
-    if terms:
-        searches.append(PlannedSearch("keyword", QueryTerms((1,), (1.0,), 1.0), 10))
-    return Plan(searches, depths=(10,), beam=10, scan_below=scan_below)
+    return Plan(
+        [1.0, 0.0] if vector else None,
+        QueryTerms((1,), (1.0,), 1.0) if terms else None,
+        depths=(10,),
+        beam=10,
+        scan_below=scan_below,
+    )
 
 
 class Fake:
@@ -73,7 +75,7 @@ def found_row(name: str, score: float, rid: str | None = None, **columns: float)
 async def find(database: Fake, wanted: Plan) -> Candidates:
     store = ArcadeStore(database)
     ports = cast(Ports, SimpleNamespace(store=store, registry=Registry(store)))
-    candidates = replace(candidates_of(query_of(), Plan()), searched=DOCS)
+    candidates = replace(candidates_of(query_of(), Plan()), collection=DOCS)
     await retrieve(candidates, wanted, ports)
     return candidates
 

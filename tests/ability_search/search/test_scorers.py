@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk, query_of
 
-from ability_search.search.candidates import Candidate, Plan, PlannedSearch
+from ability_search.search.candidates import Candidate
 from ability_search.search.pipeline import wanted_fields
+from ability_search.search.plan import Plan
 from ability_search.search.query import Query
 from ability_search.text.bm25 import QueryTerms
 
@@ -32,8 +33,8 @@ def ranked(chunks: list[Chunk], query: Query, depths: tuple[int, ...]) -> list[C
         item = chunk(f"#{n}", f"docs:s:{n:03}", cosine, ranks={"semantic": rank}, columns=columns)
         candidates.append(item)
     plan = Plan(
-        [PlannedSearch("semantic", [1.0], depths[-1])],
-        depths,
+        [1.0],
+        depths=depths,
         beam=100,
         scan_below=0,
         fields=wanted_fields(query),

@@ -10,10 +10,11 @@ from typing import Any, cast
 from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
 from ability_search.filters.tree import Filter
-from ability_search.search.candidates import Candidate, Candidates, Plan
+from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.fusion import FUSION, JOIN
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import SCORERS
+from ability_search.search.plan import Plan
 from ability_search.search.query import Query, parse_query
 from ability_search.search.stage import Ports, Stage
 
@@ -38,7 +39,7 @@ def candidates_of(
 ) -> Candidates:
     """Candidates as the retrievers leave them."""
     timed = query if query.as_of is not None else replace(query, as_of=now)
-    return Candidates(timed, Ranking(), searched=DOCS, plan=plan, found=list(found))
+    return Candidates(timed, Ranking(), DOCS, plan=plan, found=list(found))
 
 
 def ranked(candidates: Candidates) -> list[Candidate]:
@@ -48,7 +49,7 @@ def ranked(candidates: Candidates) -> list[Candidate]:
     return candidates.ranked
 
 
-def apply(stage: Stage, candidates: Candidates) -> None:
+def apply(stage: Stage[Candidates], candidates: Candidates) -> None:
     """Run a stage that reaches for nothing, if it applies."""
     if stage.applies(candidates):
         asyncio.run(stage.run(candidates, NO_PORTS))

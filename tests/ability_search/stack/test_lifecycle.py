@@ -1,4 +1,4 @@
-"""How long an event loop is held, and that a part shows that it lives."""
+"""Time an event loop is held, and signs of life of a component."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component finds in its environment."""
+"""The environment of a component."""
 
 from __future__ import annotations
 

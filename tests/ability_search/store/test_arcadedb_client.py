@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from ability_search.documents import SparseVector
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
 from ability_search.store.arcadedb.collections import collections, insert_collection
 from ability_search.store.arcadedb.core import rows_together
 from ability_search.store.arcadedb.schema import create_generation, schema
 from ability_search.store.arcadedb.search import candidates, hit_rows
-from ability_search.store.records import Search, SparseVector, TermSearch, VectorSearch
+from ability_search.store.records import Search, TermSearch, VectorSearch
 from kadi_client import Call, CallTimeout, Connection, NotConnected, RemoteError, Tool, ToolError
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker

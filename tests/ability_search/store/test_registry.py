@@ -1,4 +1,4 @@
-"""What a worker remembers of collections."""
+"""A worker's cache of collection records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers are told of exceptions."""
+"""Exceptions as callers see them."""
 
 from __future__ import annotations
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.ability_search.search.values import apply, candidates_of, chunk, query_of
+from tests.ability_search.search.values import NO_PORTS, candidates_of, chunk, query_of
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
-from ability_search.search.candidates import Plan
+from ability_search.search.candidates import Answer
+from ability_search.search.plan import Plan
 from ability_search.search.searcher import response
 from ability_search.search.stages.hit_rows import HITS
 from ability_search.store.records import ChunkText
@@ -22,7 +24,7 @@ LIMITS = Limits()
 
 def query(**fields: Any) -> Any:
     given = {"collection": "docs", "query": "words", **fields}
-    return requests.query(inputs.QueryInput.model_validate(given), LIMITS)
+    return requests.query(inputs.QueryInput.model_validate(given), LIMITS, None)
 
 
 def test_a_plain_query_has_the_defaults() -> None:
@@ -142,10 +144,10 @@ def written(text: ChunkText = TEXT, asked: Any = "docs") -> dict[str, Any]:
     item = chunk("#1:0", "docs:a:0", 0.5, ranks={"semantic": 1}, score=0.5)
     item.row = text
     candidates = candidates_of(query_of("w", collection=asked), Plan())
-    candidates.ranked = [item]
-    apply(HITS, candidates)
-    candidates.clock.milliseconds["rows"] = 1.23456
-    dumped: dict[str, Any] = response(candidates, None, "m").model_dump(
+    answer = Answer(candidates.query, [item])
+    asyncio.run(HITS.run(answer, NO_PORTS))
+    answer.clock.milliseconds["rows"] = 1.23456
+    dumped: dict[str, Any] = response(answer, {"docs": candidates}).model_dump(
         mode="json", by_alias=True, exclude_none=True
     )
     return dumped

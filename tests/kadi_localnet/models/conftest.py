@@ -1,4 +1,4 @@
-"""What the tests of the model manager share: built models and servers on real sockets."""
+"""Fixtures of the model manager: built models and servers on real sockets."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 
 from ability_search.errors import DatabaseUnavailable
-from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate, Candidates
 from ability_search.search.options import Expand
 from ability_search.search.query import Query
 from ability_search.search.response import HitContext
-from ability_search.search.stage import Ports, Stage
-from ability_search.search.stages.diversity import diversifies, reach_of
+from ability_search.search.stage import Ports, option_stage
+from ability_search.search.stages.diversity import reach_of
 from ability_search.store.records import Passage
 from ability_search.text.chunkers.strategies import joined
 
@@ -70,15 +70,12 @@ def count_merged(ranked: Sequence[Candidate], query: Query) -> int:
     return len(ranked) if option is None else len(set(_heads(ranked, option, query)))
 
 
-async def merge_adjacent(candidates: Candidates, _ports: Ports) -> None:
+async def merge_adjacent(option: Expand, candidates: Candidates, _ports: Ports) -> None:
     """Drop hits that the context of a better hit contains; that hit lists them.
 
     Hits beyond the page are neither merged nor kept.
     """
-    option, ranked = candidates.query.context, candidates.ranked
-    if option is None:
-        return
-    kept = []
+    ranked, kept = candidates.ranked, []
     for place, head in enumerate(_heads(ranked, option, candidates.query)):
         if head == place:
             kept.append(ranked[place])
@@ -89,14 +86,13 @@ async def merge_adjacent(candidates: Candidates, _ports: Ports) -> None:
     candidates.ranked = kept
 
 
-async def read_contexts(page: Sequence[Candidate], candidates: Candidates, ports: Ports) -> None:
+async def read_contexts(
+    option: Expand, page: Sequence[Candidate], answer: Answer, ports: Ports
+) -> None:
     """Read the text around each hit of a page, with one read per collection.
 
     A chunk that was replaced since it was found gets no context.
     """
-    query, option = candidates.query, candidates.query.context
-    if option is None:
-        return
     wanted: dict[str, dict[str, None]] = {}
     chosen: list[Candidate] = []
     left = _MOST
@@ -104,7 +100,7 @@ async def read_contexts(page: Sequence[Candidate], candidates: Candidates, ports
         ids = _around(item, option)
         left -= len(ids)
         if left < 0:
-            candidates.warnings.append(
+            answer.warnings.append(
                 f"expand: the last {len(page) - len(chosen)} hits have no context,"
                 f" because the limit of {_MOST} chunks was reached"
             )
@@ -112,16 +108,16 @@ async def read_contexts(page: Sequence[Candidate], candidates: Candidates, ports
         chosen.append(item)
         wanted.setdefault(item.collection.type, {}).update(dict.fromkeys(ids))
     try:
-        answers = await asyncio.gather(
+        found = await asyncio.gather(
             *(
-                ports.store.passages(generation, list(ids), query.filter)
+                ports.store.passages(generation, list(ids), answer.query.filter)
                 for generation, ids in wanted.items()
             )
         )
     except DatabaseUnavailable as exc:
-        candidates.warnings.append(f"expand: the hits have no context: {exc}")
+        answer.warnings.append(f"expand: the hits have no context: {exc}")
         return
-    passages = {passage.chunk_id: passage for answer in answers for passage in answer}
+    passages = {passage.chunk_id: passage for own in found for passage in own}
     for item in chosen:
         item.context = _context(item, passages, option)
 
@@ -133,7 +129,7 @@ def _heads(ranked: Sequence[Candidate], option: Expand, query: Query) -> list[in
     depend on the page.
     """
     places = [_place(item, option) for item in ranked]
-    most = reach_of(query.end) if diversifies(query) else query.end
+    most = query.end if query.diversity is None else reach_of(query.end)
     return merged(places, most=most, reach=_reach(option), span=_SPAN)
 
 
@@ -176,16 +172,10 @@ def _context(item: Candidate, passages: Mapping[str, Passage], option: Expand) -
     )
 
 
-def _fields(query: Query) -> Sequence[str]:
-    """Return the field that identifies the section of a chunk, if needed."""
-    return ("section",) if query.context is not None and query.context.mode == "section" else ()
-
-
 NAME = "expand"
-CONTEXT_EXPANSION = Stage(
+CONTEXT_EXPANSION = option_stage(
     NAME,
-    lambda candidates: candidates.query.context is not None,
+    lambda query: query.context,
     merge_adjacent,
-    _fields,
-    step=NAME,
+    fields=lambda option: ("section",) if option.mode == "section" else (),
 )

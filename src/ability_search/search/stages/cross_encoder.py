@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ability_search.errors import RerankerUnavailable
-from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.candidates import Answer, Candidate, adjust, put_behind
+from ability_search.search.options import Reranker
+from ability_search.search.stage import Ports, option_stage
 from ability_search.search.stages.hit_rows import read_rows
 from ability_search.store.records import ChunkText
 from ability_search.text.passages import embedded_text
@@ -15,17 +16,15 @@ _LEAST = 1e-9
 """Minimum score of a reranked hit, so that there is room for the others below it."""
 
 
-async def rerank(candidates: Candidates, ports: Ports) -> None:
+async def rerank(option: Reranker, answer: Answer, ports: Ports) -> None:
     """Rerank the first hits; all other hits go behind them.
 
     Those of all collections are scored in one request, so that their scores are comparable: the
     score of each is the reranker's. If the reranker is unavailable, or its answer unusable,
-    nothing changes and the answer gets a warning.
+    nothing changes and the answer gets a warning. A hit that was replaced since it was found is
+    not reranked.
     """
-    option = candidates.query.asked.reranker
-    if option is None:
-        return
-    first = candidates.ranked[: option.top]
+    first = answer.ranked[: option.top]
     await read_rows(first, ports)
     read = [(item, item.row) for item in first if item.row is not None]
     if not read:
@@ -33,14 +32,14 @@ async def rerank(candidates: Candidates, ports: Ports) -> None:
     try:
         scores = await ports.reranker.rerank(
             option.model,
-            candidates.query.asked.query,
+            answer.query.asked.query,
             [_text(row) for _, row in read],
             timeout=ports.settings.reranker.timeout,
         )
     except RerankerUnavailable as exc:
-        candidates.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")
+        answer.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")
         return
-    _rescore([item for item, _ in read], scores, candidates.ranked)
+    _rescore([item for item, _ in read], scores, answer.ranked)
 
 
 def _text(row: ChunkText) -> str:
@@ -50,6 +49,7 @@ def _text(row: ChunkText) -> str:
 def _rescore(
     read: Sequence[Candidate], scores: Sequence[float], every: Sequence[Candidate]
 ) -> None:
+    """Give the hits that were read the scores of the model; put all others behind them."""
     for item, score in zip(read, scores, strict=True):
         item.values[NAME] = score
         adjust(item, NAME, max(score, _LEAST))
@@ -57,6 +57,4 @@ def _rescore(
 
 
 NAME = "reranker"
-CROSS_ENCODER = Stage(
-    NAME, lambda candidates: candidates.query.asked.reranker is not None, rerank, step=NAME
-)
+CROSS_ENCODER = option_stage(NAME, lambda query: query.asked.reranker, rerank)

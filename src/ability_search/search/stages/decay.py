@@ -9,8 +9,8 @@ from typing import Final
 
 from ability_search.errors import DatabaseUnavailable, SearchError
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import Query
-from ability_search.search.stage import Ports, Stage, scorer
+from ability_search.search.options import Decay
+from ability_search.search.stage import Ports, option_stage, scorer
 from ability_search.store.port import UsageStore
 
 log = logging.getLogger(__name__)
@@ -51,11 +51,8 @@ def familiarity(uses: int, *, step: float = USE_STEP, limit: float = USE_LIMIT) 
     return min(limit, 1 + step * uses) / limit
 
 
-def score_decay(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
-    option = candidates.query.asked.decay
-    if option is None or option.weight == 0:
-        return
     now = candidates.now
     for item in items:
         age = max(0, now - item.columns.get("created_at", now)) / _DAY
@@ -68,14 +65,13 @@ def score_decay(items: Sequence[Candidate], candidates: Candidates) -> None:
         scale(item, NAME, 1 - option.weight + option.weight * left, **detail)
 
 
-async def read_uses(candidates: Candidates, ports: Ports) -> None:
+async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
     """Read how often each candidate was shown to the agent."""
-    option = candidates.query.asked.decay
-    if option is None or option.agent_id is None or not candidates.found:
-        return
     chunks = candidates.chunks
+    if not chunks:
+        return
     try:
-        uses = await ports.store.uses(option.agent_id, [item.chunk_id for item in chunks])
+        uses = await ports.store.uses(agent, [item.chunk_id for item in chunks])
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"decay: previous use is ignored: {exc}")
         return
@@ -83,23 +79,9 @@ async def read_uses(candidates: Candidates, ports: Ports) -> None:
         item.columns = {**item.columns, _USES: uses.get(item.chunk_id, 0)}
 
 
-def _weighs(query: Query) -> bool:
-    return query.asked.decay is not None and query.asked.decay.weight > 0
-
-
-def _counts_use(candidates: Candidates) -> bool:
-    option = candidates.query.asked.decay
-    return option is not None and option.agent_id is not None and option.weight > 0
-
-
 NAME = "decay"
-DECAY = scorer(
-    NAME,
-    lambda candidates: _weighs(candidates.query),
-    score_decay,
-    lambda query: ["created_at"] if _weighs(query) else [],
-)
-USE = Stage("use", _counts_use, read_uses, step="use")
+DECAY = scorer(NAME, lambda query: query.decay, score_decay, lambda _: ("created_at",))
+USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, read_uses)
 
 
 class UseCounter:

@@ -14,12 +14,10 @@ from math import nextafter
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
-from ability_search.search.query import Query
-from ability_search.search.stage import Ports, Stage
-
-Floats = npt.NDArray[np.float64]
+from ability_search.search.stage import Ports, option_stage
 
 _TIMES = 3
 """Candidates compared per hit on the page."""
@@ -91,25 +89,20 @@ def diversified(
     return picks
 
 
-def diversifies(query: Query) -> bool:
-    """Return whether diversity affects the order."""
-    return query.asked.diversity is not None and query.asked.diversity < 1
-
-
 def reach_of(picks: int) -> int:
     """Return how many of the first candidates the last of ``picks`` picks chooses from."""
     return min(_MOST, max(_LEAST, _TIMES * picks))
 
 
-async def diversify(candidates: Candidates, ports: Ports) -> None:
+async def diversify(trade_off: float, candidates: Candidates, ports: Ports) -> None:
     """Reorder the first hits by maximal marginal relevance.
 
     Each pick chooses among the candidates that ranked first before any were removed. Their number
     depends on the pick, not on the page, so that all pages of a query are slices of one list.
     """
-    query, ranked = candidates.query, candidates.ranked
-    reaches = _reaches(ranked, min(query.end, _MOST))
-    if query.asked.diversity is None or not reaches:
+    ranked = candidates.ranked
+    reaches = _reaches(ranked, min(candidates.query.end, _MOST))
+    if not reaches:
         return
     first, rest = ranked[: reaches[-1]], ranked[reaches[-1] :]
     try:
@@ -121,7 +114,7 @@ async def diversify(candidates: Candidates, ports: Ports) -> None:
         [item.score for item in first],
         similarities(vectors),
         [item.chunk_id for item in first],
-        trade_off=query.asked.diversity,
+        trade_off=trade_off,
         reach=reaches,
     )
     chosen = [first[pick.place] for pick in picks]
@@ -153,4 +146,4 @@ async def _embeddings(
 
 
 NAME = "diversity"
-DIVERSITY = Stage(NAME, lambda candidates: diversifies(candidates.query), diversify, step=NAME)
+DIVERSITY = option_stage(NAME, lambda query: query.diversity, diversify)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ability_search.documents import instant
 from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import Query, Rule
+from ability_search.search.query import Rule
 from ability_search.search.stage import scorer
 
 Scalar = str | float | bool
@@ -96,11 +96,8 @@ def _key(value: Scalar) -> _Key:
     return (0 if isinstance(value, bool) else 1), value, ""
 
 
-def score_rules(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_rules(rules: Sequence[Rule], items: Sequence[Candidate], _candidates: Candidates) -> None:
     """Multiply scores by the boosts of all rules, divided by the greatest possible boost."""
-    rules = _effective(candidates.query)
-    if not rules:
-        return
     by_rule = [_boosts(rule, items) for rule in rules]
     greatest = prod((1 + rule.option.weight) ** _count(rule) for rule in rules)
     for item, own in zip(items, zip(*by_rule, strict=True), strict=True):
@@ -108,10 +105,6 @@ def score_rules(items: Sequence[Candidate], candidates: Candidates) -> None:
         for rule, boost in zip(rules, own, strict=True):
             by_field[rule.field] *= boost
         scale(item, NAME, prod(own) / greatest, boosts=by_field)
-
-
-def _effective(query: Query) -> list[Rule]:
-    return [rule for rule in query.rules if rule.option.weight > 0]
 
 
 def _boosts(rule: Rule, items: Sequence[Candidate]) -> list[float]:
@@ -147,7 +140,7 @@ def _value(rule: Rule, row: Mapping[str, Any]) -> Any:
 NAME = "rules"
 FIELD_RULES = scorer(
     NAME,
-    lambda candidates: bool(_effective(candidates.query)),
+    lambda query: [rule for rule in query.rules if rule.option.weight > 0] or None,
     score_rules,
-    lambda query: [_column(rule) for rule in _effective(query)],
+    lambda rules: [_column(rule) for rule in rules],
 )

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from ability_search.errors import DimensionMismatch, EmbeddingUnavailable
-from ability_search.search.candidates import Candidates
+from ability_search.search.candidates import Answer, Candidates
 from ability_search.search.planner import needs_statistics, planned
 from ability_search.search.query import understood
 from ability_search.search.response import Degraded
 from ability_search.search.retrievers import retrieve
-from ability_search.search.stage import Ports, Stage, always
+from ability_search.search.stage import Ports, Stage
 
 _OTHER: Final[Mapping[str, str]] = {"semantic": "keyword", "keyword": "semantic"}
 
 
-async def understand(candidates: Candidates, ports: Ports) -> None:
+async def understand(answer: Answer, ports: Ports) -> None:
     """Read exclusions and times out of the query."""
-    candidates.query = understood(candidates.query, now=ports.now())
+    answer.query = understood(answer.query, now=ports.now())
 
 
 async def read_statistics(candidates: Candidates, ports: Ports) -> None:
@@ -36,7 +36,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
     collection, embeddings = candidates.collection, candidates.embeddings
     assert embeddings is not None
     try:
-        vectors = await embeddings.of(collection.model)
+        vectors = await embeddings.of(collection.model_input)
         received = vectors.shape[1]
         if received != collection.dimensions:
             raise DimensionMismatch(
@@ -48,7 +48,7 @@ async def embed(candidates: Candidates, _ports: Ports) -> None:
             raise
         candidates.degraded = Degraded(reason=str(exc), code=exc.code, mode="keyword")
     finally:
-        candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model)
+        candidates.clock.milliseconds["embed"] = embeddings.milliseconds(collection.model_input)
 
 
 async def search(candidates: Candidates, ports: Ports) -> None:
@@ -67,10 +67,10 @@ async def report_failures(candidates: Candidates, _ports: Ports) -> None:
             )
 
 
-UNDERSTANDING = Stage("understanding", always, understand)
+UNDERSTANDING = Stage("understanding", understand)
 STATISTICS = Stage(
-    "terms", lambda candidates: needs_statistics(candidates.query), read_statistics, step="terms"
+    "terms", read_statistics, lambda candidates: needs_statistics(candidates.query), step="terms"
 )
-EMBEDDING = Stage("embed", lambda candidates: candidates.query.asked.mode != "keyword", embed)
-RETRIEVAL = Stage("candidates", always, search, step="candidates")
-FAILURES = Stage("failures", lambda candidates: bool(candidates.failed), report_failures)
+EMBEDDING = Stage("embed", embed, lambda candidates: candidates.query.asked.mode != "keyword")
+RETRIEVAL = Stage("candidates", search, step="candidates")
+FAILURES = Stage("failures", report_failures, lambda candidates: bool(candidates.failed))

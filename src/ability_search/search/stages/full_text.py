@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 from ability_search.errors import InvalidInput
 from ability_search.search.candidates import Candidate, Candidates, blend
+from ability_search.search.options import FullText
+from ability_search.search.plan import FULL_TEXT
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, terms_in_fields
 from ability_search.text.term_statistics import TermStatistics
-
-NAME = "fullText"
-"""Name of the retriever, and of the column with the raw score."""
 
 
 def full_text_terms(
@@ -46,21 +45,18 @@ def full_text_terms(
             f"the collection is analyzed as {language!r}",
             hint="Omit language, or use search-reindex to change the collection's.",
         )
-    terms = analyzer.query_terms(query.topic)
+    terms = analyzer.query_terms(query.intent.topic)
     return terms_in_fields(terms, statistics, dict.fromkeys(query.text_fields, 1.0))
 
 
-def score_full_text(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_full_text(option: FullText, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Make the normalized full-text score a share of the score."""
-    option = candidates.query.full_text
-    terms = candidates.plan.products.get(NAME)
-    if option is None or terms is None:
-        return
-    raw = [item.columns.get(NAME) or 0.0 for item in items]
+    terms = candidates.plan.products[FULL_TEXT]
+    raw = [item.columns.get(FULL_TEXT) or 0.0 for item in items]
     for item, score, value in zip(items, raw, terms.normalized(raw).tolist(), strict=True):
         if score > 0:
-            item.values[NAME] = score
-        blend(item, NAME, value, option.weight, bm25=score, normalized=value)
+            item.values[FULL_TEXT] = score
+        blend(item, FULL_TEXT, value, option.weight, bm25=score, normalized=value)
 
 
-FULL_TEXT = scorer(NAME, lambda candidates: candidates.query.full_text is not None, score_full_text)
+FULL_TEXT_SCORES = scorer(FULL_TEXT, lambda query: query.full_text, score_full_text)

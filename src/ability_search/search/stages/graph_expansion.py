@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from ability_search.errors import DatabaseUnavailable
-from ability_search.search.candidates import OWN, Candidate, Candidates, Path, adjust
+from ability_search.search.candidates import Candidate, Candidates, Path, adjust
 from ability_search.search.options import Graph
+from ability_search.search.plan import OWN
 from ability_search.search.retrievers import candidate_of
-from ability_search.search.stage import Ports, Stage, scorer
+from ability_search.search.stage import Ports, option_stage, scorer
 from ability_search.store.records import GraphAnswer, GraphRequest, Link
 
 SHARE = 0.2
@@ -55,14 +56,12 @@ def lifted(score: float, start: float, strength: float) -> float:
     return score + SHARE * strength * max(0.0, start - score)
 
 
-async def add_neighbours(candidates: Candidates, ports: Ports) -> None:
+async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) -> None:
     """Add the neighbours of the first hits to the candidates.
 
     One of the first hits may itself be a neighbour of a better one that it is linked to.
     """
-    option, plan = candidates.query.asked.graph, candidates.plan
-    if option is None:
-        return
+    plan = candidates.plan
     if plan.vector is None or "semantic" in candidates.failed:
         candidates.warnings.append("graph: neighbours cannot be compared without a query vector")
         return
@@ -185,7 +184,7 @@ def _join(candidates: Candidates, neighbours: Iterable[Candidate], *, most: int)
             candidates.found.append(item)
 
 
-def score_neighbours(items: Sequence[Candidate], _candidates: Candidates) -> None:
+def score_neighbours(_option: Graph, items: Sequence[Candidate], _candidates: Candidates) -> None:
     """Move the scores of neighbours towards those of the hits they are reached from."""
     scores = {item.chunk_id: item.score for item in items}
     for item in items:
@@ -197,10 +196,6 @@ def score_neighbours(items: Sequence[Candidate], _candidates: Candidates) -> Non
             adjust(item, NAME, score, strength=strong, **steps)
 
 
-def _applies(candidates: Candidates) -> bool:
-    return candidates.query.asked.graph is not None
-
-
 NAME = "graph"
-GRAPH_EXPANSION = Stage(NAME, _applies, add_neighbours, step=NAME)
-GRAPH_SCORES = scorer(NAME, _applies, score_neighbours)
+GRAPH_EXPANSION = option_stage(NAME, lambda query: query.asked.graph, add_neighbours)
+GRAPH_SCORES = scorer(NAME, lambda query: query.asked.graph, score_neighbours)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from ability_search.documents import instant
-from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.query import Query
 from ability_search.search.response import Highlight, Hit
-from ability_search.search.stage import Ports, Stage, always
+from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, read_contexts
-from ability_search.text.analyzer import analyzer_for
-from ability_search.text.highlights import highlights
+from ability_search.text.analyzer import Analyzer, analyzer_for
+
+HIGHLIGHTS_LIMIT: Final = 20
 
 
 async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
@@ -32,46 +34,41 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
             own[row.rid].row = row
 
 
-async def read_page(candidates: Candidates, ports: Ports) -> None:
+async def read_page(answer: Answer, ports: Ports) -> None:
     """Keep the requested page of hits, with their rows and contexts.
 
     A chunk that was replaced since it was found is left out.
     """
-    page = candidates.ranked[candidates.query.asked.offset : candidates.query.end]
+    option, page = answer.query.context, answer.ranked[answer.query.asked.offset : answer.query.end]
 
     async def contexts() -> None:
-        if CONTEXT_EXPANSION.applies(candidates):
-            with candidates.clock.step(CONTEXT_EXPANSION.step):
-                await read_contexts(page, candidates, ports)
+        if option is not None:
+            with answer.clock.step(CONTEXT_EXPANSION.step):
+                await read_contexts(option, page, answer, ports)
 
     await asyncio.gather(read_rows(page, ports), contexts())
-    candidates.ranked = [item for item in page if item.row is not None]
-    candidates.lost = len(page) - len(candidates.ranked)
+    answer.ranked = [item for item in page if item.row is not None]
+    answer.lost = len(page) - len(answer.ranked)
 
 
-async def build_hits(candidates: Candidates, _ports: Ports) -> None:
-    """Build the hits of the page; those of several collections name theirs."""
-    collection = candidates.query.asked.collection
-    named = collection == "*" or not isinstance(collection, str)
-    candidates.hits = [hit_of(item, candidates.query, named=named) for item in candidates.ranked]
+async def build_hits(answer: Answer, _ports: Ports) -> None:
+    """Build the hits of the page."""
+    answer.hits = [hit_of(item, answer.query) for item in answer.ranked]
 
 
-PAGE_ROWS = Stage("rows", always, read_page, step="rows")
-HITS = Stage("rows", always, build_hits, step="rows")
+PAGE_ROWS = Stage("rows", read_page, step="rows")
+HITS = Stage("rows", build_hits, step="rows")
 
 
-def hit_of(item: Candidate, query: Query, *, named: bool) -> Hit:
-    """Return the hit of a candidate whose row was read, with the details the query requests.
-
-    ``named`` adds its collection.
-    """
+def hit_of(item: Candidate, query: Query) -> Hit:
+    """Return the hit of a candidate whose row was read, with the details the query requests."""
     row = item.row
     assert row is not None
     raw = item.values | item.kinds | {"semantic": item.cosine}
     content = row.content if item.content is None else item.content
     return Hit(
         chunk_id=row.chunk_id,
-        collection=item.collection.public_name if named else None,
+        collection=item.collection.public_name if query.several else None,
         source=row.source,
         title=row.title,
         content=content,
@@ -95,13 +92,55 @@ def hit_of(item: Candidate, query: Query, *, named: bool) -> Hit:
     )
 
 
+def matches(
+    content: str,
+    query_terms: Collection[str],
+    analyzer: Analyzer,
+    *,
+    limit: int = HIGHLIGHTS_LIMIT,
+) -> list[tuple[int, int]]:
+    """Return start and end of the parts of ``content`` whose terms are among ``query_terms``.
+
+    Parts that overlap, touch, or are separated by a single space or hyphen are merged.
+
+    Args:
+        content: the text as stored; offsets refer to it unchanged.
+        query_terms: as ``analyzer.query_terms`` returns them.
+        analyzer: the collection's analyzer.
+        limit: maximum number of highlights; the first ones are returned.
+
+    Returns:
+        Offsets in characters, in order of position; empty if nothing matches.
+    """
+    merged: list[tuple[int, int]] = []
+    for start, end in _spans(content, query_terms, analyzer):
+        if merged and _adjoins(content, merged[-1][1], start):
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        elif len(merged) == limit:
+            break
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _spans(content: str, query_terms: Collection[str], analyzer: Analyzer) -> list[tuple[int, int]]:
+    wanted = frozenset(query_terms)
+    if not wanted:
+        return []
+    return [(start, end) for term, start, end in analyzer.spans(content) if term in wanted]
+
+
+def _adjoins(content: str, end: int, start: int) -> bool:
+    return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
+
+
 def _highlights(item: Candidate, query: Query, *, end: int) -> list[Highlight]:
     """Return the matches in a hit's content before ``end``."""
     content = item.row.content if item.row else ""
     analyzer = analyzer_for(item.collection.language)
-    found = highlights(content, analyzer.query_terms(query.topic), analyzer)
+    found = matches(content, analyzer.query_terms(query.intent.topic), analyzer)
     return [
-        Highlight(start=mark.start, end=mark.end, text=mark.text)
-        for mark in found
-        if mark.end <= end
+        Highlight(start=first, end=last, text=content[first:last])
+        for first, last in found
+        if last <= end
     ]

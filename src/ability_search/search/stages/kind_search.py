@@ -1,33 +1,31 @@
 """The option ``extended``: documents are also found by their titles, summaries, ...
 
 Kinds derived from documents are searched together with the chunks, by the same retrievers. A hit on
-a kind becomes a hit on the chunk of its document that is nearest to the query.
+a kind becomes a hit on the chunk that it was made of, else on the chunk of its document that is
+nearest to the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable
 from ability_search.filters.tree import Field, Filter, OneOf, combine
-from ability_search.search.candidates import By, Candidate, Candidates, Plan, PlannedSearch
-from ability_search.search.query import Query
+from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.plan import Plan
+from ability_search.search.query import DOCUMENTS, Query
 from ability_search.search.retrievers import candidate_of
-from ability_search.search.stage import Ports, Stage
-from ability_search.store.records import Columns, SparseVector
+from ability_search.search.stage import Ports, option_stage
+from ability_search.store.records import Columns, Row
 
-DOCUMENTS: Final = "documents"
-_SUFFIX = "Aspects"
 _OWN_WORDS = "ownWords"
 """Column with a chunk's score by the query's terms."""
 
 
-def searches_kinds(query: Query) -> bool:
-    """Return whether kinds are searched."""
-    return bool(_kinds(query))
+def kind_filter(query: Query) -> Filter | None:
+    """Return the filter on the kinds to search; ``None`` if no kinds are searched."""
+    return combine(OneOf(Field("kind"), query.kinds), query.filter) if query.kinds else None
 
 
 def chunk_filter(query: Query) -> Filter | None:
@@ -36,20 +34,7 @@ def chunk_filter(query: Query) -> Filter | None:
     Such chunks are of documents that were indexed as a summary, ..., but were not made of another
     document.
     """
-    if not searches_kinds(query) or DOCUMENTS in query.asked.extended:
-        return query.filter
-    return _of_kinds(query)
-
-
-def kind_searches(query: Query, by: Mapping[str, By], limit: int) -> list[PlannedSearch]:
-    """Return the searches of kinds, one for each retriever's vector or terms."""
-    if not searches_kinds(query):
-        return []
-    filter = _of_kinds(query)
-    return [
-        PlannedSearch(f"{name}{_SUFFIX}", each, limit, filter, kinds=True)
-        for name, each in by.items()
-    ]
+    return query.filter if DOCUMENTS in query.asked.extended else kind_filter(query) or query.filter
 
 
 def all_searched(query: Query, assumed: Collection, current: Collection) -> bool:
@@ -57,7 +42,7 @@ def all_searched(query: Query, assumed: Collection, current: Collection) -> bool
 
     Always true if the query searches no kinds.
     """
-    return not searches_kinds(query) or bool(assumed.kind_chunks) == bool(current.kind_chunks)
+    return not query.kinds or bool(assumed.kind_chunks) == bool(current.kind_chunks)
 
 
 def count_chunks(candidates: Candidates) -> int:
@@ -65,7 +50,7 @@ def count_chunks(candidates: Candidates) -> int:
     return len({item.chunk_id for item in candidates.chunks})
 
 
-async def resolve_kinds(candidates: Candidates, ports: Ports) -> None:
+async def resolve_kinds(_kinds: object, candidates: Candidates, ports: Ports) -> None:
     """Find the chunk that each kind represents; a kind without one is dropped."""
     kinds = [item for item in candidates.found if item.columns.get("of")]
     if not kinds:
@@ -76,24 +61,40 @@ async def resolve_kinds(candidates: Candidates, ports: Ports) -> None:
     sources = list(dict.fromkeys(item.columns["of"] for item in kinds))
     columns, by = _compared(candidates.plan)
     collection = candidates.collection
+    origins = {item.chunk_id: origin for item in kinds if (origin := _origin(item, collection))}
     try:
-        best = await ports.store.best_chunks(
-            collection.type, sources, columns, candidates.query.filter, by=by
+        best, made_of = await ports.store.best_chunks(
+            collection.type,
+            sources,
+            columns,
+            candidates.query.filter,
+            by=by,
+            chunk_ids=list(dict.fromkeys(origins.values())),
         )
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"extended: kinds are ignored: {exc}")
         return
     known = {item.chunk_id: item for item in chunks}
-    targets: dict[str, Candidate] = {}
-    for source, row in best.items():
+
+    def target(row: Row) -> Candidate:
         new = candidate_of(row, row.columns.get("cosine"), collection)
-        targets[source] = known.get(new.chunk_id, new)
+        return known.setdefault(new.chunk_id, new)
+
+    targets = {source: target(row) for source, row in best.items()}
+    chunks_made_of = {chunk_id: target(row) for chunk_id, row in made_of.items()}
     for item in kinds:
-        item.stands_for = targets.get(item.columns["of"])
+        made = chunks_made_of.get(origins.get(item.chunk_id, ""))
+        item.stands_for = made or targets.get(item.columns["of"])
         if item.stands_for is not None:
             raw = item.cosine if by == "cosine" else max(item.values.values())
             _record_kind(item, item.stands_for, raw)
             candidates.found.append(item)
+
+
+def _origin(item: Candidate, collection: Collection) -> str | None:
+    """Return the chunkId of the chunk that a kind was made of; ``None`` if it is not one chunk."""
+    index = item.columns.get("of_chunk")
+    return None if index is None else f"{collection.public_name}:{item.columns['of']}:{index}"
 
 
 def _record_kind(item: Candidate, target: Candidate, raw: float | None) -> None:
@@ -110,23 +111,13 @@ def _compared(plan: Plan) -> tuple[Columns, str]:
     columns = plan.columns(plan.vector)
     if plan.vector is not None:
         return columns, "cosine"
-    terms = plan.terms
-    own = {} if terms is None else {_OWN_WORDS: SparseVector(terms.ids, terms.weights)}
+    own = {} if plan.terms is None else {_OWN_WORDS: plan.terms}
     return replace(columns, products={**columns.products, **own}), _OWN_WORDS
 
 
-def _kinds(query: Query) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(kind for kind in query.asked.extended if kind != DOCUMENTS))
-
-
-def _of_kinds(query: Query) -> Filter:
-    return combine(OneOf(Field("kind"), _kinds(query)), query.filter)
-
-
-KIND_SEARCH = Stage(
+KIND_SEARCH = option_stage(
     "extended",
-    lambda candidates: searches_kinds(candidates.query),
+    lambda query: query.kinds,
     resolve_kinds,
-    lambda query: ("of", "kind") if searches_kinds(query) else (),
-    step="extended",
+    fields=lambda _: ("of", "of_chunk", "kind"),
 )

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
-from ability_search.search.stage import Ports, Stage, always
+from ability_search.search.stage import Ports, option_stage
 
 
-def above(items: Sequence[Candidate], floor: float | None, *, mode: str) -> list[Candidate]:
+def above(items: Sequence[Candidate], floor: float, *, mode: str) -> list[Candidate]:
     """Drop candidates below ``minScore``: by cosine, in keyword mode by normalized BM25.
 
     For a candidate found by a kind, the cosine of the kind counts as well.
     """
-    if floor is None:
-        return list(items)
     if mode == "keyword":
         return [item for item in items if item.fused >= floor]
     return [
@@ -33,15 +31,14 @@ def reached_floor(candidates: Candidates) -> bool:
         return False
     if plan.vector is None:
         return any("keyword" in item.ranks and item.fused < floor for item in candidates.found)
-    names = {each.name for each in plan.searches if each.by is plan.vector}
-    cosines = [item.cosine for item in candidates.found if names & item.ranks.keys()]
+    names = plan.names("semantic")
+    cosines = [item.cosine for item in candidates.found if not item.ranks.keys().isdisjoint(names)]
     return any(cosine is None or cosine < floor for cosine in cosines)
 
 
-async def apply_floor(candidates: Candidates, _ports: Ports) -> None:
+async def apply_floor(floor: float, candidates: Candidates, _ports: Ports) -> None:
     """Drop candidates below the floor."""
     every = len(candidates.ranked)
-    floor = candidates.query.asked.min_score
     candidates.ranked = above(candidates.ranked, floor, mode=candidates.mode)
     candidates.below = every - len(candidates.ranked)
 
@@ -54,24 +51,18 @@ def count_limited(ranked: Sequence[Candidate], query: Query) -> int:
     return sum(min(count, most) for count in Counter(item.source for item in ranked).values())
 
 
-async def limit_sources(candidates: Candidates, _ports: Ports) -> None:
+async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> None:
     """Drop hits beyond the maximum of their source."""
-    most = candidates.query.asked.max_per_source
     seen: Counter[str] = Counter()
     kept = []
     for item in candidates.ranked:
         seen[item.source] += 1
-        if most is None or seen[item.source] <= most:
+        if seen[item.source] <= most:
             item.trace[PER_SOURCE] = {"ofSource": seen[item.source], "most": most}
             kept.append(item)
     candidates.ranked = kept
 
 
 PER_SOURCE = "maxPerSource"
-SCORE_FLOOR = Stage("ranking", always, apply_floor, step="ranking")
-SOURCE_LIMIT = Stage(
-    PER_SOURCE,
-    lambda candidates: candidates.query.asked.max_per_source is not None,
-    limit_sources,
-    step=PER_SOURCE,
-)
+SCORE_FLOOR = option_stage("ranking", lambda query: query.asked.min_score, apply_floor)
+SOURCE_LIMIT = option_stage(PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources)

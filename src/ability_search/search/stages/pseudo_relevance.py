@@ -13,18 +13,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
-from ability_search.search.candidates import OWN, Candidate, Candidates, Plan
+from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.options import Feedback
-from ability_search.search.query import Query
+from ability_search.search.plan import OWN, Plan
 from ability_search.search.retrievers import retrieve
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.stage import Ports, option_stage
 from ability_search.search.stages.feedback import feedback_weights
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
-
-Floats = npt.NDArray[np.float64]
 
 
 def moved_vector(
@@ -87,22 +86,15 @@ def expansion_terms(
     return QueryTerms(tuple(ids[kept].tolist()), tuple(chosen), sum(chosen))
 
 
-def feedback_chunks(query: Query) -> int:
-    """Return how many first candidates per retriever feedback may use; 0 if it is off."""
-    option = query.feedback
-    return option.chunks if option is not None and option.weight > 0 else 0
-
-
-async def search_again(candidates: Candidates, ports: Ports) -> None:
+async def search_again(option: Feedback, candidates: Candidates, ports: Ports) -> None:
     """Search again with the query expanded by its first hits; unchanged if none is similar enough.
 
     Raises:
         NotFound: if the collection is gone.
     """
-    option, plan = candidates.query.feedback, candidates.plan
-    hits = await candidates.first_hits()
-    examples = _examples(hits, plan, option) if option else []
-    if option is None or not examples:
+    plan = candidates.plan
+    examples = _examples(await candidates.first_hits(), plan, option)
+    if not examples:
         candidates.plan = replace(plan, learned={"chunks": {}, "terms": 0})
         return
     try:
@@ -138,11 +130,10 @@ def expanded(
     """
     shares = feedback_weights([item.score for item in examples])
     vector, terms = plan.vector, plan.terms
-    by: dict[int, Sequence[float] | QueryTerms] = {}
     added = 0
     if vector is not None:
         embeddings = [item.columns["embedding"] for item in examples]
-        by[id(vector)] = moved_vector(vector, embeddings, shares, beta=option.weight).tolist()
+        vector = moved_vector(vector, embeddings, shares, beta=option.weight).tolist()
     if terms is not None and statistics is not None:
         named = [terms, *plan.products.values()]
         further = expansion_terms(
@@ -153,11 +144,12 @@ def expanded(
             count=option.terms,
         )
         added = len(further.ids)
-        by[id(terms)] = joined(terms, further, weight=option.weight)
+        terms = joined(terms, further, weight=option.weight)
     return replace(
         plan,
-        searches=[replace(each, by=by.get(id(each.by), each.by)) for each in plan.searches],
-        cosines=plan.cosines if vector is None else {OWN: vector, **plan.cosines},
+        vector=vector,
+        terms=terms,
+        cosines=plan.cosines if plan.vector is None else {OWN: plan.vector, **plan.cosines},
         first=0,
         learned={
             "chunks": dict(zip([item.chunk_id for item in examples], shares.tolist(), strict=True)),
@@ -167,9 +159,6 @@ def expanded(
 
 
 NAME = "prf"
-PSEUDO_RELEVANCE = Stage(
-    NAME,
-    lambda candidates: bool(candidates.plan.first) and not candidates.failed,
-    search_again,
-    step=NAME,
+PSEUDO_RELEVANCE = option_stage(
+    NAME, lambda query: query.feedback, search_again, when=lambda candidates: not candidates.failed
 )

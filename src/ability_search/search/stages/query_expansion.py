@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from ability_search.errors import ChatUnavailable
-from ability_search.search.candidates import Candidates, Vectors
+from ability_search.search.candidates import Answer
+from ability_search.search.options import ExpandQuery
+from ability_search.search.plan import Vectors
 from ability_search.search.query import COSINE, EXPANSION
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.stage import Ports, option_stage
 from ability_search.search.stages.pseudo_relevance import moved_vector
 
 SHARE: Final = 0.5
@@ -41,28 +43,26 @@ _COMMAS = re.compile("[,;\uff0c\u3001\uff1b]")
 _QUOTES = " \t'\"`*_[].,;:\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u3002"
 
 
-async def expand_query(candidates: Candidates, ports: Ports) -> None:
+async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> None:
     """Request words from a language model and add them to the query; warn if there are none."""
-    query, option = candidates.query, candidates.query.expander
-    if option is None:
-        return
+    query = answer.query
     try:
-        answer = await ports.chat.complete(
+        text = await ports.chat.complete(
             _PROMPTS[option.method],
-            query.topic[:_LONGEST_QUERY],
+            query.intent.topic[:_LONGEST_QUERY],
             model=option.model,
             timeout=ports.settings.expansion.timeout,
         )
     except ChatUnavailable as exc:
-        candidates.warnings.append(f"the query was not expanded: {exc}. {exc.hint}")
+        answer.warnings.append(f"the query was not expanded: {exc}. {exc.hint}")
         return
-    words = read_phrases(answer) if option.method == "terms" else read_question(answer)
+    words = read_phrases(text) if option.method == "terms" else read_question(text)
     if not words:
-        candidates.warnings.append(
+        answer.warnings.append(
             "the query was not expanded: the language model returned nothing usable"
         )
         return
-    candidates.query = replace(query, expansion=words)
+    answer.query = replace(query, expansion=words)
 
 
 def read_phrases(answer: str) -> tuple[str, ...]:
@@ -101,6 +101,4 @@ def search_vector(vectors: Vectors) -> Sequence[float]:
 
 
 NAME = "expandQuery"
-QUERY_EXPANSION = Stage(
-    NAME, lambda candidates: candidates.query.expander is not None, expand_query, step=NAME
-)
+QUERY_EXPANSION = option_stage(NAME, lambda query: query.expander, expand_query)

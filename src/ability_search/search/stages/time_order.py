@@ -11,18 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import signal_weight
-from ability_search.search.query import Query
 from ability_search.search.stage import scorer
 from ability_search.search.stages.feedback import TAU
 from ability_search.search.stages.time_closeness import is_date, periods_of
 from ability_search.understanding.periods import day_of
-from ability_search.understanding.recency import Order
-
-Floats = npt.NDArray[np.float64]
 
 LIKELY: Final = 0.5
 """Probability that the best hit is relevant, in queries for the newest."""
@@ -51,11 +47,8 @@ def order_gains(days: Floats, relevance: Floats) -> Floats:
     return np.asarray(alone - alone @ relevance / relevance.sum())
 
 
-def score_order(items: Sequence[Candidate], candidates: Candidates) -> None:
+def score_order(order: str, items: Sequence[Candidate], candidates: Candidates) -> None:
     """Raise the newest of the relevant candidates, or the oldest, and lower the others."""
-    order = _order(candidates.query)
-    if order is None or not items:
-        return
     weight = candidates.query.temporal.weight
     if weight is None:
         weight = signal_weight(candidates.plan.informative, 1.0)
@@ -64,15 +57,7 @@ def score_order(items: Sequence[Candidate], candidates: Candidates) -> None:
         adjust(item, NAME, score, gain=gain, share=weight)
 
 
-def _order(query: Query) -> Order | None:
-    return query.intent.order if query.intent is not None else None
-
-
-def _fields(query: Query) -> Sequence[str]:
-    return ("dates", "created_at") if _order(query) is not None else ()
-
-
-def _gains(items: Sequence[Candidate], order: Order, now: int) -> Floats:
+def _gains(items: Sequence[Candidate], order: str, now: int) -> Floats:
     scores = np.array([item.score for item in items])
     relevance = np.exp((scores - scores.max()) / TAU)
     today = day_of(now)
@@ -105,5 +90,5 @@ def _date(item: Candidate, today: int) -> float | None:
 
 NAME = "order"
 TIME_ORDER = scorer(
-    NAME, lambda candidates: _order(candidates.query) is not None, score_order, _fields
+    NAME, lambda query: query.intent.order, score_order, lambda _: ("dates", "created_at")
 )

@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from ability_search.search.candidates import Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.response import Budget, Cut
-from ability_search.search.stage import Ports, Stage
+from ability_search.search.stage import Ports, option_stage
 from ability_search.text.chunkers.boundaries import cut_before, sentences
 from ability_search.text.token_counter import TokenCounter
 
@@ -77,13 +77,11 @@ def _end(text: str, limit: int) -> int:
     return len(text[: cut_before(text, 0, limit)].rstrip())
 
 
-async def fit_budget(candidates: Candidates, ports: Ports) -> None:
+async def fit_budget(most: int, answer: Answer, ports: Ports) -> None:
     """Cut the hits to the token budget, and record its use."""
-    most = candidates.query.asked.max_result_tokens
-    if most is not None:
-        candidates.ranked, candidates.budget = await asyncio.to_thread(
-            fit_hits, candidates.ranked, most, ports.counter
-        )
+    answer.ranked, answer.budget = await asyncio.to_thread(
+        fit_hits, answer.ranked, most, ports.counter
+    )
 
 
 def fit_hits(
@@ -131,9 +129,4 @@ def _content(item: Candidate) -> str:
 
 
 NAME = "maxResultTokens"
-TOKEN_BUDGET = Stage(
-    NAME,
-    lambda candidates: candidates.query.asked.max_result_tokens is not None,
-    fit_budget,
-    step=NAME,
-)
+TOKEN_BUDGET = option_stage(NAME, lambda query: query.asked.max_result_tokens, fit_budget)

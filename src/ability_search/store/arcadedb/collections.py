@@ -25,6 +25,9 @@ _WIRE = {
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
     "kinds_by": "kindsBy",
+    "content_language": "contentLanguage",
+    "query_prefix": "queryPrefix",
+    "passage_prefix": "passagePrefix",
     "tokens_min": "tokensMin",
     "tokens_max": "tokensMax",
     "kind_chunks": "aspects",
@@ -42,16 +45,13 @@ class CollectionSql(Database):
     """Records of collections, and their generations; see :class:`.port.CollectionStore`."""
 
     async def collection(self, name: str) -> Collection | None:
-        """Return the record of that name; ``name@token`` is one under construction."""
         rows = await self.rows(collection(name))
         return from_record(rows[0]) if rows else None
 
     async def collections(self) -> list[Collection]:
-        """Return all records by name, those under construction included."""
         return [from_record(row) for row in await self.rows(collections())]
 
     async def create_collection(self, new: Collection) -> Collection:
-        """Store a new record with an empty generation; return the one stored."""
         await self.create_generation(new)
         try:
             await self.write(insert_collection(to_record(new)))
@@ -66,16 +66,13 @@ class CollectionSql(Database):
         return new
 
     async def create_generation(self, new: Collection) -> None:
-        """Create the types of a generation."""
         await self.write(create_generation(new.type, dimensions=new.dimensions))
 
     async def update_collection(self, changed: Collection, fields: Mapping[str, Any]) -> None:
-        """Change fields of a record if it is still on this generation."""
         columns = {_FIELDS[name]: value for name, value in fields.items()}
         await self.write(set_collection_fields(changed.name, changed.type, columns))
 
     async def delete_collection(self, deleted: Collection) -> bool:
-        """Delete a collection with its generation, jobs and usage."""
         answer = await self.write(delete_collection(deleted.name, deleted.type))
         if not answer["deleted"]:
             return False
@@ -92,7 +89,6 @@ class CollectionSql(Database):
         grace: int,
         result: Mapping[str, Any],
     ) -> bool:
-        """Switch a collection to the generation built under the record ``built``."""
         answer = await self.write(
             switch_generation(
                 old.name,
@@ -108,7 +104,6 @@ class CollectionSql(Database):
         return bool(answer["switched"])
 
     async def publish_generation(self, built: Collection, new: Collection) -> bool:
-        """Turn a record under construction into a new collection; False if the name is taken."""
         try:
             answer = await self.write(publish_generation(built.name, record=to_record(new)))
         except StatementRefused as exc:
@@ -120,28 +115,23 @@ class CollectionSql(Database):
         return True
 
     async def due_generations(self) -> list[str]:
-        """Return the replaced generations whose grace is over."""
         return [row["type"] for row in await self.rows(due_generations())]
 
     async def generations(self) -> list[str]:
-        """Return all stored generations."""
         rows = await self.rows(stored_types())
         names = dict.fromkeys(_BESIDE_CHUNKS.sub("Chunk", row["name"]) for row in rows)
         return [name for name in names if name.startswith("Chunk_")]
 
     async def drop_generation(self, generation: str) -> None:
-        """Drop a generation and everything in it."""
         await self.write(drop_generation(generation))
 
     async def term_statistics(self, generation: str, *, after: int) -> list[TermStatisticsEntry]:
-        """Return the changes of term statistics after a revision, in order."""
         found = await self.rows(term_statistics(generation, after=after))
         return list(map(statistics_entry, found))
 
     async def fold_term_statistics(
         self, generation: str, *, revision: int, count: int, merged: bytes
     ) -> bool:
-        """Replace the ``count`` entries up to ``revision`` by one that represents them."""
         encoded = base64.b64encode(merged).decode("ascii")
         answer = await self.write(
             fold_term_statistics(generation, up_to=revision, count=count, merged=encoded)

@@ -19,7 +19,6 @@ class CopySql(Database):
     async def source_order(
         self, generation: str, *, after: str, limit: int
     ) -> list[tuple[str, int]]:
-        """Return sources greater than ``after``, in order, with their places."""
         found = await self.generation_read(
             generation, source_places(generation, after=after, limit=limit)
         )
@@ -28,7 +27,6 @@ class CopySql(Database):
     async def source_records_at(
         self, generation: str, places: Sequence[int]
     ) -> dict[int, SourceRecord]:
-        """Return source records by their places."""
         found = await self.generation_read(
             generation, source_records_at(generation, [_rid(place) for place in places])
         )
@@ -37,7 +35,6 @@ class CopySql(Database):
     async def chunk_records(
         self, generation: str, sources: Sequence[str], *, kinds: bool, first: int, end: int
     ) -> list[ChunkRecord]:
-        """Return the chunks ``first`` to ``end - 1`` of each source."""
         chunk_type = kind_type(generation) if kinds else generation
         found = await self.generation_read(
             generation, source_chunks(chunk_type, sources, first=first, end=end)

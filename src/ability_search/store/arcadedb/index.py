@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -75,24 +74,10 @@ class IndexSql(Database):
     # Replacement
 
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
-        """Replace the contents of some sources in one transaction."""
         chunks, kinds = await self._parts(replacement.chunks)
         await self._create_types(collection, links=bool(replacement.links), kinds=kinds.count > 0)
-        statistics = replacement.term_statistics
         statement = write.replace_sources(
-            collection.name,
-            collection.type,
-            sources=replacement.sources,
-            chunks=chunks,
-            kinds=kinds,
-            records=[rows.source_row(record) for record in replacement.records],
-            links=[rows.link_row(link) for link in replacement.links],
-            added=None if statistics is None else base64.b64encode(statistics).decode("ascii"),
-            duplicates=sum(
-                chunk.duplicate_of is not None for own in replacement.chunks for chunk in own
-            ),
-            stand_ins=replacement.stand_ins,
-            now=self._now(),
+            collection, replacement, chunks=chunks, kinds=kinds, now=self._now()
         )
         try:
             answer = await self.amended(partial(self._insist, statement))
@@ -115,7 +100,6 @@ class IndexSql(Database):
         )
 
     async def discard_staged(self, *, before: int) -> None:
-        """Delete parts of replacements that writers left behind before this time."""
         await self.write(write.discard_staged(before=before))
 
     async def _parts(
@@ -178,7 +162,6 @@ class IndexSql(Database):
     async def content_hashes(
         self, collection: Collection, sources: Sequence[str]
     ) -> Read[Mapping[str, str]]:
-        """Return the content hash of each of these sources that is stored."""
         answer = await self.current_read(
             collection.type, write.source_hashes(collection.name, collection.type, sources)
         )
@@ -191,41 +174,35 @@ class IndexSql(Database):
     async def sources(
         self, generation: str, *, after: str, limit: int, files: bool = False
     ) -> list[str]:
-        """Return source names greater than ``after``, in order."""
         listed = write.list_file_sources if files else write.list_sources
         found = await self.generation_read(generation, listed(generation, after=after, limit=limit))
         return [row["source"] for row in found]
 
     async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        """Return the sources of kinds that were made of these sources."""
         found = await self.generation_read(generation, write.kind_sources(generation, sources))
         return [row["source"] for row in found]
 
     async def source_records(
         self, generation: str, *, after: str, limit: int
     ) -> list[SourceRecord]:
-        """Return source records greater than ``after``, in order, without generated kinds."""
         statement = write.source_records(generation, after=after, limit=limit)
         return list(map(rows.source_record, await self.generation_read(generation, statement)))
 
     async def source_records_named(
         self, generation: str, sources: Sequence[str]
     ) -> list[SourceRecord]:
-        """Return the records of these sources, in any order."""
         statement = verification.sources_named(generation, sources)
         return list(map(rows.source_record, await self.generation_read(generation, statement)))
 
     async def source_passages(
         self, generation: str, source: str, *, kinds: bool = False
     ) -> list[Passage]:
-        """Return the parts of a document's text, in chunk order."""
         statement = write.source_passages(_chunk_type(generation, kinds=kinds), source)
         return list(map(rows.passage, await self.generation_read(generation, statement)))
 
     async def compare_sources(
         self, generation: str, other: str, *, after: str, limit: int
     ) -> tuple[list[tuple[str, str]], dict[str, str | None]]:
-        """Return sources with their content hashes, and their origins in another generation."""
         statement = verification.compare_sources(generation, other, after=after, limit=limit)
         answer = await self.generation_read(generation, statement)
         return (
@@ -234,7 +211,6 @@ class IndexSql(Database):
         )
 
     async def count_sources(self, generation: str) -> tuple[int, int]:
-        """Return the number of sources, without generated ones, and the chunks they record."""
         counted = await self.generation_read(generation, verification.count_sources(generation))
         return counted["sources"], counted["chunks"]
 
@@ -243,7 +219,6 @@ class IndexSql(Database):
     async def check_vectors(
         self, generation: str, *, kinds: bool, dimensions: int, after: str, limit: int
     ) -> VectorCheck:
-        """Check the vectors of a page of chunks greater than ``after``, in order."""
         page = await self.generation_read(
             generation,
             verification.check_vectors(
@@ -256,14 +231,12 @@ class IndexSql(Database):
         return VectorCheck(page["last"], page["checked"], page["unfit"])
 
     async def sample_chunks(self, generation: str, *, limit: int) -> list[WeightedChunk]:
-        """Return some indexed chunks with their embeddings."""
         statement = verification.sample_chunks(generation, limit=limit)
         return list(map(_weighted, await self.generation_read(generation, statement)))
 
     async def probe_chunks(
         self, generation: str, *, newest: int, others: int, after: str
     ) -> list[WeightedChunk]:
-        """Return the indexed chunks stored last, and others with a vector key from ``after``."""
         answer = await self.generation_read(
             generation,
             verification.some_chunks(generation, newest=newest, others=others, after=after),
@@ -281,7 +254,6 @@ class IndexSql(Database):
         beam: int,
         exact: bool,
     ) -> list[list[Neighbour]]:
-        """Return the indexed chunks nearest to each vector, nearest first."""
         if not vectors:
             return []
         answer = await self.generation_read(
@@ -298,7 +270,6 @@ class IndexSql(Database):
     async def vector_places(
         self, model: str, record: str, *, dimensions: int | None, limit: int
     ) -> VectorPlaces:
-        """Return the generations that may hold vectors of ``model`` with these dimensions."""
         try:
             found = await self._scripts.read(*write.vector_places(model, record, limit=limit))
         except StatementRefused as exc:
@@ -319,7 +290,6 @@ class IndexSql(Database):
     async def stored_vectors(
         self, places: Sequence[tuple[str, bool]], keys: Sequence[str]
     ) -> list[dict[str, Sequence[float]]]:
-        """Return for each place the stored vectors by vector key."""
         if not places:
             return []
         types = [_chunk_type(generation, kinds=kinds) for generation, kinds in places]
@@ -330,7 +300,6 @@ class IndexSql(Database):
         ]
 
     async def build_graph(self, generation: str, *, kinds: bool, dimensions: int) -> None:
-        """Build the vector graph, and return when it is complete."""
         probe = [1.0] + [0.0] * (dimensions - 1)
         statement = build_graph(_chunk_type(generation, kinds=kinds), probe)
         for left in reversed(range(_BUILDS)):
@@ -348,7 +317,6 @@ class IndexSql(Database):
     async def outdated_weights(
         self, generation: str, *, kinds: bool, average_length: float, limit: int
     ) -> list[WeightedChunk]:
-        """Return chunks whose weights assume another average length, by chunkId."""
         statement = write.outdated_weights(
             _chunk_type(generation, kinds=kinds), average_length=average_length, limit=limit
         )
@@ -362,7 +330,6 @@ class IndexSql(Database):
         average_length: float,
         changes: Sequence[WeightedChunk],
     ) -> None:
-        """Write new weights."""
         await self.generation_write(
             generation,
             write.set_weights(

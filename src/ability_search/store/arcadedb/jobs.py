@@ -39,24 +39,19 @@ class JobSql(Database):
     """Long operations, see :class:`.port.JobStore`."""
 
     async def jobs(self, collection: str) -> list[Job]:
-        """Return the last job of each kind of a collection."""
         return [_job(row) for row in await self.rows(jobs(collection))]
 
     async def job(self, collection: str, kind: str) -> Job | None:
-        """Return the last job of a kind."""
         rows = await self.rows(job(collection, kind))
         return _job(rows[0]) if rows else None
 
     async def orphaned_jobs(self, kind: str) -> list[Job]:
-        """Return the running jobs of a kind whose lease has expired."""
         return [_job(row) for row in await self.rows(orphaned_jobs(kind))]
 
     async def records_under_construction(self) -> set[str]:
-        """Return the names of the records that running jobs build."""
         return {row["record"] for row in await self.rows(records_being_built())}
 
     async def begin_job(self, begun: Job, *, lease: int, built: Collection | None) -> bool:
-        """Record a job in place of the last one of its kind."""
         record = None if built is None else to_record(built)
         answer = await self.write(begin_job(_record(begun), lease=lease, built=record))
         return bool(answer["begun"])
@@ -64,7 +59,6 @@ class JobSql(Database):
     async def claim_job(
         self, claimed: Job, *, owner: str, record: str, lease: int, lost: int, lost_at: int
     ) -> bool:
-        """Take over a job whose lease has expired; its record is renamed to ``record``."""
         answer = await self.write(
             claim_job(
                 _key(claimed),
@@ -80,7 +74,6 @@ class JobSql(Database):
     async def renew_job(
         self, renewed: Job, *, owner: str, lease: int, done: int, total: int, stage: str
     ) -> bool:
-        """Renew the lease of an own job and record its progress; a negative lease releases it."""
         progress = {"done": done, "total": total, "stage": stage}
         answer = await self.write(
             renew_job(_key(renewed), owner=owner, lease=lease, progress=progress)
@@ -90,7 +83,6 @@ class JobSql(Database):
     async def end_job(
         self, ended: Job, *, owner: str | None, state: str, fields: Mapping[str, Any]
     ) -> bool:
-        """Record the end of a job, of any owner if ``None``; discard what it was building."""
         answer = await self.write(end_job(_key(ended), owner=owner, state=state, fields=fields))
         return bool(answer["ended"])
 

@@ -34,7 +34,6 @@ class LegacySql:
         self._scripts = scripts
 
     async def chunk_type(self) -> str | None:
-        """Return the type that holds the chunks; ``None`` if there is none."""
         try:
             found = await self._scripts.read(*legacy_types())
         except StatementRefused as exc:
@@ -53,16 +52,13 @@ class LegacySql:
         return not found or any(row.get("chunkId") and row.get("collection") for row in found)
 
     def in_the_way(self, chunk_type: str) -> bool:
-        """Return whether the chunks stand where today's layout has its own type."""
         return chunk_type == LEGACY_TYPE
 
     async def size(self, chunk_type: str) -> int:
-        """Return the number of chunks."""
         (row,) = await self._scripts.read(*legacy_size(chunk_type))
         return int(row["n"])
 
     async def places(self, chunk_type: str, *, most: int) -> AsyncIterator[list[str]]:
-        """Yield the record ids of the chunks, at most ``most`` at a time."""
         (row,) = await self._scripts.read(*legacy_buckets(chunk_type))
         for bucket in row["buckets"]:
             after: str | None = None
@@ -75,7 +71,6 @@ class LegacySql:
                 after = rids[-1]
 
     async def rows(self, chunk_type: str, rids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return rows by record id, in any order; in parts if they do not fit into a message."""
         try:
             found: list[dict[str, Any]] = await self._scripts.read(*legacy_rows(chunk_type, rids))
         except TooLarge:
@@ -87,30 +82,24 @@ class LegacySql:
         return found
 
     async def sources(self, chunk_type: str, rids: Sequence[str]) -> list[str]:
-        """Return the sources of chunks by record id, in any order."""
         found = await self._scripts.read(*legacy_sources(chunk_type, rids))
         return [row["source"] for row in found]
 
     async def create_aside(self) -> str:
-        """Create the type for copies if it does not exist; return its name."""
         await self._scripts.write(*create_aside())
         return ASIDE_TYPE
 
     async def copy_aside(self, rids: Sequence[str]) -> None:
-        """Copy chunks by record id; those that were copied before are left out."""
         await self._scripts.write(*set_aside(rids))
 
     async def totals(self, chunk_type: str) -> Mapping[str, int]:
-        """Return the number of chunks and the sizes of their texts and embeddings."""
         (row,) = await self._scripts.read(*legacy_totals(chunk_type))
         return {name: row[name] or 0 for name in ("n", "characters", "numbers")}
 
     async def make_room(self) -> None:
-        """Drop the chunks that were copied, and create today's type in their place."""
         await self._scripts.write(*make_room())
 
     async def drop(self, chunk_type: str) -> None:
-        """Drop the chunks."""
         await self._scripts.write(*drop_legacy(chunk_type))
 
 

@@ -26,7 +26,6 @@ class OverviewSql(Database):
     async def overview(
         self, collection: Collection, request: OverviewRequest
     ) -> Read[OverviewAnswer]:
-        """Measure a collection."""
         answer = await self.current_read(
             collection.type,
             overview(
@@ -59,7 +58,6 @@ class OverviewSql(Database):
         limit: int,
         indexed: int,
     ) -> Read[list[MapPoint]]:
-        """Return a sample of the indexed chunks, with their cosines to axes."""
         answer = await self.current_read(
             collection.type,
             map_points(collection.name, collection.type, axes, limit=limit, indexed=indexed),

@@ -46,7 +46,6 @@ class SearchSql(Database):
         *,
         first: int = 0,
     ) -> Read[Mapping[str, Sequence[Row]]]:
-        """Run all searches of a query in one round trip; again if a commit was in progress."""
         statement = candidates(
             collection.name,
             collection.type,
@@ -64,7 +63,6 @@ class SearchSql(Database):
     async def chunks(
         self, generation: str, rids: Sequence[str], *, compared: Sequence[str] = ()
     ) -> list[ChunkText]:
-        """Return chunks by record id, with their cosines to the compared ones."""
         answer = await self.generation_read(
             generation, hit_rows(generation, rids, compared=compared)
         )
@@ -72,7 +70,6 @@ class SearchSql(Database):
         return [_chunk(row, compared=len(compared)) for row in rows]
 
     async def chunk(self, collection: Collection, chunk_id: str) -> Read[ChunkText | None]:
-        """Return a chunk with its embedding."""
         answer = await self.current_read(
             collection.type, chunk_embedding(collection.name, collection.type, chunk_id)
         )
@@ -80,14 +77,12 @@ class SearchSql(Database):
         return Read(_record(answer), _chunk(rows[0]) if rows else None)
 
     async def embeddings(self, generation: str, rids: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the embeddings of chunks by record id."""
         rows = await self.generation_read(generation, embeddings(generation, rids))
         return {row["rid"]: row["embedding"] for row in rows if row["embedding"]}
 
     async def passages(
         self, generation: str, chunk_ids: Sequence[str], filter: Filter | None
     ) -> list[Passage]:
-        """Return the texts of chunks by chunkId."""
         rows = await self.generation_read(generation, context_rows(generation, chunk_ids, filter))
         return [passage(row) for row in rows]
 
@@ -99,16 +94,19 @@ class SearchSql(Database):
         filter: Filter | None,
         *,
         by: str,
-    ) -> dict[str, Row]:
-        """Return the best chunk of each source."""
+        chunk_ids: Sequence[str] = (),
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
         answer = await self.generation_read(
             generation,
-            best_chunks(generation, sources, columns, filter, by=by),
+            best_chunks(generation, sources, columns, filter, by=by, chunk_ids=chunk_ids),
         )
-        return {row["source"]: _row(row, row.get(by)) for row in answer["best"]}
+        best, given = (
+            {row[key]: _row(row, row.get(by)) for row in answer[name]}
+            for name, key in (("best", "source"), ("given", "chunkId"))
+        )
+        return best, given
 
     async def graph(self, generation: str, request: GraphRequest) -> GraphAnswer:
-        """Return the best chunk of each source that is linked to others, and given chunks."""
         answer = await self.generation_read(
             generation,
             walk(generation, request),

@@ -19,7 +19,6 @@ class UsageSql(Database):
     """Counts of use, see :class:`ability_search.store.port.UsageStore`."""
 
     async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        """Return how often chunks were shown to an agent."""
         return {row["chunkId"]: row["uses"] for row in await self.rows(uses(agent, chunk_ids))}
 
     async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
@@ -32,11 +31,9 @@ class UsageSql(Database):
         )
 
     async def agents(self, collection: str) -> list[str]:
-        """Return the agents that were shown chunks of a collection."""
         return [row["agent"] for row in await self.rows(agents(collection))]
 
     async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
-        """Return the counts of an agent in a collection, a page in order of chunkId."""
         rows = await self.rows(uses_of(agent, collection, after=after, limit=limit))
         return [
             Use(row["agent"], row["collection"], row["chunkId"], row["uses"], row["lastAt"])
@@ -44,7 +41,6 @@ class UsageSql(Database):
         ]
 
     async def put_uses(self, uses: Sequence[Use]) -> None:
-        """Set counts."""
         rows = [
             {
                 "agent": each.agent,
@@ -58,7 +54,6 @@ class UsageSql(Database):
         await self.write(put_uses(rows))
 
     async def delete_uses(self, collection: str) -> None:
-        """Delete all counts of a collection."""
         await self.write(delete_uses(collection))
 
 

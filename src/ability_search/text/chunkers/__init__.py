@@ -1,7 +1,8 @@
 """Text to passages: pure functions.
 
 The passages of every strategy are slices of the text, in order, and together they cover every
-character that is not whitespace. Only those of ``sliding-window`` overlap. No passage has more
+character that is not whitespace, except front matter. A slice may follow a preface, such as the
+header of its table. Only those of ``sliding-window`` overlap. No passage has more
 than ``max_tokens`` tokens.
 """
 

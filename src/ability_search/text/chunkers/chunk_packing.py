@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class Ruler:
     """The lengths within one text, measured once, and the limits of its chunks.
 
     ``estimate``, ``fits``, ``furthest`` and ``earliest`` use the tokens of the whole text, which is
-    exact unless a word is cut; ``count`` tokenizes the span alone.
+    exact unless a word is cut; ``overrun`` tokenizes the span alone, with its preface.
     """
 
     def __init__(
@@ -75,6 +76,30 @@ class Ruler:
         self.max_chars = max_tokens * CHARS_PER_TOKEN
         self._counter = counter
         self._sums = counter.cumulative(text)
+        self._prefaces: list[tuple[int, int, str, int]] = []
+
+    def add_preface(self, start: int, end: int, preface: str) -> None:
+        """Repeat a text before each passage that begins from ``start`` to before ``end``.
+
+        Spans are added in order. A text that needs more than half of a passage is ignored.
+        """
+        tokens = self._counter.count(preface)
+        if max(tokens, len(preface) / CHARS_PER_TOKEN) <= self.max_tokens / 2:
+            self._prefaces.append((start, end, preface, tokens))
+
+    def preface(self, start: int) -> str:
+        """Return the text to repeat before a passage that begins at ``start``; usually empty."""
+        return self._preface(start)[0]
+
+    def _preface(self, start: int) -> tuple[str, int]:
+        place = bisect_right(self._prefaces, start, key=itemgetter(0)) - 1
+        if place >= 0 and start < self._prefaces[place][1]:
+            return self._prefaces[place][2:]
+        return "", 0
+
+    def room(self, start: int) -> int:
+        """Return the maximum tokens of a passage that begins at ``start``, without its preface."""
+        return self.max_tokens - self._preface(start)[1]
 
     def estimate(self, start: int, end: int) -> int:
         """Return the tokens from ``start`` to ``end`` by the sums over the whole text."""
@@ -82,7 +107,9 @@ class Ruler:
 
     def fits(self, start: int, end: int) -> bool:
         """Return whether the span fits into a chunk, by the sums over the whole text."""
-        return end - start <= self.max_chars and self.estimate(start, end) <= self.max_tokens
+        preface, tokens = self._preface(start)
+        fits = end - start + len(preface) <= self.max_chars
+        return fits and self.estimate(start, end) + tokens <= self.max_tokens
 
     def furthest(self, start: int, tokens: int) -> int:
         """Return the last offset at which a span from ``start`` has at most ``tokens`` tokens."""
@@ -94,16 +121,16 @@ class Ruler:
         start = int(np.searchsorted(self._sums, self._sums[end] - tokens, side="left"))
         return min(end, max(start, end - tokens * CHARS_PER_TOKEN))
 
-    def count(self, start: int, end: int) -> int:
-        """Return the tokens of the span as a text of its own."""
-        if end - start == len(self.text):
-            return self.estimate(start, end)
-        return self._counter.count(self.text[start:end])
-
     def overrun(self, start: int, end: int) -> tuple[int, float]:
         """Return the tokens of the span, and the share of it that fits (1 or more if all of it)."""
-        tokens = self.count(start, end)
-        room = self.max_chars / max(1, end - start)
+        preface = self.preface(start)
+        whole = end - start == len(self.text) and not preface
+        tokens = (
+            self.estimate(start, end)
+            if whole
+            else self._counter.count(preface + self.text[start:end])
+        )
+        room = self.max_chars / max(1, len(preface) + end - start)
         return tokens, min(room, self.max_tokens / tokens if tokens else room)
 
 
@@ -235,10 +262,10 @@ def _fill(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
 def _choose(ruler: Ruler, queue: Sequence[Unit], ends: Sequence[int], at: int) -> int:
     """Return the index after the last unit of the chunk that begins with unit ``at``."""
     start = queue[at].start
-    stop = max(at + 1, bisect_right(ends, ruler.furthest(start, ruler.max_tokens), lo=at))
+    stop = max(at + 1, bisect_right(ends, ruler.furthest(start, ruler.room(start)), lo=at))
     if stop == len(queue) or stop == at + 1:
         return stop
-    half = ruler.furthest(start, ruler.max_tokens // 2)
+    half = ruler.furthest(start, ruler.room(start) // 2)
     best = stop
     for index in range(stop - 1, at, -1):
         too_early = ends[index - 1] < half
@@ -307,6 +334,7 @@ class Passages:
     def __init__(self, ruler: Ruler) -> None:
         self.text = ruler.text
         self.lines = Lines(ruler.text)
+        self._ruler = ruler
         self._most = ruler.max_passages
         self._made = 0
 
@@ -330,8 +358,9 @@ class Passages:
                 " (max_document_chunks)",
                 hint="Split the document, or cut it into larger chunks (setting chunk_size).",
             )
+        preface = self._ruler.preface(packed.start)
         return Passage(
-            content=self.text[packed.start : packed.end],
+            content=preface + self.text[packed.start : packed.end],
             start=packed.start,
             end=packed.end,
             tokens=packed.tokens,
@@ -340,4 +369,5 @@ class Passages:
             breadcrumb=clipped(breadcrumb, _LONGEST_BREADCRUMB),
             context=context,
             language=language,
+            preface=len(preface),
         )

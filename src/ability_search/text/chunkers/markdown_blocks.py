@@ -30,12 +30,6 @@ from ability_search.text.chunkers.chunk_packing import (
     clipped,
 )
 
-FRONT_MATTER = re.compile(
-    r"(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
-    r"(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
-    r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
-    re.DOTALL,
-)
 MOST_BLOCKS = 200_000
 """Maximum blocks of a text; one block per fifty characters in a text of ten megabytes."""
 _STRETCH = 1 << 16
@@ -53,7 +47,7 @@ _CLOSING_FENCE = re.compile(r"(?<![^\r\n]) {0,3}(`{3,}+|~{3,}+)[ \t]*+(?=[\r\n]|
 _BLANK_LINE = re.compile(r"(?<![^\r\n])[ \t]*+(?=[\r\n])")
 _INLINE_MARK = re.compile(r"[\\`*_\[\]<>&!\n]")
 _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "blockquote_open"})
-VERBATIM_KINDS = frozenset({"fence", "code_block", "table_open", "front_matter"})
+VERBATIM_KINDS = frozenset({"fence", "code_block", "table_open"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +99,14 @@ class Block:
 def read_blocks(text: str) -> tuple[list[Block], list[Fence]]:
     """Return the top-level blocks of a Markdown text, and its fences at any depth.
 
-    The blocks cover all lines that are not blank. Front matter is a block of kind
-    ``front_matter``; link definitions are blocks of kind ``definition``. Front matter (YAML or
-    TOML) must be at the very beginning, and its first line a comment or a key; otherwise ``---``
-    is a thematic break.
+    The blocks cover all lines that are not blank. Link definitions are blocks of kind
+    ``definition``.
 
     Raises:
         Unstructured: if there are too many blocks or tokens.
     """
-    matter = FRONT_MATTER.match(text)
-    origin = matter.end() if matter else 0
     reading = _Reading(text)
-    if matter:
-        reading.blocks.append(Block("front_matter", 0, origin))
-    reading.read(origin)
+    reading.read(0)
     return reading.blocks, reading.fences
 
 
@@ -209,6 +197,9 @@ class _Reading:
             first, last = self._span(token)
             self._define(first)
             self._done = last
+            if first == last:
+                # White space that Markdown does not count as blank, such as U+2028.
+                continue
             if token.type == "heading_open":
                 title = self._title(tokens[index + 1].content[:_LONGEST_TITLE])
                 self.blocks.append(Block(token.type, first, last, int(token.tag[1:]), title))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
@@ -25,7 +26,7 @@ from ability_search.text.chunkers.markdown_blocks import VERBATIM_KINDS, Block, 
 SEPARATOR = " > "
 _CONTEXT_SENTENCES = 2
 _CONTEXT_PART = 4
-_NO_CONTEXT = frozenset({"fence", "heading_open", "front_matter", "definition", "hr"})
+_NO_CONTEXT = frozenset({"fence", "heading_open", "definition", "hr"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,25 @@ def chunk_sections(ruler: Ruler, blocks: Sequence[Block]) -> list[Passage]:
     Each section is chunked separately, with its path of headings as breadcrumb. Sections are never
     merged, however short: a query may match the breadcrumb. Only a heading followed directly by a
     deeper heading shares the passage of that heading. Text before the first heading has no
-    breadcrumb; front matter is a passage of its own. A long section is cut between blocks, then
-    items, sentences, lines, words and characters; a fence or table that fits into a chunk stays
-    whole.
+    breadcrumb. A long section is cut between blocks, then items, sentences, lines, words and
+    characters; a fence or table that fits into a chunk stays whole. Every passage of a longer
+    table begins with the table's header.
     """
     passages = Passages(ruler)
+    for block in blocks:
+        if block.kind == "table_open" and not ruler.fits(block.start, block.end):
+            _repeat_header(ruler, block)
     return [
         passages.make(packed, breadcrumb=SEPARATOR.join(section.path))
         for section in _sections(blocks)
         for packed in pack(ruler, _units(ruler, section.blocks))
     ]
+
+
+def _repeat_header(ruler: Ruler, table: Block) -> None:
+    header, dashes = islice(boundaries.lines(ruler.text, table.start, table.end), 2)
+    names = "\n".join(ruler.text[start:end] for start, end in (header, dashes))
+    ruler.add_preface(dashes[1], table.end, f"{names}\n")
 
 
 def _sections(blocks: Sequence[Block]) -> list[Section]:
@@ -74,8 +84,6 @@ def _sections(blocks: Sequence[Block]) -> list[Section]:
                 path.pop()
             path.append((block.level, block.title))
         current.append(block)
-        if block.kind == "front_matter":
-            close()
     close()
     return sections
 

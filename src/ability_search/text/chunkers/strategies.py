@@ -11,7 +11,7 @@ from typing import Any, get_args
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
 from ability_search.text.chunkers import Strategy, boundaries
-from ability_search.text.chunkers.boundaries import Span
+from ability_search.text.chunkers.boundaries import Lines, Span
 from ability_search.text.chunkers.chunk_packing import (
     BLOCK,
     BY_PARAGRAPH,
@@ -30,6 +30,7 @@ from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
 from ability_search.text.chunkers.restructured_sections import chunk_rst
 from ability_search.text.chunkers.symbols import chunk_code, is_code_language
+from ability_search.text.front_matter import FRONT_MATTER, FrontMatter, read_front_matter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ _SEARCHED = 1 << 20
 _NEWLINE = re.compile(r"[\r\n]+")
 _UNBROKEN = 2_000
 """Characters per sentence end or newline, on average; a text with more is not prose."""
+_MARKDOWN = frozenset({"markdown", "md", "mdx"})
+_OF_MARKDOWN = frozenset({"markdown-headers", "code-blocks"})
 _MOSTLY_FENCES = 0.6
 _SEVERAL_FENCES = 2
 _BLOCK_TAG = re.compile(
@@ -71,6 +74,9 @@ def chunk(
     max_passages: int | None = None,
 ) -> list[Passage]:
     """Cut a text into passages.
+
+    The front matter of Markdown is in no passage, unless it is the whole text; the first passage
+    begins with its description.
 
     Args:
         text: Any string; a byte order mark at its beginning is dropped.
@@ -96,7 +102,13 @@ def chunk(
         TooLarge: for more than ``max_passages`` passages.
     """
     repeated = _checked_overlap(strategy, max_tokens, overlap)
-    mark = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
+    format = (format or "").lower().lstrip(".")
+    matter = FrontMatter()
+    if is_markdown(text, format, language) or (strategy in _OF_MARKDOWN and not format):
+        matter = read_front_matter(text)
+    if matter.end and not text[matter.end :].strip():
+        matter, strategy = FrontMatter(), "paragraph"
+    mark = matter.end or (len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0)
     body = text[mark:]
     if not body or body.isspace():
         return []
@@ -107,9 +119,12 @@ def chunk(
         overlap=repeated,
         max_passages=max_passages,
     )
+    if matter.description:
+        first = boundaries.skip_space(body, 0, len(body))
+        ruler.add_preface(0, first + 1, f"{matter.description}\n\n")
     try:
         if strategy == "auto":
-            passages = _chunk_auto(ruler, (format or "").lower().lstrip("."), language)
+            passages = _chunk_auto(ruler, format, language)
         else:
             passages = _CHUNKERS[strategy](ruler)
     except Unstructured as exc:
@@ -117,7 +132,25 @@ def chunk(
         passages = _chunk_plain(ruler)
     if not mark:
         return passages
-    return [replace(each, start=each.start + mark, end=each.end + mark) for each in passages]
+    lines = Lines(text[:mark]).number(mark) - 1
+    return [
+        replace(
+            each,
+            start=each.start + mark,
+            end=each.end + mark,
+            start_line=each.start_line + lines,
+            end_line=each.end_line + lines,
+        )
+        for each in passages
+    ]
+
+
+def is_markdown(text: str, format: str | None, language: str | None) -> bool:
+    """Return whether a text is Markdown: by its format, or else because of its front matter."""
+    if format or language:
+        return (format or "").lower().lstrip(".") in _MARKDOWN
+    matter = FRONT_MATTER.match(text)
+    return matter is not None and _has_markdown(text[matter.end() :])
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> str:
@@ -272,7 +305,7 @@ def _windows(ruler: Ruler) -> Iterator[Packed]:
 def _window(ruler: Ruler, start: int, last: int) -> Packed:
     """Return the longest window that begins at ``start``, without whitespace at its end."""
     text = ruler.text
-    limit = min(last, max(start + 1, ruler.furthest(start, ruler.max_tokens)))
+    limit = min(last, max(start + 1, ruler.furthest(start, ruler.room(start))))
     while True:
         end = limit if limit == last else boundaries.cut_before(text, start, limit)
         end = boundaries.trim(text, start, end)[1]
@@ -300,7 +333,7 @@ _CHUNKERS: Mapping[str, Chunker] = {
     "sliding-window": _chunk_windows,
 }
 _BY_FORMAT: Mapping[str, Chunker] = {
-    **dict.fromkeys(("markdown", "md", "mdx"), _chunk_markdown),
+    **dict.fromkeys(_MARKDOWN, _chunk_markdown),
     **dict.fromkeys(("html", "htm", "xhtml"), _chunk_html),
     **dict.fromkeys(("rst", "rest", "restructuredtext"), chunk_rst),
     **dict.fromkeys(("csv", "tsv"), _chunk_rows),

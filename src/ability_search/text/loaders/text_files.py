@@ -9,19 +9,14 @@ import codecs
 import csv
 import io
 import json
-import math
 import re
-import tomllib
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
+from collections.abc import Mapping
 from typing import Any
 
-import yaml
 from charset_normalizer import from_bytes
 
-from ability_search.errors import InvalidInput
-from ability_search.filters.facets import facets_of
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
+from ability_search.text.front_matter import markdown_metadata, read_front_matter
 from ability_search.text.loaders.extracts import (
     Bounds,
     Extracted,
@@ -34,10 +29,11 @@ from ability_search.text.loaders.markdown_writer import Composer, described, fla
 
 _SNIFFED = 8192
 """Bytes searched for NUL."""
+_MOST_WRONG = 0.01
+"""Share of wrong bytes up to which a text of no other encoding is read as UTF-8."""
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
 _HEAD = 8192
 """Characters searched for a title and for fields."""
-_LONGEST_MATTER = 1 << 16
-_DEEPEST = 8
 _FIELD = re.compile(r":(\w[\w -]*):[ \t]+(\S.*)")
 _DELIMITERS = ",;\t|"
 _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
@@ -45,6 +41,8 @@ _NOT_A_NOTEBOOK = "not a notebook, though its name says so"
 
 def decoded(data: bytes) -> str:
     """Decode UTF-8, UTF-16 or UTF-32 with a byte order mark, or an encoding that is detected.
+
+    Wrong bytes of UTF-8 become U+FFFD.
 
     Raises:
         Unreadable: if the bytes are not text.
@@ -57,14 +55,29 @@ def decoded(data: bytes) -> str:
     except UnicodeDecodeError as exc:
         raise Unreadable("not in the encoding that its byte order mark names") from exc
     if b"\0" in data[:_SNIFFED]:
-        raise Unreadable("binary, not text")
+        return _unmarked_utf16(data)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        guess = from_bytes(data).best()
-    if guess is None:
+        text = data.decode("utf-8-sig", "replace")
+    wrong = text.count("\ufffd")
+    # Other encodings hardly ever have the byte sequences of UTF-8 beyond ASCII.
+    if 2 * wrong <= sum(not char.isascii() for char in text):
+        return text
+    guess = from_bytes(data).best()
+    if guess is None and wrong > _MOST_WRONG * len(text):
         raise Unreadable("text in an encoding that could not be recognised")
-    return str(guess)
+    return text if guess is None else str(guess)
+
+
+def _unmarked_utf16(data: bytes) -> str:
+    guess = from_bytes(data, cp_isolation=["utf_16_le", "utf_16_be"]).best()
+    text = "" if guess is None else str(guess)
+    latin = sum(char < "\u0100" for char in text)
+    # In UTF-16, most zero bytes are the high bytes of ASCII characters, such as line breaks.
+    if 2 * latin < data.count(0) or _CONTROL.search(text):
+        raise Unreadable("binary, not text")
+    return text
 
 
 def read_plain(name: str, data: bytes, _bounds: Bounds, *, format: str | None) -> Extracted:
@@ -74,76 +87,19 @@ def read_plain(name: str, data: bytes, _bounds: Bounds, *, format: str | None) -
 
 
 def read_markdown(_name: str, data: bytes, _bounds: Bounds) -> Extracted:
-    """Read Markdown unchanged, with its front matter (YAML or TOML) as metadata.
+    """Read Markdown unchanged, with its front matter and its tags as metadata.
 
-    The title is the ``title`` of the front matter, else the first heading of level 1. Front matter
-    that cannot be parsed is text only.
+    The title is that of the front matter, else the first heading of level 1.
     """
     text = decoded(data)
-    metadata = _front_matter(text)
-    title = metadata.pop("title", None)
-    given = str(title).strip() if isinstance(title, str | int | float) else ""
-    return Extracted(text, "markdown", title=given or _first_heading(text), metadata=metadata)
+    matter = read_front_matter(text)
+    title = matter.title or _first_heading(text[matter.end :])
+    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text))
 
 
 def _first_heading(text: str) -> str | None:
     blocks, _ = markdown_blocks.read_blocks(text[:_HEAD])
     return next((block.title for block in blocks if block.level == 1 and block.title), None)
-
-
-def _front_matter(text: str) -> dict[str, Any]:
-    """Parse the front matter of a Markdown text into JSON values.
-
-    Dates and times become ISO 8601 strings; other values that JSON does not know are dropped.
-    Empty without front matter, if it cannot be parsed, or if it exceeds the limits of metadata.
-    """
-    matter = markdown_blocks.FRONT_MATTER.match(text)
-    if matter is None or matter.end() > _LONGEST_MATTER:
-        return {}
-    lines = matter[0].splitlines()[1:-1]
-    try:
-        values = _MATTER_PARSERS[matter["fence"]]("\n".join(lines))
-        if not isinstance(values, Mapping):
-            return {}
-        plain = {key: value for key, value in _plain(values, _DEEPEST).items() if value is not None}
-        facets_of(plain)
-    except (yaml.YAMLError, InvalidInput, ValueError, RecursionError):
-        return {}
-    return plain
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases, which could expand a few lines to gigabytes."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Read one node."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-
-def _yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)
-
-
-_MATTER_PARSERS: dict[str, Callable[[str], Any]] = {"---": _yaml, "+++": tomllib.loads}
-
-
-def _plain(value: Any, depth: int) -> Any:
-    """Convert a value to JSON types; ``None`` for types that JSON does not know."""
-    if depth < 0:
-        raise ValueError("nested too deep")
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, date | datetime | time):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_plain(inner, depth - 1) for inner in value]
-    return None
 
 
 def read_restructured(_name: str, data: bytes, _bounds: Bounds) -> Extracted:
@@ -240,10 +196,9 @@ def read_notebook(name: str, data: bytes, bounds: Bounds) -> Extracted:
         else:
             composer.paragraph(source)
     given = str(about.get("title") or "")
-    title = given or read_markdown(name, composer.text.encode("utf-8", "replace"), bounds).title
-    metadata = {**_front_matter(composer.text), **known(language=language)}
-    metadata.pop("title", None)
-    return Extracted(composer.text, "markdown", title=title, metadata=metadata)
+    found = read_markdown(name, composer.text.encode("utf-8", "replace"), bounds)
+    metadata = {**found.metadata, **known(language=language)}
+    return Extracted(composer.text, "markdown", title=given or found.title, metadata=metadata)
 
 
 def _cells(notebook: Any) -> list[Mapping[str, Any]]:

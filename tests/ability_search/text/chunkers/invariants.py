@@ -1,4 +1,4 @@
-"""What holds for the chunks of every strategy."""
+"""Invariants of the chunks of every strategy."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def assert_sound(
 ) -> None:
     reached = 0
     for index, passage in enumerate(passages):
-        assert passage.content == text[passage.start : passage.end]
+        assert passage.content[passage.preface :] == text[passage.start : passage.end]
         assert passage.content.strip()
         assert passage.tokens == counter.count(passage.content)
         assert passage.tokens <= max_tokens or len(passage.content) == 1

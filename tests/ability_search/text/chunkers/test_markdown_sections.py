@@ -78,15 +78,65 @@ def test_headings_in_quotations_and_lists_do_not_begin_sections() -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_front_matter_is_a_passage_of_its_own(newline: str) -> None:
-    text = newline.join(["---", "title: x # y", "---", "# A", "", "text"])
-    first, second = headers(text)
-    assert (first.content, first.breadcrumb, first.end_line) == (
-        text[: text.index("# A")].strip(),
-        "",
-        3,
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("strategy", ["auto", "markdown-headers", "paragraph", "sliding-window"])
+def test_front_matter_is_in_no_passage(newline: str, mark: str, strategy: str) -> None:
+    text = mark + newline.join(["---", "title: x # y", "---", "# A", "", "text"])
+    (passage,) = chunk(text, format="markdown", strategy=strategy)
+    assert passage.content == text[text.index("# A") :]
+    assert (passage.start, passage.end) == (text.index("# A"), len(text))
+    assert (passage.start_line, passage.end_line) == (4, 6)
+
+
+def test_the_first_passage_begins_with_the_description_of_the_front_matter(
+    counter: TokenCounter,
+) -> None:
+    body = "# A\n\n" + "Some words of the text, and some more of them. " * 30
+    text = f"---\nname: a\ndescription: Finds slow queries\n---\n{body}"
+    first, second, *_ = chunk(text, format="markdown", max_tokens=60, count=counter)
+    assert first.content.startswith("Finds slow queries\n\n# A\n\nSome words")
+    assert first.content[first.preface :] == text[first.start : first.end]
+    assert first.tokens == counter.count(first.content) <= 60
+    assert not second.preface
+
+
+def test_a_text_of_nothing_but_front_matter_is_a_passage() -> None:
+    text = "---\nname: a\ndescription: Finds slow queries\n---\n"
+    (passage,) = chunk(text, format="markdown")
+    assert "Finds slow queries" in passage.content
+
+
+def test_yaml_documents_of_unknown_format_keep_their_first_document() -> None:
+    text = "---\nkind: Service\n---\nkind: Deployment\nname: x\n"
+    assert "Service" in "".join(each.content for each in chunk(text))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_every_passage_of_a_table_begins_with_its_header(
+    newline: str, counter: TokenCounter
+) -> None:
+    header = ["| Item | Price |", "|---|---|"]
+    rows = [f"| Screw number {n} | {n} cents |" for n in range(60)]
+    wide = "| Long | " + "very " * 100 + "|"
+    text = newline.join(
+        ["# Prices", "", "Words.", "", *header, *rows, wide, "", "# Next", "", "After."]
     )
-    assert (second.breadcrumb, second.start_line) == ("A", 4)
+    passages = chunk(text, format="markdown", max_tokens=60, count=counter)
+    assert_sound(text, passages, counter, 60)
+    later = [each for each in passages[1:] if "Screw" in each.content or "very" in each.content]
+    assert len(later) > 5
+    assert all(each.content.startswith("| Item | Price |\n|---|---|\n") for each in later)
+    assert not passages[0].preface
+    assert not passages[-1].preface
+
+
+def test_a_header_longer_than_half_a_passage_is_not_repeated(counter: TokenCounter) -> None:
+    names = "| " + " | ".join(f"column {n}" for n in range(9)) + " |"
+    text = "\n".join([names, "|---" * 9 + "|", *("| 1" * 9 + " |" for _ in range(20))])
+    passages = chunk(text, format="markdown", max_tokens=40, count=counter)
+    assert_sound(text, passages, counter, 40)
+    assert len(passages) > 2
+    assert not any(each.preface for each in passages)
 
 
 def test_a_thematic_break_at_the_top_is_not_front_matter() -> None:

@@ -27,13 +27,28 @@ from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, 
         ("Größe".encode("utf-32"), "Größe"),
         ("Öl und Ähre: für die schöne Übung wäre das möglich".encode("latin-1"), None),
         (b"", ""),
+        ("Größe der Änderung\n".encode("utf-16-le"), "Größe der Änderung\n"),
+        ("Größe der Änderung\n".encode("utf-16-be"), "Größe der Änderung\n"),
+        ("会议记录:明天上午\n数据库备份".encode("utf-16-le"), "会议记录:明天上午\n数据库备份"),
+        (b"Gr\xc3\xb6\xc3\x9fe\xff und mehr", "Größe\ufffd und mehr"),
+        ("Größe ".encode() * 9999 + b"\xc3", "Größe " * 9999 + "\ufffd"),
     ],
 )
 def test_marked_and_plain_encodings_are_read(data: bytes, text: str | None) -> None:
     assert decoded(data) == (data.decode("latin-1") if text is None else text)
 
 
-@pytest.mark.parametrize("data", [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a"])
+def test_one_wrong_byte_in_a_long_ascii_text_does_not_garble_it() -> None:
+    before, after = "plain words of a text\n" * 300, "more words\n" * 300
+    text = decoded(before.encode() + b"\x9d" + after.encode())
+    assert text.startswith(before)
+    assert text.endswith(after)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"a\0b", codecs.BOM_UTF16_LE + b"\0\xd8a", bytes(range(256)) * 9, b"\1\0\2\0\3\0" * 99],
+)
 def test_bytes_that_are_not_text_are_rejected(data: bytes) -> None:
     with pytest.raises(Unreadable, match=r"binary|byte order mark"):
         decoded(data)
@@ -86,9 +101,8 @@ def test_front_matter_is_metadata_and_stays_in_the_text() -> None:
     [
         "a: [1, 2",
         "a: &x [1]\nb: *x",
-        "a: b: c",
         "- just\n- a list",
-        "date: 2026-02-31",
+        "a: |b: c",
         "big: 123456789012345678901234567890",
         "'@type': x",
         "a: " + "[" * 2000,
@@ -100,6 +114,54 @@ def test_unusable_front_matter_is_only_text(matter: str) -> None:
     assert found.metadata == {}
     assert found.title == "Heading"
     assert matter in found.text
+
+
+def test_malformed_front_matter_is_read_line_by_line() -> None:
+    matter = "title: Use it: now\ndate: 2026-02-31\ntags: [a, b\nnext: 'x' y"
+    found = read("a.md", f"---\n{matter}\n---\n\ntext\n")
+    assert found.title == "Use it: now"
+    assert found.metadata == {"date": "2026-02-31", "next": "'x' y"}
+
+
+def test_one_unusable_value_of_front_matter_does_not_cost_the_others() -> None:
+    found = read("a.md", "---\nbig: 123456789012345678901234567890\nok: 1\n---\ntext")
+    assert found.metadata == {"ok": 1}
+
+
+@pytest.mark.parametrize(
+    "tags", ["[ops, 2024]", '"ops, 2024"', "'#ops #2024'", "\n- '#ops'\n- '2024'"]
+)
+def test_tags_of_front_matter_are_a_list(tags: str) -> None:
+    found = read("a.md", f"---\ntags: {tags}\n---\ntext")
+    assert list(map(str, found.metadata["tags"])) == ["ops", "2024"]
+
+
+def test_a_skill_is_titled_by_its_name() -> None:
+    found = read("a.md", "---\nname: db-advisor\ndescription: Finds slow queries\n---\n# Other")
+    assert found.title == "db-advisor"
+    assert found.metadata == {"name": "db-advisor", "description": "Finds slow queries"}
+
+
+TAGGED = """\
+---
+tags: [ops]
+---
+# Heading
+
+Restore it #Ops/backup- and #größe, see issue #12, colour #a1b2c3, [x](#anchor), C#sharp. #ops
+
+```sh
+#code
+```
+
+Inline `#span` and <!-- #comment --> text.
+
+#last
+"""
+
+
+def test_tags_in_the_text_join_those_of_the_front_matter() -> None:
+    assert read("a.md", TAGGED).metadata == {"tags": ["ops", "Ops/backup", "größe", "last"]}
 
 
 def test_front_matter_can_be_toml() -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ability_search.search.stages.hit_rows import matches
 from ability_search.text.analyzer import Analyzer
-from ability_search.text.highlights import Highlight, highlights
 
 ENGLISH = Analyzer()
 
 
 def marked(content: str, query: str, **options: int) -> list[str]:
-    found = highlights(content, ENGLISH.query_terms(query), ENGLISH, **options)
-    assert all(content[each.start : each.end] == each.text for each in found)
-    return [each.text for each in found]
+    found = matches(content, ENGLISH.query_terms(query), ENGLISH, **options)
+    return [content[start:end] for start, end in found]
 
 
 def test_inflected_words_are_marked_where_they_stand() -> None:
     content = "The caches were warmed. Caching is hard."
-    found = highlights(content, ENGLISH.query_terms("how to cache"), ENGLISH)
-    assert found == [Highlight(4, 10, "caches"), Highlight(24, 31, "Caching")]
+    found = matches(content, ENGLISH.query_terms("how to cache"), ENGLISH)
+    assert found == [(4, 10), (24, 31)]
 
 
 def test_neighbouring_and_overlapping_places_are_one() -> None:
@@ -46,9 +45,9 @@ def test_limit_and_nothing_to_mark() -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=40))
-def test_any_text_gives_disjoint_highlights(content: str, query: str) -> None:
+def test_any_text_gives_disjoint_matches(content: str, query: str) -> None:
     terms = ENGLISH.query_terms(query) or ENGLISH.terms(content)[:3]
-    found = highlights(content, terms, ENGLISH)
+    found = matches(content, terms, ENGLISH)
     for earlier, later in zip(found, found[1:], strict=False):
-        assert earlier.end < later.start
+        assert earlier[1] < later[0]
     assert bool(found) == bool({*terms} & {*ENGLISH.terms(content)})

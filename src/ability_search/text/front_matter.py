@@ -1,0 +1,158 @@
+"""Front matter and inline tags of a Markdown text, as metadata."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from typing import Any
+
+import yaml
+
+from ability_search.errors import InvalidInput
+from ability_search.filters.facets import facets_of
+
+FRONT_MATTER = re.compile(
+    r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*(?:\r\n?|\n)"
+    r"(?:#|[\w\"'][^:=\r\n]*[:=]).*?(?<=[\r\n])"
+    r"(?:(?P=fence)|\.\.\.)[ \t]*(?=\r|\n|\Z)",
+    re.DOTALL,
+)
+_LONGEST = 1 << 16
+_DEEPEST = 8
+_LINE = re.compile(r"^([^\W\d][\w-]*)[ \t]*:[ \t]+(?![\[{&*!|>%@`])(\S.*)$", re.MULTILINE)
+_MOST_TAGS = 100
+_NO_TAGS = re.compile(
+    r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
+    r"|(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?-->|^(?: {4}|\t).*$",
+    re.MULTILINE | re.DOTALL,
+)
+_TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
+_COLOUR = re.compile(r"(?=\D*\d)(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """The metadata above a text; empty if nothing is readable.
+
+    Attributes:
+        end: Offset at which the text begins.
+        title: The ``title``, else the ``name``.
+        description: The ``description``.
+        metadata: All values but the ``title``, as JSON.
+    """
+
+    end: int = 0
+    title: str = ""
+    description: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Parse the front matter (YAML or TOML) at the beginning of a Markdown text.
+
+    Dates and times become ISO 8601 strings. ``tags`` become a list. If the YAML is malformed, its
+    lines ``key: value`` are read as strings. Values that cannot be metadata are dropped.
+    """
+    match = FRONT_MATTER.match(text)
+    if match is None or match.end() > _LONGEST:
+        return FrontMatter()
+    body = "\n".join(match[0].splitlines()[1:-1])
+    try:
+        values = _PARSERS[match["fence"]](body)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        values = dict(_LINE.findall(body))
+    if not isinstance(values, Mapping):
+        return FrontMatter()
+    metadata = dict(_storable(values))
+    if not metadata or not _is_storable(metadata):
+        return FrontMatter()
+    if tags := _tag_list(metadata.get("tags")):
+        metadata["tags"] = tags
+    title = _line(metadata.pop("title", None))
+    return FrontMatter(
+        match.end(),
+        title or _line(metadata.get("name")),
+        _line(metadata.get("description")),
+        metadata,
+    )
+
+
+def markdown_metadata(text: str) -> dict[str, Any]:
+    """Return the metadata of a Markdown text: its front matter, with ``#tags`` of the text added.
+
+    Tags in code, and numbers and colours with a number sign, are left out.
+    """
+    matter = read_front_matter(text)
+    inline = _TAG.findall(_NO_TAGS.sub(" ", text[matter.end :])) if "#" in text else []
+    if tags := [tag.rstrip("/-") for tag in inline if not _COLOUR.fullmatch(tag)]:
+        own = matter.metadata.get("tags")
+        given = own if isinstance(own, list) else [] if own is None else [own]
+        return {**matter.metadata, "tags": list(dict.fromkeys([*given, *tags[:_MOST_TAGS]]))}
+    return matter.metadata
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
+
+
+def _tag_list(value: Any) -> list[Any]:
+    """Return tags as a list without number signs; a text is split at commas, else at spaces."""
+    if isinstance(value, str):
+        value = value.split("," if "," in value else None)
+    if not isinstance(value, list):
+        return []
+    tags = (tag.strip().removeprefix("#") if isinstance(tag, str) else tag for tag in value)
+    return [tag for tag in tags if tag not in ("", None)]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases, which could expand a few lines to gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Read one node."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "---": lambda text: yaml.load(text, _Loader),
+    "+++": tomllib.loads,
+}
+
+
+def _storable(values: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values that can be metadata."""
+    for key, value in values.items():
+        plain = _plain(value, _DEEPEST)
+        if plain is not None and _is_storable({str(key): plain}):
+            yield str(key), plain
+
+
+def _is_storable(metadata: Mapping[str, Any]) -> bool:
+    try:
+        facets_of(metadata)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Convert a value to JSON types; ``None`` for what JSON does not know, or nests too deep."""
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if depth <= 0:
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(inner, depth - 1) for inner in value]
+    return None

@@ -1,0 +1,21 @@
+"""Ports of indexing over a store, without models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ability_search.config.loader import load_settings
+from ability_search.index.index_ports import IndexPorts
+from ability_search.store.port import Store
+from ability_search.store.registry import Registry
+from ability_search.text.token_counter import EstimatedTokens
+
+
+def index_ports(store: Store, *, now: int) -> IndexPorts:
+    """Ports whose clock stands at ``now``; their models must not be used."""
+    nobody: Any = None
+    counter = EstimatedTokens()
+    registry = Registry(store)
+    settings = load_settings({"HOME": "/nowhere"}, Path("/nowhere"))
+    return IndexPorts(store, registry, nobody, nobody, settings, counter, lambda: now)
