@@ -30,6 +30,9 @@ REFUSED = frozenset(
 )
 """Codes of failures that change nothing."""
 
+PASSING = frozenset({"no_provider", "rate_limited"})
+"""Those of them that pass: a component restarts, or the attacks come from the same address."""
+
 CODES = REFUSED | {
     "busy",
     "cancelled",

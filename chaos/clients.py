@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from chaos import texts
-from chaos.callers import CODES, Caller, Outcome
+from chaos.callers import CODES, PASSING, Caller, Outcome
 from chaos.expectations import Expectation, State, Violation
 from chaos.ledger import Ledger
 from chaos.stack_process import Command, StackProcess
@@ -124,7 +124,7 @@ class Client:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             outcome = await self._call(tool, **tool_input)
-            if outcome.ok or (outcome.refused and outcome.code != "no_provider"):
+            if outcome.ok or (outcome.refused and outcome.code not in PASSING):
                 return outcome
             if time.monotonic() > deadline:
                 raise Violation(

@@ -27,6 +27,7 @@ PURE = {
     "index.preparation",
     "search.fusion",
     "search.options",
+    "search.plan",
     "search.planner",
     "search.query",
     "search.response",

@@ -6,7 +6,8 @@ import re
 import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
+from unicodedata import category, normalize
 
 from ability_search.errors import InvalidInput
 
@@ -14,9 +15,17 @@ K1: Final = 1.2
 B: Final = 0.75
 """The usual parameters of BM25, and those of collections that record none."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST_NAME = 64
 _LONGEST_MODEL = 256
 _TYPE_TOKEN = re.compile(r"^Chunk_.*_([0-9a-f]{11})[0-9a-f]{6}$")
+
+
+class ModelInput(NamedTuple):
+    """An embedding model and the prefixes of its texts; fixed for a generation."""
+
+    model: str
+    query_prefix: str = ""
+    passage_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,12 @@ class Collection:
     """Kinds that are derived from each document."""
     kinds_by: str = "local"
     """The way to make them: ``local`` extraction, or a language model (``chat``)."""
+    query_prefix: str = ""
+    """Prefix of each query for the model."""
+    passage_prefix: str = ""
+    """Prefix of each stored text for the model."""
+    content_language: str = ""
+    """Language of its first texts, as ISO 639 code; empty if it is not known."""
     revision: int = 0
     """Incremented with every change of the stored data."""
     chunks: int = 0
@@ -69,6 +84,11 @@ class Collection:
     def public_name(self) -> str:
         """Name without ``@token``, which the record of a generation under construction carries."""
         return self.name.partition("@")[0]
+
+    @property
+    def model_input(self) -> ModelInput:
+        """The model of its vectors, and the prefixes of the texts."""
+        return ModelInput(self.model, self.query_prefix, self.passage_prefix)
 
     @property
     def embedded_share(self) -> float:
@@ -108,8 +128,24 @@ def type_created_at(chunk_type: str) -> int | None:
 
 
 def is_collection_name(name: str) -> bool:
-    """Return True for 1 to 64 of ``A-Z a-z 0-9 . _ -``, of which the first is alphanumeric."""
-    return _NAME.fullmatch(name) is not None
+    """Return True for 1 to 64 letters, digits, ``.``, ``_`` and ``-``, first a letter or digit.
+
+    Letters and digits of every script count, in Unicode normal form C.
+    """
+    return bool(name) and name == proposed_name(name)
+
+
+def proposed_name(text: str) -> str:
+    """Return a text made a valid collection name; empty if it has no letter or digit."""
+    characters = (each if _is_usable(each) else "\0" for each in normalize("NFC", text))
+    usable = re.sub("\0+", "-", "".join(characters))
+    begin = next((place for place, each in enumerate(usable) if each.isalnum()), len(usable))
+    return usable[begin : begin + _LONGEST_NAME]
+
+
+def _is_usable(character: str) -> bool:
+    # Vowel signs of Indic scripts, for one, are marks.
+    return character in "._-" or character.isalnum() or category(character).startswith("M")
 
 
 def checked_name(name: str, *, field: str = "collection") -> str:
@@ -122,8 +158,7 @@ def checked_name(name: str, *, field: str = "collection") -> str:
         raise InvalidInput(
             field,
             "not a collection name",
-            hint="Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and begin with a letter or"
-            " a digit.",
+            hint="Use 1 to 64 letters, digits, . _ - and begin with a letter or a digit.",
         )
     return name
 

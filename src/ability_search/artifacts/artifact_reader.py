@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from ability_search.artifacts.artifact_files import Reading, opened
+from ability_search.artifacts.artifact_files import CheckedFile, opened
 from ability_search.artifacts.artifact_lines import (
     ChunkLine,
     SourceLine,
@@ -161,11 +161,11 @@ class Artifact:
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")
 
-    def _open(self, stack: ExitStack, name: str) -> Reading:
+    def _open(self, stack: ExitStack, name: str) -> CheckedFile:
         file = stack.enter_context(opened(self.directory, name))
-        return Reading(file, name, self.manifest.digests[name])
+        return CheckedFile(file, name, self.manifest.digests[name])
 
-    def _chunks(self, source: SourceLine, file: Reading, before: int) -> list[ChunkRecord]:
+    def _chunks(self, source: SourceLine, file: CheckedFile, before: int) -> list[ChunkRecord]:
         chunks = []
         for index in range(source.chunks):
             place = f"{file.name}:{before + index + 1}"
@@ -212,7 +212,7 @@ class Artifact:
             raise Damaged(place, "has no terms, or terms that are out of order or without a weight")
         return chunk.record(self.origin.name, *weighted, further)
 
-    def _vectors(self, file: Reading, count: int, before: int) -> Vector:
+    def _vectors(self, file: CheckedFile, count: int, before: int) -> Vector:
         dimensions = self.manifest.dim
         data = file.read(count * dimensions * 4)
         vectors = np.frombuffer(data, dtype="<f4").reshape(count, dimensions)

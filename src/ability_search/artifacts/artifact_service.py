@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ability_search.artifacts.artifact_reader import Artifact, digest, read_manifest
-from ability_search.artifacts.exporter import Exporting
-from ability_search.artifacts.importer import Importable, Importing, holds
+from ability_search.artifacts.exporter import Exporter
+from ability_search.artifacts.importer import Importable, Importer, holds
 from ability_search.artifacts.manifest import MANIFEST, ChunksManifest, Damaged, SkillsManifest
 from ability_search.artifacts.skill_indexes import read_skills
 from ability_search.artifacts.tiers import choose
@@ -23,7 +23,7 @@ from ability_search.errors import InvalidInput, NotFound
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import IndexOptions, IndexReport, Report
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT
@@ -79,7 +79,7 @@ class ArtifactService:
     def __init__(
         self,
         ports: IndexPorts,
-        indexing: Indexing,
+        indexing: Indexer,
         maintenance: Maintenance,
         generations: Generations,
         *,
@@ -91,8 +91,8 @@ class ArtifactService:
         self._settings = ports.settings
         self._counter = ports.counter
         self._indexing = indexing
-        self._importing = Importing(ports, maintenance, generations)
-        self._exporting = Exporting(ports)
+        self._importing = Importer(ports, maintenance, generations)
+        self._exporting = Exporter(ports)
         self._progress = progress
         self._warn = warn
 
@@ -103,7 +103,7 @@ class ArtifactService:
     async def export(
         self, name: str, directory: Path, *, revision: str | None = None, usage: bool = False
     ) -> ChunksManifest:
-        """Export a collection; raises as :meth:`Exporting.export`."""
+        """Export a collection; raises as :meth:`Exporter.export`."""
         with self._progress(name) as report:
             return await self._exporting.export(
                 name, directory, report, revision=revision, usage=usage
@@ -112,7 +112,7 @@ class ArtifactService:
     async def import_artifact(
         self, artifact: Importable, name: str, *, model: str | None = None, replace: bool
     ) -> None:
-        """Import an artifact; raises as :meth:`Importing.import_artifact`."""
+        """Import an artifact; raises as :meth:`Importer.import_artifact`."""
         layout = artifact.origin.layout
         if layout != LAYOUT:
             self._warn(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ability_search.artifacts.artifact_files import Writing
+from ability_search.artifacts.artifact_files import DigestedFile
 from ability_search.artifacts.artifact_lines import chunk_line, source_line, use_line
 from ability_search.artifacts.manifest import CHUNKS, SOURCES, USAGE, VECTORS, Counts, FileDigest
 from ability_search.index.preparation import links_of, restored_document
@@ -28,7 +28,7 @@ class ArtifactWriter:
     def __init__(self, directory: Path) -> None:
         self._stack = ExitStack()
         self._directory = directory
-        self._files: dict[str, Writing] = {}
+        self._files: dict[str, DigestedFile] = {}
         self._counts = Counter(dict.fromkeys(Counts.model_fields, 0))
         self._sources: dict[str, SourceRecord] = {}
         self._revision = 0
@@ -75,7 +75,7 @@ class ArtifactWriter:
         return Counts(**self._counts), digests, f"sha256:{self._revision:064x}"
 
     def _open(self, name: str) -> None:
-        self._files[name] = Writing(self._directory / name)
+        self._files[name] = DigestedFile(self._directory / name)
         self._stack.callback(self._files[name].close)
 
     def _digest(self, chunk: ChunkRecord) -> None:

@@ -68,7 +68,7 @@ class Importable(Protocol):
         """Return the recorded use of chunks by agents; ``None`` if there is none."""
 
 
-class Importing:
+class Importer:
     """Imports collections. It needs no embedder.
 
     Args:
@@ -274,6 +274,9 @@ def _new_collection(
         origin.language,
         kinds=origin.kinds,
         kinds_by=origin.kinds_by,
+        content_language=origin.content_language,
+        query_prefix=origin.query_prefix,
+        passage_prefix=origin.passage_prefix,
     )
     return new_collection(
         record,

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ability_search.artifacts.artifact_files import Reading, opened
+from ability_search.artifacts.artifact_files import CheckedFile, opened
 from ability_search.artifacts.artifact_reader import Item, parsed, unit_vectors
 from ability_search.artifacts.manifest import Counts, Damaged, Origin, SkillsManifest, origin_of
 from ability_search.collection import Collection
@@ -122,7 +122,7 @@ def _read(directory: Path, manifest: SkillsManifest) -> tuple[list[SkillLine], V
     with ExitStack() as stack:
         files = [stack.enter_context(opened(directory, name)) for name in manifest.files]
         vectors, skills = (
-            Reading(file, name, None) for file, name in zip(files, manifest.files, strict=True)
+            CheckedFile(file, name, None) for file, name in zip(files, manifest.files, strict=True)
         )
         lines: list[SkillLine] = []
         paths: set[str] = set()

@@ -4,7 +4,7 @@
 code  meaning
 ====  =====================================================================
 0     done
-1     the operation failed, entirely or in part
+1     the operation failed, entirely or in part, or the settings are wrong
 2     wrong usage or invalid input
 3     not found, or nothing found
 130   interrupted
@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from ability_search import __version__
@@ -30,6 +31,7 @@ from ability_search.cli import output
 from ability_search.errors import SearchError
 from kadi_client import KadiError
 from kadi_client import errors as kadi
+from kadi_client.tools import validation_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,13 +52,17 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (kadi.FrameTooLarge, "Increase SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),
 )
 
-EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found or nothing found."
+EPILOG = (
+    "Exit codes: 0 done, 1 failed or wrong settings, 2 wrong usage or input,"
+    " 3 not found or nothing found."
+)
 
 
 COMMANDS = {
     "up": "stack",
     "status": "stack",
     "down": "stack",
+    "prune": "stack",
     "top": "diagnosis",
     "doctor": "diagnosis",
     "index": "index",
@@ -101,6 +107,8 @@ def explain(exc: Exception) -> Explanation:
     """Return the message, the hint and the exit code for an exception."""
     if isinstance(exc, SearchError | kadi.ToolError):
         return Explanation(str(exc), exc.hint, _CODES.get(exc.code, FAILED))
+    if isinstance(exc, ValidationError):
+        return Explanation(validation_text(exc), "Correct the named fields.", USAGE)
     for kind, hint in _HINTS:
         if isinstance(exc, kind):
             return Explanation(str(exc), hint)
@@ -127,7 +135,7 @@ class Root(TyperGroup):
         """Run the command; exit with the code of its failure."""
         try:
             return super().invoke(ctx)
-        except (SearchError, KadiError) as exc:
+        except (SearchError, KadiError, ValidationError) as exc:
             report = explain(exc)
             output.fail(report.text, report.hint)
             logging.getLogger(__name__).debug("traceback of the failure", exc_info=exc)

@@ -17,8 +17,10 @@ from ability_search.cli.parameters import (
     JsonOption,
     KindsByOption,
     KindsOption,
+    LanguageOption,
     MaxTokensOption,
     TimeoutOption,
+    YesOption,
     given,
     kinds_fields,
 )
@@ -78,7 +80,7 @@ def info(
     if as_json:
         output.print_json(answer)
         return
-    hidden = ("sources", "nextCursor", "jobs", "tokens", "growth", "map")
+    hidden = ("warnings", "sources", "nextCursor", "jobs", "tokens", "growth", "map")
     output.print_pairs(
         (name, ", ".join(value) or "none" if isinstance(value, list) else value)
         for name, value in answer.items()
@@ -90,6 +92,8 @@ def info(
         output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
     if answer.get("nextCursor"):
         output.stdout().print(f"next page: --cursor {answer['nextCursor']}", soft_wrap=True)
+    for warning in answer.get("warnings") or ():
+        output.warn(warning)
 
 
 def _job_text(job: dict[str, Any]) -> str:
@@ -108,7 +112,7 @@ def delete(
     source: Annotated[
         str | None, typer.Option("--source", "-s", help="Delete only this source.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
@@ -116,7 +120,8 @@ def delete(
     """Delete a collection, or one source of it.
 
     Exit code 3 means that the collection does not exist or has no chunks of the
-    source.
+    source. Where nobody can be asked, nothing is deleted without --yes, and the exit
+    code is 2.
 
     Example:
         ability-search delete docs --source guide/old.md
@@ -147,6 +152,7 @@ def delete(
 def reindex(
     collection: CollectionArgument,
     model: Annotated[str | None, typer.Option(help="Change the embedding model.")] = None,
+    language: LanguageOption = None,
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     kinds: KindsOption = None,
@@ -175,6 +181,7 @@ def reindex(
     wanted = given(
         collection=collection,
         model=model,
+        language=language,
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         clear=clear,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,18 +27,29 @@ from ability_search.cli.parameters import (
     JsonOption,
     KindsByOption,
     KindsOption,
+    LanguageOption,
     MaxTokensOption,
     ModelOption,
     RevisionOption,
     TimeoutOption,
+    YesOption,
     given,
     kinds_fields,
 )
 from ability_search.cli.progress import progress_bar
 from ability_search.client.tool_client import LONG_SECONDS, Advance, ToolClient
+from ability_search.errors import InvalidInput
 from ability_search.stack.lifecycle import run_until_stopped
-from ability_search.sync.trees import Tree, collection_name, count_files, sweepable, trees
-from ability_search.sync.upload import Outcome, remove_vanished, send_files
+from ability_search.sync.trees import (
+    Root,
+    Tree,
+    choose_roots,
+    collection_name,
+    count_files,
+    sweepable,
+    trees,
+)
+from ability_search.sync.upload import Outcome, find_place, remove_sources, send_files
 from ability_search.sync.watcher import EDITORS, Watcher, changes_of
 from kadi_client import KadiError
 
@@ -52,8 +66,8 @@ def index(
     root: Annotated[
         Path | None,
         typer.Option(
-            help="Make sources relative to this directory.  [default: the working directory, or"
-            " the parent of a PATH outside it]"
+            help="Make sources relative to this directory.  [default: that of the sources in the"
+            " collection, or else the working directory if it is above PATH, or else PATH's parent]"
         ),
     ] = None,
     include: IncludeOption = None,
@@ -61,6 +75,7 @@ def index(
     chunk_strategy: ChunkStrategyOption = None,
     max_tokens: MaxTokensOption = None,
     model: ModelOption = None,
+    language: LanguageOption = None,
     gitignore: Annotated[
         bool, typer.Option("--gitignore", help="Skip files that .gitignore excludes.")
     ] = False,
@@ -73,6 +88,7 @@ def index(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Delete sources below PATH whose files no longer exist.")
     ] = False,
+    yes: YesOption = False,
     server_side: Annotated[
         bool, typer.Option("--server-side", help="Have the worker read the files.")
     ] = False,
@@ -84,57 +100,87 @@ def index(
 
     The files are read here and sent to the worker; with --server-side the worker
     reads them on its own machine, within its allowed_roots. Binary, empty and too
-    large files are skipped. The documents are sent in several calls; --timeout
-    applies to each. Exit code 1 means that a document failed.
+    large files are skipped; a file that has become empty is deleted from the
+    collection. A file keeps the name that it has in the collection, in whatever
+    directory the command runs. --sweep refuses to delete all sources of a directory
+    unless --yes is given, because its drive may not be mounted. The documents are
+    sent in several calls; --timeout applies to each. Exit code 1 means that a
+    document failed.
 
     Example:
         ability-search index docs
         ability-search index src README.md -c project --include '*.py' --include '*.md'
         ability-search index docs --sweep --json
     """
-    name = collection or collection_name(paths[0])
     options = given(
-        collection=name,
         chunkStrategy=chunk_strategy,
         maxTokens=max_tokens,
         model=model,
+        language=language,
         force=force,
     )
     options |= kinds_fields(kinds, kinds_by)
     patterns = given(include=include, exclude=exclude, gitignore=gitignore)
     outcome = Outcome()
 
-    async def work(client: ToolClient) -> None:
-        if server_side:
-            wanted = {**options, **patterns, **given(sweep=sweep)}
-            for path in paths:
-                with progress_bar(str(path), total=None, hidden=as_json) as advance:
-                    answer = await client.run_job(
-                        "search-index-file",
-                        {**wanted, "path": str(path)},
-                        timeout=timeout,
-                        advance=advance,
-                    )
-                outcome.add(answer)
-            return
-        chosen = trees(paths, root, **patterns)
-        swept = sweepable(chosen) if sweep else []
+    async def read_there(client: ToolClient) -> None:
+        outcome.collection = collection or collection_name(paths[0])
+        wanted = {**options, **patterns, **given(sweep=sweep), "collection": outcome.collection}
+        for path in paths:
+            # A relative path is relative to the worker's directory, if that is another machine.
+            where = path if client.target.stack is None else path.absolute()
+            with progress_bar(str(path), total=None, hidden=as_json) as advance:
+                answer = await client.run_job(
+                    "search-index-file",
+                    {**wanted, "path": str(where)},
+                    timeout=timeout,
+                    advance=advance,
+                )
+            outcome.add(answer)
+
+    async def read_here(client: ToolClient) -> None:
+        call = partial(client.call, timeout=timeout)
+        place = await find_place(call, paths, collection=collection, root=root)
+        outcome.collection = name = place.collection
+        outcome.warnings += place.warnings
+        chosen = trees(paths, place.roots, **patterns)
+        removing: set[str] = set()
+        for tree in sweepable(chosen) if sweep else ():
+            lost = [source for source in place.sources if tree.lacks(source)]
+            if lost and not (tree.selection.files or yes):
+                _confirm_sweep(tree, len(lost), name)
+            removing.update(lost)
+        wanted = {**options, "collection": name}
         with progress_bar(name, total=count_files(chosen), hidden=as_json) as advance:
-            await send_files(client, chosen, options, outcome, timeout, advance)
-        for tree in swept:
-            outcome.removed += await remove_vanished(client, name, tree, timeout)
+            await send_files(client, chosen, wanted, outcome, timeout, advance)
+        removing.update({*outcome.emptied}.intersection(place.sources))
+        outcome.removed += await remove_sources(call, name, sorted(removing))
 
     try:
-        with_client(broker, work)
+        with_client(broker, read_there if server_side else read_here)
     finally:
         # Earlier calls may have succeeded before one failed.
-        if outcome.model is not None or outcome.skipped:
-            _show(name, outcome, as_json=as_json)
-    if outcome.model is None:
+        if outcome.model is not None or outcome.skipped or outcome.removed:
+            _show(outcome, as_json=as_json)
+    if outcome.model is None and not outcome.removed:
         output.fail("nothing to index", "No text file matches the patterns.")
         raise typer.Exit(NOT_FOUND)
     if outcome.failed:
         raise typer.Exit(FAILED)
+
+
+def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
+    """Ask before all sources of a directory are deleted.
+
+    Raises:
+        InvalidInput: if nobody can be asked.
+    """
+    place = tree.selection.prefix.rstrip("/")
+    problem = f"{place} has no files; all its {sources:,} sources in {collection} would be deleted"
+    if not sys.stdin.isatty():
+        hint = "Check that its drive is mounted, or delete them with --yes."
+        raise InvalidInput("--sweep", problem, hint=hint)
+    typer.confirm(f"{problem}. Delete them?", abort=True, err=True)
 
 
 @command(app, "watch")
@@ -143,10 +189,7 @@ def watch(
     collection: CollectionOption = None,
     root: Annotated[
         Path | None,
-        typer.Option(
-            help="Make sources relative to this directory.  [default: the working directory, or"
-            " the parent of a DIRECTORY outside it]"
-        ),
+        typer.Option(help="Make sources relative to this directory.  [default: as in `index`]"),
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -177,27 +220,24 @@ def watch(
             problem = "is not a directory" if directory.exists() else "no such directory"
             raise typer.BadParameter(f"{path}: {problem}", param_hint="DIRECTORY")
 
-    def find() -> list[Tree]:
+    def find(roots: Sequence[Root]) -> list[Tree]:
         return trees(
             paths,
-            root,
+            roots,
             include=include or (),
             exclude=[*EDITORS, *(exclude or ())],
             gitignore=not no_gitignore,
         )
 
-    if any(not tree.selection.prefix for tree in find()):
-        output.warn(
-            "the directory is the root itself: files deleted before now stay in the collection;"
-            " pass the parent directory as --root to remove them"
-        )
-    name = collection or collection_name(paths[0])
-    options = given(collection=name, model=model) | kinds_fields(kinds, kinds_by)
+    find(choose_roots(paths, root))  # a wrong pattern is reported before anything starts
+    options = given(model=model) | kinds_fields(kinds, kinds_by)
 
     async def work() -> None:
         async with new_client(broker) as client:
-            report = WatchLog(name, as_json=as_json)
-            await Watcher(client, find, options, timeout, report).follow(changes_of(directories))
+            locate = partial(find_place, paths=paths, collection=collection, root=root)
+            report = WatchLog(as_json=as_json)
+            watcher = Watcher(client, locate, find, options, timeout, report)
+            await watcher.follow(changes_of(directories))
 
     asyncio.run(run_until_stopped(work()))
 
@@ -206,22 +246,23 @@ def watch(
 class WatchLog:
     """Prints one line for each batch of changes."""
 
-    collection: str
     as_json: bool
 
-    def progress(self, total: int, *, first: bool) -> AbstractContextManager[Advance]:
+    def progress(
+        self, collection: str, total: int, *, first: bool
+    ) -> AbstractContextManager[Advance]:
         """Show a progress bar the first time."""
-        return progress_bar(self.collection, total=total, hidden=self.as_json or not first)
+        return progress_bar(collection, total=total, hidden=self.as_json or not first)
 
     def applied(self, outcome: Outcome, seconds: float) -> None:
         """Print one line about applied changes."""
         if self.as_json:
             took = round(seconds * 1e3, 1)
-            _print_line({**outcome.as_json(self.collection), "tookMs": took})
+            _print_line({**outcome.as_json(), "tookMs": took})
             return
         now = f"{datetime.now():%H:%M:%S}"
         output.stdout().print(
-            f"[dim]{now}[/dim] [bold]{output.plain(self.collection)}[/bold]: {_counts(outcome)}"
+            f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]: {_counts(outcome)}"
             f" ({seconds:.1f} s)",
             soft_wrap=True,
         )
@@ -289,9 +330,10 @@ def build(
         return await build_artifact(services, artifacts, wanted, directory, chosen, options)
 
     manifest, outcome = with_artifacts(broker, work, hidden=as_json)
+    outcome.collection = wanted
     if as_json:
         artifact = {"directory": str(directory), "revision": manifest.revision}
-        output.print_json(outcome.as_json(wanted) | artifact)
+        output.print_json(outcome.as_json() | artifact)
     else:
         output.stdout().print(
             f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
@@ -303,11 +345,12 @@ def build(
         raise typer.Exit(FAILED)
 
 
-def _show(collection: str, outcome: Outcome, *, as_json: bool) -> None:
+def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        output.print_json(outcome.as_json(collection))
+        output.print_json(outcome.as_json())
         return
-    output.stdout().print(f"[bold]{output.plain(collection)}[/bold]: {_counts(outcome)}")
+    name = output.plain(outcome.collection)
+    output.stdout().print(f"[bold]{name}[/bold]: {_counts(outcome)}", soft_wrap=True)
     _show_problems(outcome)
 
 

@@ -53,6 +53,7 @@ RevisionOption = Annotated[
     typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
 ]
 
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
 WaitOption = Annotated[
     float,
@@ -72,6 +73,12 @@ class KindsBy(StrEnum):
     CHAT = "chat"
 
 
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Language of the keyword search, such as german, or none.  [default: detected]"
+    ),
+]
 KindsOption = Annotated[
     str | None,
     typer.Option(

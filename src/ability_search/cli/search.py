@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from ability_search.cli import output
 from ability_search.cli.app import NOT_FOUND, app, command
-from ability_search.cli.clients import call_tool
+from ability_search.cli.clients import with_client
 from ability_search.cli.parameters import (
     BrokerOption,
     JsonOption,
@@ -20,10 +24,51 @@ from ability_search.cli.parameters import (
     given,
     json_object,
 )
+from ability_search.client import Hits, Neighbours, SearchClient
+from ability_search.search.options import QueryInput
+from ability_search.search.response import Hit
+from kadi_client.tools import validation_text
 
 _SNIPPET = 300
 _LEAD = 60
+_OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
+"""Fields of search-query that `search` declares itself."""
+_FLAGS = {
+    "sources": "--source",
+    "exclude_sources": "--exclude-source",
+    "hypothetical_answer": "--hyde",
+}
+"""Options that are not named like their field."""
+_SENTENCE_END = re.compile(r"(?<!\.)\. ")
+_METAVARS = {dict: "JSON", float: "NUMBER", int: "INTEGER"}
 
+AllCollectionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
+]
+ArtifactOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
+]
+OwnOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
+    ),
+]
+SemanticOption = Annotated[
+    bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
+]
+LiteralOption = Annotated[
+    bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
+]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback.")
+]
 FilterOption = Annotated[
     str | None,
     typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
@@ -34,71 +79,83 @@ MinScoreOption = Annotated[
 ]
 
 
+def query_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Replace ``**options`` of a command by one option for each further field of search-query."""
+    *own, _ = inspect.signature(function, eval_str=True).parameters.values()
+    derived = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=False if field.annotation is bool else None,
+            annotation=_option(name, field),
+        )
+        for name, field in QueryInput.model_fields.items()
+        if name not in _OWN
+    ]
+    place = [each.name for each in own].index("debug")
+    own[place:place] = derived
+    function.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return function
+
+
+def _option(name: str, field: FieldInfo) -> Any:
+    """Return the annotation of the command-line option for a field of search-query.
+
+    A value that is not a text is JSON, which is checked like the field.
+    """
+    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    about = _SENTENCE_END.split(str(field.description))[0].removesuffix(".")
+    if field.annotation is bool:
+        return Annotated[bool, typer.Option(flag, help=f"{about}.")]
+    if any(get_origin(form) is list for form in (field.annotation, *get_args(field.annotation))):
+        return Annotated[list[str] | None, typer.Option(flag, help=f"{about}; repeatable.")]
+    example = field.examples[-1] if field.examples else field.default
+
+    def parse(text: str) -> Any:
+        try:
+            return _checked(name, text)
+        except ValidationError:
+            try:
+                return _checked(name, json.loads(text))
+            except json.JSONDecodeError as exc:
+                raise typer.BadParameter(f"not JSON: {exc}") from exc
+            except ValidationError as exc:
+                raise typer.BadParameter(validation_text(exc)) from exc
+
+    metavar = _METAVARS.get(type(example), "TEXT")
+    shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""
+    return Annotated[
+        str | None, typer.Option(flag, parser=parse, metavar=metavar, help=f"{about}.{shown}")
+    ]
+
+
+def _checked(name: str, value: Any) -> Any:
+    wire = QueryInput.model_fields[name].alias or name
+    asked = QueryInput.model_validate({"collection": "*", "query": "any", wire: value})
+    return getattr(asked, name)
+
+
 @command(app, "search")
+@query_options
 def search(
     query: Annotated[str, typer.Argument(help="Query text.")],
-    collection: Annotated[
-        list[str] | None,
-        typer.Option("--collection", "-c", help="Collection, repeatable.  [default: all]"),
-    ] = None,
-    artifact: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
-    ] = None,
-    own: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
-        ),
-    ] = None,
+    collection: AllCollectionsOption = None,
+    artifact: ArtifactOption = None,
+    own: OwnOption = None,
     k: LimitOption = 10,
-    offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
-    semantic: Annotated[
-        bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
-    ] = False,
+    semantic: SemanticOption = False,
     keyword: Annotated[bool, typer.Option("--keyword", help="Keyword search only.")] = False,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Both (the default).")] = False,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="GLOB", help="Search only these sources."),
-    ] = None,
-    exclude_source: Annotated[
-        list[str] | None,
-        typer.Option("--exclude-source", metavar="GLOB", help="Skip these sources."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", metavar="TEXT", help="Topic that hits should not be about."),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
-    ] = None,
+    start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="Date or instant of the query.  [default: now]"),
-    ] = None,
-    literal: Annotated[
-        bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
-    ] = False,
-    hyde: Annotated[
-        str | None,
-        typer.Option(
-            "--hyde", metavar="TEXT", help="Hypothetical answer to embed instead of the query."
-        ),
-    ] = None,
-    highlights: Annotated[bool, typer.Option("--highlights", help="Mark the matches.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Explain the scores.")] = False,
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback."),
-    ] = False,
+    literal: LiteralOption = False,
+    debug: DebugOption = False,
     broker: BrokerOption = None,
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Search collections by meaning, by keywords, or by both (hybrid).
 
@@ -114,6 +171,7 @@ def search(
         ability-search search "what changed in March 2026 besides the outage"
         ability-search search "retry policy" --exclude HTTP --from 2026-01-01
         ability-search search "decisions of last week" --as-of 2026-03-25
+        ability-search search "slow queries" --max-per-source 1 --expand neighbors
         ability-search search "slow queries" --artifact hub/search --own own/search
     """
     messages: list[str] = []
@@ -124,32 +182,24 @@ def search(
             raise typer.BadParameter("not allowed with --collection", param_hint="--artifact")
         name, messages = _choose_collection(broker, artifact, own, hidden=as_json)
         collection = [name]
-    answer = call_tool(
+    wanted = given(
+        mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
+        min_score=min_score,
+        filter=None if condition is None else json_object(condition, "--filter"),
+        time_range=given(**{"from": start, "to": end}) or None,
+        **options,
+    )
+    if literal:
+        wanted["understand"] = False
+    found = with_client(
         broker,
-        "search-query",
-        given(
-            query=query,
-            collection=_collections(collection),
-            limit=k,
-            offset=offset or None,
-            mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
-            minScore=min_score,
-            filter=None if condition is None else json_object(condition, "--filter"),
-            sources=source,
-            excludeSources=exclude_source,
-            exclude=exclude,
-            timeRange=given(**{"from": start, "to": end}) or None,
-            asOf=as_of,
-            hypotheticalAnswer=hyde,
-            highlights=highlights,
-            explain=explain,
-        )
-        | ({"understand": False} if literal else {}),
-        timeout,
+        lambda tools: SearchClient.over(tools, timeout=timeout).query(
+            _collections(collection), query, limit=k, **wanted
+        ),
     )
     if messages:
-        answer["warnings"] = [*messages, *(answer.get("warnings") or ())]
-    _show(answer, as_json=as_json, explain=explain, debug=debug)
+        found.warnings = [*messages, *(found.warnings or ())]
+    _show(found, as_json=as_json, debug=debug)
 
 
 @command(app, "similar")
@@ -167,20 +217,16 @@ def similar(
     Example:
         ability-search similar docs:guide/install.md:0 -k 5
     """
-    answer = call_tool(
+    wanted = None if condition is None else json_object(condition, "--filter")
+    # A collection name has no colon, so the part before the first one is the name.
+    name = chunk.partition(":")[0]
+    found = with_client(
         broker,
-        "search-similar",
-        given(
-            # A collection name has no colon, so the part before the first one is the name.
-            collection=chunk.partition(":")[0],
-            chunkId=chunk,
-            limit=k,
-            minScore=min_score,
-            filter=None if condition is None else json_object(condition, "--filter"),
+        lambda tools: SearchClient.over(tools, timeout=timeout).similar(
+            name, chunk, limit=k, filter=wanted, min_score=min_score
         ),
-        timeout,
     )
-    _show(answer, as_json=as_json, explain=False, debug=False)
+    _show(found, as_json=as_json)
 
 
 def _choose_collection(
@@ -208,82 +254,78 @@ def _mode(**flags: bool) -> str | None:
     return chosen[0] if chosen else None
 
 
-def _show(answer: Mapping[str, Any], *, as_json: bool, explain: bool, debug: bool) -> None:
-    hits = answer["results"]
+def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> None:
     if as_json:
-        output.print_json(answer)
+        output.print_json(found.model_dump(mode="json", by_alias=True, exclude_unset=True))
     else:
-        for place, hit in enumerate(hits, start=1):
-            _print_hit(place, hit, explain=explain)
-        if debug:
-            _print_debug(answer)
-        if not hits:
+        for place, hit in enumerate(found.results, start=1):
+            _print_hit(place, hit)
+        if isinstance(found, Hits) and debug:
+            _print_debug(found)
+        if not found.results:
             output.stderr().print("nothing found")
-        _print_warnings(answer)
-    if not hits:
+        if isinstance(found, Hits):
+            _print_warnings(found)
+    if not found.results:
         raise typer.Exit(NOT_FOUND)
 
 
-def _print_hit(place: int, hit: Mapping[str, Any], *, explain: bool) -> None:
+def _print_hit(place: int, hit: Hit) -> None:
     out = output.stdout()
-    where = output.plain(hit["source"])
-    if hit.get("page"):
-        where += f" p. {hit['page']}"
-    elif hit.get("startLine"):
-        where += f":{hit['startLine']}"
-    title = output.plain(hit.get("breadcrumb") or hit["title"])
+    where = output.plain(hit.source)
+    if hit.page:
+        where += f" p. {hit.page}"
+    elif hit.start_line:
+        where += f":{hit.start_line}"
+    title = output.plain(hit.breadcrumb or hit.title)
     out.print(
-        f"[bold]{place}.[/bold] [green]{hit['score']:.3f}[/green] [cyan]{where}[/cyan]  {title}",
+        f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
         soft_wrap=True,
     )
     for line in _snippet(hit).splitlines():
         out.print(f"   {line}", soft_wrap=True)
-    scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.get("scores", {}).items())
-    out.print(f"   [dim]{output.plain(hit['chunkId'])}  {scores}[/dim]", soft_wrap=True)
-    if explain and hit.get("explain"):
-        out.print(f"   [dim]{output.plain(json.dumps(hit['explain']))}[/dim]", soft_wrap=True)
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
+    out.print(f"   [dim]{output.plain(hit.chunk_id)}  {scores}[/dim]", soft_wrap=True)
+    if hit.explain:
+        out.print(f"   [dim]{output.plain(json.dumps(hit.explain))}[/dim]", soft_wrap=True)
     out.print()
 
 
-def _snippet(hit: Mapping[str, Any]) -> str:
+def _snippet(hit: Hit) -> str:
     """Return the beginning of the text, or the text around the first match; mark matches."""
-    content: str = hit["content"]
-    marks = [(mark["start"], mark["end"]) for mark in hit.get("highlights") or ()]
-    begin = max(0, marks[0][0] - _LEAD) if marks else 0
+    content, marks = hit.content, hit.highlights or []
+    begin = max(0, marks[0].start - _LEAD) if marks else 0
     end = min(len(content), begin + _SNIPPET)
     parts = ["..."] if begin else []
     position = begin
-    for first, last in marks:
-        if first < position or last > end:
+    for mark in marks:
+        if mark.start < position or mark.end > end:
             continue
-        parts += [output.plain(content[position:first])]
-        parts += [f"[bold yellow]{output.plain(content[first:last])}[/bold yellow]"]
-        position = last
+        parts += [output.plain(content[position : mark.start])]
+        parts += [f"[bold yellow]{output.plain(content[mark.start : mark.end])}[/bold yellow]"]
+        position = mark.end
     parts.append(output.plain(content[position:end]))
     if end < len(content):
         parts.append("...")
     return "\n".join(line for line in "".join(parts).splitlines() if line.strip())
 
 
-def _print_debug(answer: Mapping[str, Any]) -> None:
-    degraded = answer.get("degraded")
+def _print_debug(found: Hits) -> None:
+    degraded, understood = found.degraded, found.understood
+    shown = understood.model_dump(by_alias=True, exclude_none=True) if understood else {}
     pairs: list[tuple[str, object]] = [
-        ("mode", answer.get("mode")),
-        ("model", answer.get("model")),
-        ("understood", json.dumps(answer.get("understood") or {})),
-        ("fell back", f"{degraded['reason']} ({degraded['code']})" if degraded else "no"),
+        ("mode", found.mode),
+        ("model", found.model),
+        ("understood", json.dumps(shown)),
+        ("fell back", f"{degraded.reason} ({degraded.code})" if degraded else "no"),
     ]
-    pairs += [(f"ms {step}", ms) for step, ms in (answer.get("timings") or {}).items()]
-    pairs += [
-        (f"explain {name}", json.dumps(value))
-        for name, value in (answer.get("explain") or {}).items()
-    ]
+    pairs += [(f"ms {step}", ms) for step, ms in found.timings.items()]
+    pairs += [(f"explain {name}", json.dumps(each)) for name, each in (found.explain or {}).items()]
     output.print_pairs(pairs)
 
 
-def _print_warnings(answer: Mapping[str, Any]) -> None:
-    degraded = answer.get("degraded")
-    if degraded:
-        output.warn(f"searched by {degraded['mode']} only: {degraded['reason']}")
-    for warning in answer.get("warnings") or ():
+def _print_warnings(found: Hits) -> None:
+    if found.degraded:
+        output.warn(f"searched by {found.degraded.mode} only: {found.degraded.reason}")
+    for warning in found.warnings or ():
         output.warn(escape(warning))

@@ -20,6 +20,7 @@ from ability_search.cli.parameters import (
     CollectionsOption,
     JsonOption,
     RevisionOption,
+    YesOption,
 )
 from ability_search.cli.progress import report_bar
 
@@ -247,7 +248,7 @@ def migrate(
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Delete the old data, if all of it was migrated.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ability_search.bounded_batches import batches
 from ability_search.client.tool_client import (
@@ -20,18 +20,17 @@ from ability_search.client.tool_client import (
     ToolClient,
     find_target,
 )
-from ability_search.client.values import (
-    CollectionInfo,
-    Collections,
+from ability_search.client.tool_options import (
     FileOptions,
-    Hits,
     IndexOptions,
-    Neighbours,
     QueryOptions,
     ReindexOptions,
 )
+from ability_search.client.values import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.config.loader import load_settings
 from ability_search.tools import inputs, results
+from kadi_client import RemoteError
+from kadi_client.tools import validation_text
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -86,6 +85,13 @@ class SearchClient:
         self._networks = networks
         self._timeout = timeout
         self._tools: ToolClient | None = None
+
+    @classmethod
+    def over(cls, tools: ToolClient, *, timeout: float = 60.0) -> Self:
+        """Return a client on a connection that the caller opens and closes."""
+        client = cls(timeout=timeout)
+        client._tools = tools
+        return client
 
     async def open(self) -> Self:
         """Connect; does nothing if it is connected.
@@ -330,7 +336,7 @@ class SearchClient:
     ) -> R:
         tool_input = _wire(takes, given)
         answer = await self._opened.call(tool, tool_input, timeout=self._timeout)
-        return returns.model_validate(answer)
+        return _read(tool, returns, answer)
 
     async def _run_job(
         self,
@@ -345,7 +351,7 @@ class SearchClient:
         answer = await self._opened.run_job(
             tool, tool_input, timeout=LONG_SECONDS, advance=progress, before=before
         )
-        return returns.model_validate(answer)
+        return _read(tool, returns, answer)
 
     @property
     def _opened(self) -> ToolClient:
@@ -376,6 +382,18 @@ def _wire(takes: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
     """Validate the input of a tool and omit ``None`` values."""
     checked = takes.model_validate({name: each for name, each in given.items() if each is not None})
     return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _read(tool: str, returns: type[R], answer: Mapping[str, Any]) -> R:
+    """Return the result of a tool.
+
+    Raises:
+        RemoteError: if the answer is not as declared.
+    """
+    try:
+        return returns.model_validate(answer)
+    except ValidationError as exc:
+        raise RemoteError(f"unexpected answer of {tool}: {validation_text(exc)}") from exc
 
 
 def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:

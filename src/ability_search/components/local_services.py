@@ -13,7 +13,7 @@ from ability_search.artifacts.artifact_service import (
     ShowProgress,
     open_artifact,
 )
-from ability_search.artifacts.importer import Importable, Importing
+from ability_search.artifacts.importer import Importable, Importer
 from ability_search.artifacts.manifest import ChunksManifest
 from ability_search.client.tool_client import Target, client_identity, joined_environ
 from ability_search.config.loader import load_settings
@@ -119,7 +119,7 @@ def migration_run(
     migration = Migration(
         LegacySql(scripts),
         services.ports,
-        Importing(services.ports, services.maintenance, services.generations),
+        Importer(services.ports, services.maintenance, services.generations),
         in_place=database == into,
         model=options.model,
     )

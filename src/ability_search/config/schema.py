@@ -15,13 +15,16 @@ from typing import Literal, get_type_hints
 from pydantic import ByteSize, SecretStr, field_validator, model_validator
 
 from ability_search.config.agent_card import AgentCard
+from ability_search.config.model_settings import Embedding, Expansion, Kinds, Models, Reranker
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
+    Glob,
     Group,
     HttpUrl,
-    ModelName,
+    Lower,
     NonEmpty,
+    Pair,
     Url,
     WebSocketUrl,
     seconds,
@@ -82,111 +85,6 @@ class Chunking(Group):
         if self.overlap >= self.size:
             raise ValueError("chunk_overlap must be smaller than chunk_size")
         return self
-
-
-class Embedding(Group):
-    """Embeddings."""
-
-    prefix = "embedding_"
-    model: ModelName = setting("nomic-embed-text", about="Embedding model of new collections.")
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an OpenAI-compatible API (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the embedding API.")
-    api_key: SecretStr | None = secret(
-        key="api_key", about="API key for the API or the model manager."
-    )
-    batch_texts: int = setting(64, about="Maximum texts per request.", unit="texts", ge=1, le=2048)
-    batch_bytes: ByteSize = size(
-        MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
-    )
-    concurrency: int = setting(
-        2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
-    )
-    timeout: float = seconds(60.0, about="Timeout of one request.")
-    query_timeout: float = seconds(10.0, about="Timeout for the query vector, retries included.")
-    reuse: bool = setting(
-        True, about="Reuse stored vectors of the same model and text (embedding cache)."
-    )
-    max_tokens: int | None = setting(
-        None,
-        about="Maximum input of the embedding model; chunks are never longer.",
-        unit="tokens",
-        ge=16,
-        le=1_000_000,
-        default_text="not set",
-    )
-    attempts: int = setting(
-        5, about="Maximum attempts on transient failures.", unit="tries", ge=1, le=20
-    )
-    breaker_failures: int = setting(
-        5,
-        about="Consecutive failures after which the circuit breaker opens and requests fail at"
-        " once.",
-        unit="failures",
-        ge=1,
-        le=1000,
-    )
-    breaker_reset: float = seconds(
-        5.0, about="Time the circuit breaker stays open before the next attempt."
-    )
-
-
-class Reranker(Group):
-    """Reranker: a model that rereads the first hits if the query asks for it."""
-
-    prefix = "reranker_"
-    transport: Literal["api", "broker"] = setting(
-        "broker",
-        about="Use a model manager on the network (`broker`) or an API like Cohere's or Jina's"
-        " (`api`).",
-    )
-    api_url: HttpUrl | None = setting(None, about="Base URL of the reranker API.")
-    api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
-    model: ModelName | None = setting(
-        None, about="Reranker model if the query names none.", default_text="the server's own"
-    )
-    timeout: float = seconds(
-        1.5, about="Timeout of a request; on timeout the hits keep their order."
-    )
-
-
-class Expansion(Group):
-    """Query expansion: a language model adds words to a query if the query asks for it."""
-
-    prefix = "expansion_"
-    model: ModelName | None = setting(
-        None, about="Language model if the query names none.", default_text="the server's own"
-    )
-    api_key: SecretStr | None = secret(about="API key for the model manager.")
-    timeout: float = seconds(
-        2.0, about="Timeout of a request; on timeout the query is not expanded."
-    )
-
-
-class Kinds(Group):
-    """Kinds: titles, summaries, keywords and propositions made of documents."""
-
-    prefix = "kinds_"
-    kinds: tuple[Literal["title", "summary", "keywords", "propositions"], ...] = setting(
-        (),
-        key="kinds",
-        about="Kinds made of each document in new collections: any of title, summary, keywords,"
-        " propositions.",
-    )
-    by: Literal["local", "chat"] = setting(
-        "local",
-        about="Extract them from the text (`local`) or have a language model on the network write"
-        " them (`chat`).",
-    )
-    model: ModelName | None = setting(
-        None, about="Language model that writes them.", default_text="as `expansion_model`"
-    )
-    timeout: float = seconds(
-        30.0,
-        about="Timeout of one request to that model; on timeout they are extracted from the text.",
-    )
 
 
 class Database(Group):
@@ -307,6 +205,18 @@ class Limits(Group):
         return self
 
 
+class Reading(Group):
+    """Read policy: the sources that queries may return, whatever filter the caller gives."""
+
+    prefix = "read_"
+    allow: tuple[Glob, ...] = setting(
+        (), about="Globs: only sources that match one are returned; if empty, all.", max_length=256
+    )
+    deny: tuple[Glob, ...] = setting(
+        (), about="Globs: sources that match one are never returned.", max_length=256
+    )
+
+
 class Ranking(Group):
     """Ranking."""
 
@@ -348,12 +258,12 @@ class Ranking(Group):
     fusion_k: float = setting(
         60.0, about="Rank constant of reciprocal rank fusion.", ge=0, le=10_000
     )
-    fusion_semantic: float = setting(0.7, about="Weight of the semantic retriever.", ge=0, le=100)
-    fusion_keyword: float = setting(0.3, about="Weight of the keyword retriever.", ge=0, le=100)
+    fusion_semantic: float = setting(0.5, about="Weight of the semantic retriever.", ge=0, le=100)
+    fusion_keyword: float = setting(0.5, about="Weight of the keyword retriever.", ge=0, le=100)
     fusion_peak: float = setting(
-        0.8,
-        about="How strongly the semantic weight adapts to how much its best hit stands out; 0 keeps"
-        " it fixed.",
+        0.6,
+        about="How strongly the weights adapt to how far each retriever can be trusted in a query;"
+        " 0 keeps them fixed.",
         ge=0,
         le=10,
     )
@@ -501,11 +411,11 @@ class LocalBroker(Group):
         (),
         about="Networks that agents may join; if empty, any.",
     )
-    members: tuple[str, ...] = setting(
+    members: tuple[Pair, ...] = setting(
         (),
         about="Networks that only listed agents may join, as `NETWORK=AGENT_ID` for each agent.",
     )
-    providers: tuple[str, ...] = setting(
+    providers: tuple[Pair, ...] = setting(
         (),
         about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
         " tool is a name or a pattern such as `mail-*`.",
@@ -514,57 +424,6 @@ class LocalBroker(Group):
         "components",
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
-    )
-
-    @field_validator("members", "providers")
-    @classmethod
-    def _are_pairs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            name, _, agent = value.rpartition("=")
-            if not name or not agent:
-                raise ValueError(f"{value!r} is not a pair NAME=AGENT_ID")
-        return values
-
-
-class Models(Group):
-    """Model manager of the local stack."""
-
-    prefix = "model_"
-    precision: Literal["auto", "fp32", "int8"] = setting(
-        "auto", about="Numeric precision of local models."
-    )
-    dirs: tuple[str, ...] = setting(
-        (),
-        about="Directories, each with an ONNX model (embedder or reranker) and its tokenizer.json,"
-        " as `PATH` or `NAME=PATH`.",
-        named_paths=True,
-    )
-    threads: int | None = setting(
-        None,
-        about="Threads for embedding documents.",
-        unit="threads",
-        ge=1,
-        le=256,
-        default_text="one per core",
-    )
-    upstream_url: HttpUrl | None = setting(
-        None, about="URL of an OpenAI-compatible server with further models."
-    )
-    upstream_names: tuple[str, ...] = setting((), about="Models to forward to that server.")
-    upstream_api_key: SecretStr | None = secret(about="API key of that server.")
-    reranker_url: HttpUrl | None = setting(
-        None, about="URL of a server with `/v1/rerank` and further rerankers."
-    )
-    reranker_names: tuple[str, ...] = setting((), about="Rerankers to forward to that server.")
-    reranker_api_key: SecretStr | None = secret(about="API key of that server.")
-    http_host: NonEmpty = setting(
-        "127.0.0.1", about="Listen address of the model manager's HTTP API."
-    )
-    http_port: int = setting(
-        8090, about="Port of the model manager's HTTP API; 0 picks a free port.", ge=0, le=65535
-    )
-    http_token: SecretStr | None = secret(
-        about="Bearer token that clients must send; required unless it listens on loopback only."
     )
 
 
@@ -595,7 +454,7 @@ class Arcadedb(Group):
     )
     user: NonEmpty = setting("root", about="User name on the server.")
     password: SecretStr | None = secret(about="Password of that user.")
-    languages: tuple[str, ...] = setting(
+    languages: tuple[Lower, ...] = setting(
         ("sql", "sqlscript"),
         about="Languages of statements. Any but `sql` and `sqlscript` gives every agent on the"
         " network the files and addresses that the engine reaches.",
@@ -606,11 +465,6 @@ class Arcadedb(Group):
         about="Longest time for a statement, whatever its caller asks for; `database_timeout` if"
         " that is longer.",
     )
-
-    @field_validator("languages")
-    @classmethod
-    def _ignore_case(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(language.lower() for language in value)
 
     @model_validator(mode="after")
     def _http_has_an_address(self) -> Arcadedb:
@@ -663,6 +517,7 @@ class Settings:
     database: Database
     jobs: JobSettings
     limits: Limits
+    reading: Reading
     ranking: Ranking
     files: Files
     logging: Logging

@@ -13,7 +13,7 @@ from ability_search.documents import Document
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.ocr import is_installed
 from ability_search.files.regular_files import open_beneath
-from ability_search.files.selection import Selection, Skipped, is_secret, parts, shown
+from ability_search.files.selection import SECRET, Selection, Skipped, is_secret, parts, shown
 from ability_search.text import loaders
 
 
@@ -146,8 +146,7 @@ def _read(path: Path, selection: Selection, max_bytes: int) -> bytes:
         named = is_secret(real.relative_to(selection.within).as_posix())
         named = named or (real.name != path.name and is_secret(path.name))
         if named or (about.st_dev, about.st_ino) in selection.secrets:
-            problem = "a key file, .env or secrets.toml, or a link to one: never indexed"
-            raise loaders.Unreadable(problem)
+            raise loaders.Unreadable(SECRET)
         if about.st_size <= max_bytes:
             # One byte more than there should be, because the file may be growing.
             data = file.read(about.st_size + 1)

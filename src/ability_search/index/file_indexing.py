@@ -15,7 +15,8 @@ from ability_search.files.file_documents import open_extractor, prints, read_fil
 from ability_search.files.selection import Selection, Skipped, allowed, select, slices, vanished
 from ability_search.index.index_calls import IndexOptions, IndexReport, Progress, Report
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
+from ability_search.text.loaders import EMPTY
 
 _PAGE = 1000
 
@@ -53,7 +54,7 @@ class FileIndexing:
         base: Directory that relative paths start from.
     """
 
-    def __init__(self, ports: IndexPorts, indexing: Indexing, *, base: Path) -> None:
+    def __init__(self, ports: IndexPorts, indexing: Indexer, *, base: Path) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._settings = ports.settings
@@ -89,7 +90,10 @@ class FileIndexing:
                 while (reading := await asyncio.to_thread(next, read, None)) is not None:
                     skipped += reading.skipped
                     await self._store_documents(name, reading.documents, options, total)
-        removed = await self._sweep(name, selection) if request.sweep else 0
+        emptied = [each.path for each in skipped if each.reason == EMPTY]
+        removed = await self._indexing.discard(name, emptied)
+        if request.sweep:
+            removed += await self._sweep(name, selection, total.result.warnings)
         taken = len(selection.files) - sum(not each.part for each in skipped)
         return FileReport(total.result, taken, [*selection.skipped, *skipped], removed)
 
@@ -141,8 +145,11 @@ class FileIndexing:
             gitignore=request.gitignore,
         )
 
-    async def _sweep(self, name: str, selection: Selection) -> int:
-        """Remove the sources below the selection whose files are gone; return their number."""
+    async def _sweep(self, name: str, selection: Selection, warnings: list[str]) -> int:
+        """Remove the sources below the selection whose files are gone; return their number.
+
+        If no file is left, nothing is removed, because the drive may not be mounted.
+        """
         collection = await self._registry.reload(name)
         removed = 0
         floor = selection.prefix
@@ -152,6 +159,12 @@ class FileIndexing:
             )
             below = [source for source in sources if source.startswith(selection.prefix)]
             gone = await asyncio.to_thread(_gone, selection.root, below)
+            if gone and not selection.files:
+                warnings.append(
+                    f"{selection.prefix or name} has no files; its sources are kept, because its"
+                    " drive may not be mounted (search-delete deletes them)"
+                )
+                break
             if gone and await self._indexing.remove(collection, gone) is None:
                 collection = await self._registry.reload(name)
                 continue

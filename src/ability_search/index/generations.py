@@ -54,7 +54,7 @@ class Generations:
             old, built, new, grace=round(self._grace * 1000), result=result or {}
         ):
             return None
-        self._drop_later()
+        self.drop_soon(after=self._grace)
         return new
 
     async def publish(self, built: Collection, created_at: int) -> Collection | None:
@@ -108,15 +108,9 @@ class Generations:
         log.info("dropping unused generation %s", generation)
         await self._store.drop_generation(generation)
 
-    def drop_soon(self) -> None:
-        """Drop the generations that are due, in a background task."""
-        self._drop_after(0.0)
-
-    def _drop_later(self) -> None:
-        self._drop_after(self._grace)
-
-    def _drop_after(self, seconds: float) -> None:
-        task = asyncio.create_task(self._wait_and_drop(seconds), name="drop generations")
+    def drop_soon(self, *, after: float = 0.0) -> None:
+        """Drop the generations that are due ``after`` seconds, in a background task."""
+        task = asyncio.create_task(self._wait_and_drop(after), name="drop generations")
         self._dropping.add(task)
         task.add_done_callback(self._dropping.discard)
 

@@ -15,7 +15,13 @@ import numpy as np
 
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Document
-from ability_search.errors import DatabaseUnavailable, InvalidInput, ModelMismatch, TextsRefused
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EmbeddingUnavailable,
+    InvalidInput,
+    ModelMismatch,
+    TextsRefused,
+)
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
 from ability_search.index.index_calls import (
@@ -42,6 +48,8 @@ from ability_search.store.records import Replaced, Replacement
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.semantic import SentenceWindows
 from ability_search.text.chunkers.strategies import SEMANTIC
+from ability_search.text.languages import detect_language
+from ability_search.text.model_traits import language_warnings
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +61,7 @@ thread takes a tenth of one."""
 _SHORT_BATCH = 1 << 18
 """Characters of documents that are hashed without a thread."""
 _DELETE_ATTEMPTS = 3
+_CHECK_EMBEDDER = "Check that the model manager runs and serves this model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class SourcePage:
     cursor: str | None
 
 
-class Indexing:
+class Indexer:
     """The index and delete services, and the list of what is stored."""
 
     def __init__(self, ports: IndexPorts) -> None:
@@ -83,7 +92,8 @@ class Indexing:
     ) -> IndexReport:
         """Index ``documents`` in the collection ``name``, which is created if it is missing.
 
-        Unchanged documents are skipped; a changed document replaces only its own chunks. The
+        Unchanged documents are skipped; a changed document replaces only its own chunks, and the
+        source of a document that has become blank is deleted. The
         report lists documents that cannot be indexed, and new or changed documents that are
         :attr:`Document.unread`.
 
@@ -97,7 +107,11 @@ class Indexing:
         # With force, stored hashes are not read, so a stale cached record would go unnoticed.
         known = self._registry.reload if options.force else self._registry.find
         collection = await known(name)
-        return await self.index_into(name, collection, documents, options, report)
+        result = await self.index_into(name, collection, documents, options, report)
+        last = {document.source: document for document in documents}
+        blank = [each.source for each in last.values() if not (each.unread or each.content.strip())]
+        await self.discard(name, blank)
+        return result
 
     async def index_into(
         self,
@@ -109,7 +123,8 @@ class Indexing:
     ) -> IndexReport:
         """Index as :meth:`index` does, into the generation of a record, which may be new."""
         started = time.perf_counter()
-        recipe = recipe_for(options, collection, self._settings)
+        detected = await detected_language(documents) if collection is None else ""
+        recipe = recipe_for(options, collection, self._settings, detected=detected)
         model = self._model(options, collection)
         result = IndexReport(record.partition("@")[0], len(documents), model)
         call = IndexCall(result, report)
@@ -136,9 +151,15 @@ class Indexing:
             dedup_threshold=options.dedup_threshold,
         )
         if tasks:
-            await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            try:
+                await self._run(tasks, writer, call, recipe, model, embed_all=options.embed_all)
+            except EmbeddingUnavailable as exc:
+                if record == result.collection:
+                    _add_progress(exc, result)
+                raise
         if writer.collection is not None:
             result.dimensions = writer.collection.dimensions
+            result.warnings += language_warnings(model, writer.collection.content_language)
         result.seconds = time.perf_counter() - started
         log.info(
             "indexed %s: %d added, %d updated, %d unchanged, %d failed, %d chunks in %.2f s",
@@ -172,6 +193,23 @@ class Indexing:
                 if deleted is not None:
                     return deleted
             await self._registry.reload(name)
+        return 0
+
+    async def discard(self, name: str, sources: Sequence[str]) -> int:
+        """Delete sources, if they are stored; return how many were."""
+        collection = await self._registry.reload(name) if sources else None
+        for _ in range(_DELETE_ATTEMPTS):
+            if collection is None:
+                break
+            found = await self._registry.consult(
+                collection, partial(self._store.content_hashes, sources=sources)
+            )
+            collection, stored = found or (None, {})
+            if collection is None or not stored:
+                break
+            if await self.remove(collection, list(stored)) is not None:
+                return len(stored)
+            collection = await self._registry.reload(name)
         return 0
 
     async def remove(
@@ -314,7 +352,7 @@ class Indexing:
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)
         if not prepared.passages:
-            raise InvalidInput("content", "is blank", hint="Use search-delete to delete a source.")
+            raise InvalidInput("content", "is blank; nothing is stored of it", hint="Send a text.")
         return await kinds.derive(prepared)
 
     async def _write(self, writer: Writer, group: list[Prepared]) -> Written:
@@ -344,6 +382,20 @@ class Indexing:
                 collection.public_name, recorded=collection.model, requested=options.model
             )
         return collection.model
+
+
+def _add_progress(failure: EmbeddingUnavailable, result: IndexReport) -> None:
+    """Add the number of stored documents to a failure, and how to index the rest."""
+    stored = result.added + result.updated + result.unchanged
+    failure.args = (f"{failure}; {stored} of {result.documents} documents are stored",)
+    remedy = _CHECK_EMBEDDER if failure.hint == failure.default_hint else failure.hint
+    failure.hint = f"{remedy} Then call again: what is stored is skipped."
+
+
+async def detected_language(documents: Sequence[Document]) -> str:
+    """Return the language of documents, in a thread; code does not count."""
+    texts = [document.content for document in documents if document.format != "code"]
+    return await asyncio.to_thread(detect_language, texts)
 
 
 def _length(document: Document) -> int:

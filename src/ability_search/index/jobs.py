@@ -58,17 +58,9 @@ class Jobs:
         self.beat = lease / _BEATS
         """Seconds between renewals."""
 
-    async def of(self, collection: str) -> list[Job]:
-        """Return the last job of each kind for a collection."""
-        return await self._store.jobs(collection)
-
     async def find(self, collection: str, kind: str) -> Job | None:
         """Return the last job of a kind; ``None`` if there is none."""
         return await self._store.job(collection, kind)
-
-    async def orphaned(self, kind: str) -> list[Job]:
-        """Return the running jobs of a kind without a worker."""
-        return await self._store.orphaned_jobs(kind)
 
     async def begin(self, job: Job, built: Collection | None = None) -> Job | None:
         """Record a new job of this worker in place of the last job of its kind.

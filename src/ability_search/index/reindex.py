@@ -19,10 +19,11 @@ from ability_search.index.index_calls import (
     IndexReport,
     Progress,
     Report,
+    model_input,
     recipe_for,
 )
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
@@ -54,7 +55,7 @@ Advance = Callable[[int, int, str], Awaitable[None]]
 """A callback for progress: sources done, sources in total, stage."""
 
 
-class Reindexing:
+class Reindexer:
     """The reindex service.
 
     A new generation is built under a separate record, so that it is not visible before it is
@@ -74,10 +75,11 @@ class Reindexing:
         ports: IndexPorts,
         generations: Generations,
         jobs: Jobs,
-        rebuilding: Rebuilding,
+        rebuilding: Rebuilder,
         *,
         publish: Publish,
     ) -> None:
+        self._store = ports.store
         self._registry = ports.registry
         self._patience = ports.settings.jobs.patience
         self._generations = generations
@@ -144,7 +146,7 @@ class Reindexing:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._jobs.orphaned(REINDEX):
+        for job in await self._store.orphaned_jobs(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
             claimed = await self._jobs.claim(job)
@@ -256,7 +258,7 @@ class Reindexing:
             await asyncio.sleep(backoff.delay(0.0))
 
 
-class Rebuilding:
+class Rebuilder:
     """Builds generations; the state of a build is kept in the database only.
 
     Args:
@@ -270,7 +272,7 @@ class Rebuilding:
         self,
         ports: IndexPorts,
         generations: Generations,
-        indexing: Indexing,
+        indexing: Indexer,
         maintenance: Maintenance,
     ) -> None:
         self._ports = ports
@@ -315,11 +317,19 @@ class Rebuilding:
             EmbeddingUnavailable: if the model is not available.
             DatabaseUnavailable: if the database is not available.
         """
-        recipe = recipe_for(options, replace(live, language=options.language or ""), self._settings)
-        model = options.model or live.model
+        model, query_prefix, passage_prefix = model_input(
+            options.model or live.model, self._settings
+        )
         vectors = await self._ports.embed(model, [live.name])
         records = await self._store.source_records(live.type, after="", limit=_SAMPLE)
         documents = await self._restored(live, records)
+        detected = await detected_language(documents)
+        recipe = replace(
+            recipe_for(options, replace(live, language=options.language or ""), self._settings),
+            content_language=detected or live.content_language,
+            query_prefix=query_prefix,
+            passage_prefix=passage_prefix,
+        )
         analyzer = analyzer_for(recipe.language)
         sample = await asyncio.to_thread(
             lambda: [

@@ -15,7 +15,7 @@ from ability_search.collection import Collection
 from ability_search.errors import SearchError
 from ability_search.index.index_calls import IndexOptions
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.reindex import Reindexing
+from ability_search.index.reindex import Reindexer
 from ability_search.index.verification import found_by_terms
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _OTHERS = 2
 class SelfRepair:
     """Checks whether keyword search finds chunks by their own terms."""
 
-    def __init__(self, ports: IndexPorts, reindexing: Reindexing) -> None:
+    def __init__(self, ports: IndexPorts, reindexing: Reindexer) -> None:
         self._store = ports.store
         self._registry = ports.registry
         self._reindexing = reindexing

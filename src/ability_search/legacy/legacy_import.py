@@ -36,7 +36,7 @@ class Reach:
     embed: Callable[[Sequence[str]], Vector]
 
 
-class Moving:
+class LegacyArtifact:
     """A collection to import, see :class:`ability_search.artifacts.importer.Importable`.
 
     The rows are read again in batches. The content hash of a source is a hash of its chunks, so
@@ -56,6 +56,8 @@ class Moving:
         self._reach = reach
         self._now = ports.now()
         recipe = recipe_for(IndexOptions(), None, ports.settings)
+        # Its vectors were made without prefixes.
+        recipe = replace(recipe, query_prefix="", passage_prefix="")
         self._analyzer = analyzer_for(recipe.language)
         self._tokens = 0
         lengths = [len(self._analyzer.terms(text)) for text in old.texts]

@@ -7,13 +7,13 @@ import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.importer import Importer
 from ability_search.collection import Collection as Live
 from ability_search.errors import DatabaseUnavailable, EarlierLayout, EmbeddingUnavailable
 from ability_search.index.index_calls import Progress, Report
 from ability_search.index.index_ports import IndexPorts
-from ability_search.legacy.legacy_import import Moving, Reach
-from ability_search.legacy.survey import OldCollection, State, Survey, Surveying
+from ability_search.legacy.legacy_import import LegacyArtifact, Reach
+from ability_search.legacy.survey import OldCollection, State, Survey, Surveyor
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Migration:
         self,
         old: LegacyStore,
         ports: IndexPorts,
-        importing: Importing,
+        importing: Importer,
         *,
         in_place: bool,
         model: str | None = None,
@@ -123,7 +123,7 @@ class Migration:
         if chunk_type is None:
             return None
         total, done = await self._old.size(chunk_type), 0
-        surveying = Surveying()
+        surveying = Surveyor()
         async for rids in self._old.places(chunk_type, most=_PAGE):
             rows = await self._old.rows(chunk_type, rids)
             await asyncio.to_thread(surveying.add, rows)
@@ -186,7 +186,7 @@ class Migration:
             EmbeddingUnavailable: if chunks need an embedding and the model did not answer.
         """
         reach = self._reach(survey.chunk_type)
-        moving = Moving(old, self._ports, self._model, reach)
+        moving = LegacyArtifact(old, self._ports, self._model, reach)
         await self._importing.import_artifact(moving, old.becomes, report)
         old.state = State.MOVED
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import Counter
 from collections.abc import Collection as Container
@@ -15,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ability_search.collection import is_collection_name
+from ability_search.collection import is_collection_name, proposed_name
 from ability_search.documents import Vector
 from ability_search.legacy.legacy_chunks import Piece, Unmovable, read_piece
 
-_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 64
 _FALLBACK = "collection"
 _SAMPLES = 4
@@ -199,7 +197,7 @@ class _Tally:
         return self.flaws[-found - 1]
 
 
-class Surveying:
+class Surveyor:
     """Surveys the rows of the earlier layout."""
 
     def __init__(self) -> None:
@@ -262,7 +260,7 @@ def new_names(names: Iterable[str], prefix: str) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in ordered:
-        usable = _UNUSABLE.sub("-", f"{prefix}{name}").lstrip("._-")[:_LONGEST_NAME] or _FALLBACK
+        usable = proposed_name(f"{prefix}{name}") or _FALLBACK
         number, becomes = 1, usable
         while becomes in taken:
             number += 1

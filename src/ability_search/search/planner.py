@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ability_search.search.candidates import Candidates
 from ability_search.search.plan import FULL_TEXT, OWN, Plan, Vectors
-from ability_search.search.query import COSINE, EXPANSION, WITHOUT_EVENT, Query
+from ability_search.search.query import COSINE, EXPANSION, Query
 from ability_search.search.stages.diversity import reach_of
 from ability_search.search.stages.exclusion_penalty import phrase_products
 from ability_search.search.stages.full_text import full_text_terms
@@ -18,7 +18,7 @@ from ability_search.search.stages.time_closeness import dated_filter
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 
-_SEARCHED_BY = (COSINE, EXPANSION, WITHOUT_EVENT)
+_SEARCHED_BY = (COSINE, EXPANSION)
 _WORDS = 8
 """Maximum number of query terms scored separately, the most informative ones."""
 
@@ -27,9 +27,9 @@ def needs_statistics(query: Query) -> bool:
     """Return whether the query needs term statistics."""
     return (
         query.asked.mode != "semantic"
-        or bool(query.excluded)
+        or bool(query.intent.excluded)
         or query.dates_count
-        or query.order is not None
+        or query.intent.order is not None
         or query.full_text is not None
     )
 
@@ -64,10 +64,10 @@ def planned(candidates: Candidates, query: Query, vectors: Vectors | None) -> Pl
         terms = [term for term in analyzer_for(language).query_terms(text) if term not in but]
         return query_terms(terms, statistics, title_weight=ranking.title_weight)
 
-    topic = weigh(query.topic)
+    topic = weigh(query.intent.topic)
     terms = None
     if query.asked.mode != "semantic":
-        terms = topic if vectors is not None else weigh(query.words)
+        terms = topic if vectors is not None else weigh(query.intent.words)
         if query.expansion:
             own = set(analyzer_for(language).query_terms(query.asked.query))
             terms = joined(terms, weigh("\n".join(query.expansion), but=own), weight=SHARE)
@@ -94,7 +94,7 @@ def _words(query: Query, topic: QueryTerms, candidates: Candidates) -> dict[str,
     if (fusion.method if fusion else candidates.ranking.fusion) != "convex":
         return {}
     analyzer = analyzer_for(candidates.collection.language)
-    words = topic.of_each_term(analyzer.query_terms(query.topic), most=_WORDS)
+    words = topic.of_each_term(analyzer.query_terms(query.intent.topic), most=_WORDS)
     return {f"word{place}": word for place, word in enumerate(words)} if len(words) > 1 else {}
 
 

@@ -26,9 +26,7 @@ from ability_search.search.options import (
 from ability_search.search.response import Understood
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.understanding.intent import Intent, understand
-from ability_search.understanding.named_events import Event
 from ability_search.understanding.periods import Period, day_of, iso_day
-from ability_search.understanding.recency import Order
 
 Retriever = Literal["semantic", "keyword"]
 
@@ -36,10 +34,6 @@ COSINE: Final = "cosine"
 """Name of the vector of the query itself, and column for the cosine to it."""
 EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
-EVENT: Final = "event"
-"""Name of the vector of the event that the query names, and column for the cosine to it."""
-WITHOUT_EVENT: Final = "withoutEvent"
-"""Name of the vector of the query without its event."""
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""
@@ -63,6 +57,8 @@ class Query:
     """A query on its way through the stages."""
 
     asked: QueryInput
+    intent: Intent
+    """Intent of the text and the options; at first, the text taken literally."""
     filter: Filter | None = None
     rules: Sequence[Rule] = ()
     text_fields: Sequence[str] = ()
@@ -71,8 +67,6 @@ class Query:
     """Time of the query, in epoch milliseconds; ``None`` is now."""
     period: Period | None = None
     """Days that hits should be about; overrides the text."""
-    intent: Intent | None = None
-    """Intent of the text and the options, once determined."""
     expansion: tuple[str, ...] = ()
     """Words added by query expansion."""
 
@@ -82,39 +76,14 @@ class Query:
         return self.asked.offset + self.asked.limit
 
     @property
-    def topic(self) -> str:
-        """Text to search for: the query without its exclusions and times."""
-        return self.intent.topic if self.intent else self.asked.query
-
-    @property
-    def words(self) -> str:
-        """Text to search for without vectors; dates count as words."""
-        return self.intent.words if self.intent else self.asked.query
-
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """Phrases that hits should not be about."""
-        return self.intent.excluded if self.intent else ()
-
-    @property
     def excluded_columns(self) -> dict[str, str]:
         """The excluded phrases, by the column for a candidate's cosine to them."""
-        return {f"excluded{place}": phrase for place, phrase in enumerate(self.excluded)}
-
-    @property
-    def event(self) -> Event | None:
-        """Event before or after which to search, if the query names no date."""
-        return self.intent.event if self.intent else None
+        return {f"excluded{place}": phrase for place, phrase in enumerate(self.intent.excluded)}
 
     @property
     def several(self) -> bool:
         """Return whether the query is for several collections, so that hits name theirs."""
         return self.asked.collection == "*" or not isinstance(self.asked.collection, str)
-
-    @property
-    def order(self) -> Order | None:
-        """Order in time that the query asks for."""
-        return self.intent.order if self.intent else None
 
     @property
     def full_text(self) -> FullText | None:
@@ -170,47 +139,37 @@ class Query:
         phrases are embedded together with the topic, a question by itself.
         """
         asked = self.asked
-        texts = {COSINE: asked.hypothetical_answer or self.topic}
+        texts = {COSINE: asked.hypothetical_answer or self.intent.topic}
         if self.expansion:
             phrases = self.expander is None or self.expander.method == "terms"
-            words = [self.topic, *self.expansion] if phrases else self.expansion
+            words = [self.intent.topic, *self.expansion] if phrases else self.expansion
             texts[EXPANSION] = ", ".join(words)
-        texts |= self.excluded_columns
-        if self.intent is not None and self.intent.event is not None:
-            texts[EVENT] = self.intent.event.phrase
-            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.resolved_topic
-        return texts
+        return texts | self.excluded_columns
 
-    def recognized(self, period: Period | None) -> Understood | None:
-        """Return the exclusions and the period that counted; ``None`` if there were none.
-
-        Args:
-            period: The period that counted, if the text or the options do not name it.
-        """
-        period = period or (self.intent.period if self.intent else None)
-        if not self.excluded and period is None:
+    @property
+    def recognized(self) -> Understood | None:
+        """The exclusions and the period that counted; ``None`` if there were none."""
+        period = self.intent.period
+        if not self.intent.excluded and period is None:
             return None
         days = _days(period) if period is not None else {}
         return Understood(
-            excluded=list(self.excluded) or None, start=days.get("from"), end=days.get("to")
+            excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
         )
 
-    def explained(self, period: Period | None, time_weight: float) -> dict[str, Any]:
+    def explained(self, time_weight: float) -> dict[str, Any]:
         """Return how the query was understood, for ``explain``; empty if it was taken literally.
 
         Args:
-            period: The period that counted.
             time_weight: Share of dates in the score.
         """
         intent = self.intent
-        if intent is None or not (intent.excluded or self.dates_count or intent.order):
+        if not (intent.excluded or self.dates_count or intent.order):
             return {}
         found = {
             "topic": intent.topic,
             "excluded": list(intent.excluded),
-            "period": _days(period) if period else None,
-            "event": intent.event.phrase if intent.event else None,
-            "asksForDate": intent.asks_for_date,
+            "period": _days(intent.period) if intent.period else None,
             "order": intent.order,
             "timeWeight": time_weight,
             "spans": [
@@ -222,13 +181,12 @@ class Query:
 
     @property
     def dates_count(self) -> bool:
-        """Return whether dates count: the query names a period or an event, or asks for a date."""
-        intent = self.intent
-        return intent is not None and bool(intent.period or intent.event or intent.asks_for_date)
+        """Return whether dates count: the query or its options name a period."""
+        return self.intent.period is not None
 
 
 def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
-    """Return the query of a request, with its intent still undetermined.
+    """Return the query of a request, taken literally.
 
     Raises:
         InvalidInput: if a time range, a rule, a text field, a weight or ``asOf`` is invalid.
@@ -239,6 +197,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
     return Query(
         asked,
+        Intent(asked.query, asked.query),
         filter,
         rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
         text_fields=tuple(dict.fromkeys(names)),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ability_search.collection import Collection, checked_name
+from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
 from ability_search.filters.tree import Filter
@@ -25,14 +25,13 @@ from ability_search.search.pipeline import (
     rank,
     run,
 )
-from ability_search.search.query import COSINE, Query
+from ability_search.search.query import COSINE, Query, parse_query
 from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
-from ability_search.search.stages.time_closeness import time_signal
 from ability_search.store.records import ChunkText, Read
 
 _ATTEMPTS = 8
@@ -63,7 +62,7 @@ class Searcher:
         understood = Answer(query)
         await run(QUERY, understood, self._ports)
         names = await self._names(query)
-        embeddings = QueryVectors(partial(self._embed, list(understood.query.texts.values())))
+        embeddings = QueryVectors(partial(self._embed, understood.query))
         try:
             for _ in range(_ATTEMPTS):
                 answer = replace(understood, warnings=list(understood.warnings))
@@ -110,7 +109,7 @@ class Searcher:
         asked = QueryInput(
             collection=name, query=chunk_id, limit=limit, mode="semantic", min_score=min_score
         )
-        query = Query(asked, filter, as_of=self._ports.now())
+        query = replace(parse_query(asked, filter), as_of=self._ports.now())
         candidates = candidates_of(query, collection, limit + 1, self._ports)
         candidates.vectors = {COSINE: chunk.embedding or ()}
         await run([RETRIEVAL], candidates, self._ports)
@@ -126,9 +125,17 @@ class Searcher:
             results=answer.hits, count=len(answer.hits), source_chunk=hit_of(own, query)
         )
 
-    async def _embed(self, texts: Sequence[str], model: str) -> Vector:
-        timeout = self._ports.settings.embedding.query_timeout
-        vectors: Vector = await self._ports.embedder.embed(model, texts, timeout=timeout)
+    async def _embed(self, query: Query, model: ModelInput) -> Vector:
+        imagined = query.asked.hypothetical_answer
+        texts = [
+            (model.passage_prefix if text == imagined else model.query_prefix) + text
+            for text in query.texts.values()
+        ]
+        embedding = self._ports.settings.embedding
+        timeout = embedding.query_timeout
+        if query.asked.mode == "hybrid":
+            timeout = min(timeout, embedding.fallback_after)
+        vectors: Vector = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
         return vectors
 
     async def _names(self, query: Query) -> list[str]:
@@ -197,7 +204,6 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
     query, asked = answer.query, answer.query.asked
     lists = list(searched.values())
     single = None if query.several else lists[0]
-    signal = time_signal(single.plan, single.query) if single else None
     explanations = {name: explained(own) for name, own in searched.items()} if asked.explain else {}
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
@@ -208,7 +214,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
-        understood=query.recognized(signal.period if signal else None),
+        understood=query.recognized,
         degraded=next((own.degraded for own in lists if own.degraded), None),
         budget=answer.budget,
         warnings=answer.warnings or None,

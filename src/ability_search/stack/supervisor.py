@@ -34,6 +34,7 @@ _POLL_SECONDS = 0.1
 
 _COMMANDS = {"models": ("models", "serve")}
 """Commands that differ from the name of the component."""
+_ORDER = ("broker", "database", "models", "worker", "gateway")
 _METRICS_ORDER = ("broker", "database", "models", "gateway", "worker")
 RESERVED_TOOLS = {
     "database": ("arcade-*",),
@@ -122,13 +123,13 @@ class Stack:
                     str(child.details.get("address", "")),
                     str(child.details.get("metrics", "")),
                 )
-                for child in self._children
+                for child in sorted(self._children, key=lambda child: _place(child.name))
             ),
             environ=self._worker_environ,
         )
 
     async def start(self) -> RunningStack:
-        """Start every component and wait until the broker lists their tools.
+        """Start the components at once, the broker first; wait until the broker lists their tools.
 
         Raises:
             ComponentFailed: if a component does not start.
@@ -142,19 +143,15 @@ class Stack:
             async with asyncio.TaskGroup() as group:
                 if self._plan.database:
                     group.create_task(self._child("database").start())
-                if self._plan.models_port is not None:
-                    child = self._child("models", port=self._plan.models_port)
-                    models = group.create_task(child.start())
-            if self._plan.models_port is not None:
-                served = models.result()
-            self._worker_environ = self._embedding(served)
-            async with asyncio.TaskGroup() as group:
-                for number in range(1, self._plan.workers + 1):
-                    child = self._child(f"worker-{number}")
-                    group.create_task(child.start())
                 if self._plan.gateway_port is not None:
                     child = self._child("gateway", port=self._plan.gateway_port)
                     group.create_task(child.start())
+                if self._plan.models_port is not None:
+                    served = await self._child("models", port=self._plan.models_port).start()
+                # Only the workers wait for another component: their settings name its model.
+                self._worker_environ = self._embedding(served)
+                for number in range(1, self._plan.workers + 1):
+                    group.create_task(self._child(f"worker-{number}").start())
         except ExceptionGroup as failures:
             raise first_failure(failures) from failures
         await self._visible()
@@ -163,8 +160,7 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop every component, in reverse order of their start."""
-        kinds = ("gateway", "worker", "models", "database", "broker")
-        for kind in kinds:
+        for kind in reversed(_ORDER):
             stopping = [child.stop() for child in self._children if child.name.startswith(kind)]
             await asyncio.gather(*stopping)
         remove_running(self._plan.data_dir)
@@ -295,6 +291,12 @@ class Stack:
 
     def _write_state(self) -> None:
         write_running(self._plan.data_dir, self.running)
+
+
+def _place(name: str) -> tuple[int, int]:
+    """Return the place of a component in the list of all."""
+    kind, _, number = name.partition("-")
+    return _ORDER.index(kind), int(number or 0)
 
 
 def metrics_port(name: str, first: int) -> int:

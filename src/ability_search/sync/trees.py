@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ability_search.client.tool_client import BATCH_BYTES, BATCH_DOCUMENTS
+from ability_search.collection import proposed_name
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
 from ability_search.files.file_documents import Reading, read_files
 from ability_search.files.isolated_reader import Extractor
 from ability_search.files.selection import Identity, Selection, select, vanished
 
-_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST_NAME = 64
-_FALLBACK = "files"
+_EARLIER_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
+_SAMPLE = 200
+"""Stored sources that are looked for on the disk, to find the root of a collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root of a path."""
+
+    directory: Path
+    """Directory to which sources are relative."""
+    within: Path
+    """Directory that no link may lead out of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +44,73 @@ class Tree:
 
     def lacks(self, source: str) -> bool:
         """Return whether a source name lies in this directory but its file does not exist."""
-        if not source.startswith(self.selection.prefix):
-            return False
-        return vanished(self.selection.root / source)
+        return source.startswith(self.selection.prefix) and vanished(self.selection.root / source)
 
 
 def collection_name(path: Path) -> str:
-    """Return the default collection name of a path: its directory's name, made valid."""
-    real = path.resolve()
-    directory = real if real.is_dir() else real.parent
-    name = _UNUSABLE.sub("-", directory.name).strip("-._")[:_LONGEST_NAME]
-    return name or _FALLBACK
+    """Return the default collection name of a path: its directory's name, made valid.
+
+    Raises:
+        InvalidInput: if that name has no letter or digit.
+    """
+    directory = _directory(path.resolve())
+    name = proposed_name(directory.name).strip("-._")
+    if not name:
+        problem = f"no collection can be named after the directory {str(directory)!r}"
+        raise InvalidInput("--collection", problem, hint="Choose a name, for example: -c files")
+    return name
+
+
+def earlier_name(path: Path) -> str:
+    """Return the default collection name of a path in versions that kept ASCII letters only."""
+    name = _EARLIER_UNUSABLE.sub("-", _directory(path.resolve()).name)
+    return name.strip("-._")[:64] or "files"
+
+
+def stored_root(path: Path, sources: Sequence[str]) -> Path | None:
+    """Return the directory to which the stored sources of the files of a path are relative.
+
+    It is the path or a directory above it, in which at least half of the sources exist that are
+    stored under the name of the path; if there are none, at least half of all sources. ``None`` if
+    there is no such directory. Of several, the one with the highest share is returned.
+    """
+    directory = _directory(path.resolve())
+    above = (directory, *directory.parents)
+    best: tuple[float, Path | None] = (0.0, None)
+    for whole in (False, True):
+        for root in above:
+            prefix = "" if whole else _prefix(directory, root)
+            named = [source for source in sources if source.startswith(prefix)]
+            sample = named[:: len(named) // _SAMPLE + 1]
+            share = sum(os.path.isfile(f"{root}/{each}") for each in sample) / (len(sample) or 1)
+            if share >= 0.5 and share > best[0]:
+                best = (share, root)
+        if best[1] is not None:
+            break
+    return best[1]
+
+
+def are_stored(paths: Sequence[Path], roots: Sequence[Root], sources: Sequence[str]) -> bool:
+    """Return whether any of the stored sources is a file of one of the paths."""
+    for path, root in zip(paths, roots, strict=True):
+        prefix = _prefix(_directory(path.resolve()), root.directory)
+        if any(each.startswith(prefix) and (root.directory / each).is_file() for each in sources):
+            return True
+    return False
+
+
+def _directory(real: Path) -> Path:
+    return real if real.is_dir() else real.parent
+
+
+def _prefix(path: Path, root: Path) -> str:
+    """Return the common beginning of the sources of files below a directory."""
+    return "" if path == root else f"{path.relative_to(root).as_posix()}/"
 
 
 def trees(
     paths: Sequence[Path],
-    root: Path | None,
+    root: Path | Sequence[Root] | None,
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
@@ -55,7 +118,8 @@ def trees(
 ) -> list[Tree]:
     """Return the files of each path, see :func:`ability_search.files.selection.select`.
 
-    A file below several paths belongs to the first.
+    A file below several paths belongs to the first. ``root`` is as for :func:`choose_roots`, or
+    what that returned.
 
     Raises:
         InvalidInput: if a path does not exist or lies outside ``root``, or a pattern is not valid
@@ -64,15 +128,13 @@ def trees(
     seen: set[Path] = set()
     known_secrets: dict[Path, frozenset[Identity]] = {}
     found = []
-    for path in paths:
-        real = path.resolve()
-        if not real.exists():
-            problem = f"{path}: no such file or directory"
-            raise InvalidInput("PATH", problem, hint="Choose an existing file or directory.")
-        home = _home(path, real, root)
+    roots = choose_roots(paths, root) if root is None or isinstance(root, Path) else root
+    for path, chosen in zip(paths, roots, strict=True):
+        real = _existing(path)
         selection = select(
             real,
-            home,
+            chosen.within,
+            names_from=chosen.directory,
             include=include,
             exclude=exclude,
             gitignore=gitignore,
@@ -84,15 +146,39 @@ def trees(
     return found
 
 
-def _home(path: Path, real: Path, root: Path | None) -> Path:
-    if root is None:
-        cwd = Path.cwd().resolve()
-        return cwd if real.is_relative_to(cwd) else real.parent
-    home = root.resolve()
-    if not real.is_relative_to(home):
-        problem = f"{path} is outside {root}"
-        raise InvalidInput("--root", problem, hint="Choose a directory that contains every PATH.")
-    return home
+def choose_roots(
+    paths: Sequence[Path], root: Path | None, stored: Sequence[str] = ()
+) -> list[Root]:
+    """Return the root of each path.
+
+    Without ``root``, it is the directory to which the ``stored`` sources are relative, or else the
+    working directory if it is above the path, or else the parent of the path.
+
+    Raises:
+        InvalidInput: if a path does not exist or lies outside ``root``.
+    """
+    found = []
+    cwd = Path.cwd().resolve()
+    for path in paths:
+        real = _existing(path)
+        if root is None:
+            default = cwd if cwd in real.parents else real.parent
+            within = cwd if real == cwd else default
+            found.append(Root(stored_root(real, stored) or default, within))
+        elif real.is_relative_to(home := root.resolve()):
+            found.append(Root(home, home))
+        else:
+            problem, hint = f"{path} is outside {root}", "Choose a directory above every PATH."
+            raise InvalidInput("--root", problem, hint=hint)
+    return found
+
+
+def _existing(path: Path) -> Path:
+    real = path.resolve()
+    if not real.exists():
+        problem = f"{path}: no such file or directory"
+        raise InvalidInput("PATH", problem, hint="Choose an existing file or directory.")
+    return real
 
 
 def sweepable(chosen: Sequence[Tree]) -> list[Tree]:
@@ -104,8 +190,9 @@ def sweepable(chosen: Sequence[Tree]) -> list[Tree]:
     """
     directories = [tree for tree in chosen if tree.directory]
     if any(not tree.selection.prefix for tree in directories):
-        problem = "the directory must be below the root"
-        raise InvalidInput("--sweep", problem, hint="Pass its parent as --root.")
+        problem = "the directory must be below the root of the sources"
+        hint = "Index it into another collection (-c), or delete this one first."
+        raise InvalidInput("--sweep", problem, hint=hint)
     return directories
 
 
@@ -116,13 +203,14 @@ def count_files(chosen: Sequence[Tree]) -> int:
 
 def by_root(chosen: Sequence[Tree]) -> Iterator[Selection]:
     """Yield the files of all trees, merged by root."""
-    found: dict[Path, list[Selection]] = {}
+    found: dict[tuple[Path, Path], list[Selection]] = {}
     for tree in chosen:
-        found.setdefault(tree.selection.root, []).append(tree.selection)
-    for root, selections in found.items():
+        key = tree.selection.root, tree.selection.within
+        found.setdefault(key, []).append(tree.selection)
+    for (root, within), selections in found.items():
         files = (file for selection in selections for file in selection.files)
         secrets = frozenset[Identity]().union(*(selection.secrets for selection in selections))
-        yield Selection(root, tuple(files), "", root, secrets=secrets)
+        yield Selection(root, tuple(files), "", within, secrets=secrets)
 
 
 def read_trees(chosen: Sequence[Tree], limits: Limits, extractor: Extractor) -> Iterator[Reading]:

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,20 @@ from ability_search.documents import Document
 from ability_search.files.file_documents import Reading, open_extractor, prints
 from ability_search.files.selection import Selection, Skipped, slices
 from ability_search.sync.trees import (
+    Root,
     Tree,
+    are_stored,
     by_root,
+    choose_roots,
+    collection_name,
     count_files,
+    earlier_name,
     most_documents,
     read_selection,
     read_trees,
 )
+from ability_search.text.loaders import EMPTY
+from kadi_client import ToolError
 
 _COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
 _PAGE = 10_000
@@ -32,12 +38,15 @@ _PAGE = 10_000
 class Outcome:
     """The results of indexing files, summed over all calls."""
 
+    collection: str = ""
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[dict[str, str]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     removed: int = 0
     model: str | None = None
+    emptied: list[str] = field(default_factory=list)
+    """Sources of files without text, of which an earlier text may be stored."""
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add the answer of a call."""
@@ -53,7 +62,10 @@ class Outcome:
 
     def skip(self, files: Iterable[Skipped]) -> None:
         """Add files that were skipped before anything was sent."""
-        self.skipped += [{"path": file.path, "reason": file.reason} for file in files]
+        for file in files:
+            self.skipped.append({"path": file.path, "reason": file.reason})
+            if file.reason == EMPTY:
+                self.emptied.append(file.path)
 
     @property
     def is_notable(self) -> bool:
@@ -61,10 +73,10 @@ class Outcome:
         changes = self.counts["added"] + self.counts["updated"] + self.removed
         return bool(changes or self.failed or self.skipped)
 
-    def as_json(self, collection: str) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the outcome as a JSON object."""
         return {
-            "collection": collection,
+            "collection": self.collection,
             **{name: self.counts[name] for name in _COUNTED},
             "removed": self.removed,
             "model": self.model,
@@ -154,7 +166,7 @@ class _Upload:
             self._count(len(reading.documents))
 
     async def _call(self, documents: Sequence[Document]) -> dict[str, Any]:
-        request = {**self.options, "documents": [_wire_document(each) for each in documents]}
+        request = {**self.options, "documents": [wire_document(each) for each in documents]}
         answer = await self.client.run_job(
             "search-index",
             request,
@@ -174,7 +186,8 @@ class _Upload:
         self.advance(self.done, self.total, "")
 
 
-def _wire_document(document: Document) -> dict[str, Any]:
+def wire_document(document: Document) -> dict[str, Any]:
+    """Return a document as search-index takes it."""
     return {
         "source": document.source,
         "title": document.title,
@@ -198,18 +211,67 @@ async def list_sources(call: Call, collection: str) -> list[str]:
         wanted = {**wanted, "cursor": page["nextCursor"]}
 
 
-async def remove_vanished(client: ToolClient, collection: str, tree: Tree, timeout: float) -> int:
-    """Delete the sources below a directory whose files no longer exist; return how many."""
-    sources = await list_sources(partial(client.call, timeout=timeout), collection)
-    gone = [source for source in sources if tree.lacks(source)]
-    return await remove_sources(client, collection, gone, timeout)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The collection of paths, the roots of their sources, and the sources stored before."""
+
+    collection: str
+    roots: Sequence[Root]
+    sources: Sequence[str]
+    warnings: Sequence[str] = ()
 
 
-async def remove_sources(
-    client: ToolClient, collection: str, sources: Sequence[str], timeout: float
-) -> int:
-    """Delete sources, one call each; return how many."""
+async def find_place(
+    call: Call, paths: Sequence[Path], *, collection: str | None, root: Path | None
+) -> Place:
+    """Return where the files of paths are stored, or will be.
+
+    The files of a collection keep the names that they have in it, wherever the command runs. So
+    does a collection that an earlier version named after the directory.
+
+    Args:
+        call: Calls a tool.
+        paths: Files or directories.
+        collection: The collection; by default it is named after the first path.
+        root: As for :func:`choose_roots`.
+
+    Raises:
+        InvalidInput: if a path or the root cannot be used.
+    """
+    name = collection or collection_name(paths[0])
+    sources = await _stored(call, name)
+    roots = choose_roots(paths, root, sources)
+    if collection is not None or are_stored(paths, roots, sources):
+        return Place(name, roots, sources)
+    if not sources and (earlier := earlier_name(paths[0])) != name:
+        kept = await _stored(call, earlier)
+        if are_stored(paths, kept_roots := choose_roots(paths, root, kept), kept):
+            return Place(earlier, kept_roots, kept)
+    warning = f"{name} holds other documents too; --collection keeps these files apart"
+    return Place(name, roots, sources, (warning,) if sources else ())
+
+
+async def _stored(call: Call, collection: str) -> list[str]:
+    try:
+        return await list_sources(call, collection)
+    except ToolError as exc:
+        if exc.code != "not_found":
+            raise
+        return []
+
+
+async def remove_sources(call: Call, collection: str, sources: Iterable[str]) -> int:
+    """Delete sources, one call each; return how many.
+
+    The collection may be missing: an emptied file is deleted whether or not it was stored.
+    """
+    removed = 0
     for source in sources:
-        wanted = {"collection": collection, "source": source}
-        await client.call("search-delete", wanted, timeout=timeout)
-    return len(sources)
+        try:
+            await call("search-delete", {"collection": collection, "source": source})
+        except ToolError as exc:
+            if exc.code != "not_found":
+                raise
+            break
+        removed += 1
+    return removed

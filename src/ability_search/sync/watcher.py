@@ -7,14 +7,15 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ability_search.client.tool_client import Advance, ToolClient
+from ability_search.client.tool_client import Advance, Call, ToolClient
 from ability_search.errors import SearchError
 from ability_search.files.selection import left_out, vanished
-from ability_search.sync.trees import Tree, count_files
-from ability_search.sync.upload import Outcome, remove_sources, remove_vanished, send_files
+from ability_search.sync.trees import Root, Tree, count_files
+from ability_search.sync.upload import Outcome, Place, remove_sources, send_files
 from kadi_client import KadiError, ToolError
 from kadi_client.errors import AuthenticationError, FrameTooLarge
 
@@ -52,12 +53,16 @@ class Known:
 
     path: Path
     stamp: Stamp
+    device: int
+    """The file system that it is on."""
 
 
 class WatchReport(Protocol):
     """Reports to the user of a :class:`Watcher`."""
 
-    def progress(self, total: int, *, first: bool) -> AbstractContextManager[Advance]:
+    def progress(
+        self, collection: str, total: int, *, first: bool
+    ) -> AbstractContextManager[Advance]:
         """Show the progress of sending ``total`` files during the block."""
 
     def applied(self, outcome: Outcome, seconds: float) -> None:
@@ -77,17 +82,20 @@ class Watcher:
 
     Args:
         client: The connection.
+        locate: Finds the collection with a call, as :func:`find_place` does.
         find: Returns the current files.
-        options: Fields of search-index.
+        options: Fields of search-index, without the collection.
         timeout: Timeout of a call, in seconds.
         report: Reports to the user.
     """
 
     client: ToolClient
-    find: Callable[[], Sequence[Tree]]
+    locate: Callable[[Call], Awaitable[Place]]
+    find: Callable[[Sequence[Root]], Sequence[Tree]]
     options: Mapping[str, Any]
     timeout: float
     report: WatchReport
+    _place: Place | None = None
     _known: dict[str, Known] = field(default_factory=dict)
     _named: set[Path] = field(default_factory=set)
     _swept: bool = False
@@ -127,7 +135,13 @@ class Watcher:
             self.report.applied(outcome, time.monotonic() - started)
 
     async def _catch_up(self, named: set[Path], outcome: Outcome) -> None:
-        trees = await asyncio.to_thread(self.find)
+        call = partial(self.client.call, timeout=self.timeout)
+        if self._place is None:
+            self._place = await self.locate(call)
+            outcome.warnings += self._place.warnings
+        place = self._place
+        outcome.collection = place.collection
+        trees = await asyncio.to_thread(self.find, place.roots)
         current = await asyncio.to_thread(_stamps, trees)
         changed = {
             file.path
@@ -136,20 +150,22 @@ class Watcher:
         }
         if changed:
             chosen = [tree.only(changed) for tree in trees]
-            with self.report.progress(count_files(chosen), first=not self._swept) as advance:
-                await send_files(self.client, chosen, self.options, outcome, self.timeout, advance)
-        collection = self.options["collection"]
+            for tree in () if self._swept else trees:
+                outcome.skip(tree.selection.skipped)
+            options = {**self.options, "collection": place.collection}
+            shown = self.report.progress(
+                place.collection, count_files(chosen), first=not self._swept
+            )
+            with shown as advance:
+                await send_files(self.client, chosen, options, outcome, self.timeout, advance)
         lost = {source: file for source, file in self._known.items() if source not in current}
         gone = await asyncio.to_thread(_gone, lost)
-        removing = remove_sources(self.client, collection, gone, self.timeout)
-        outcome.removed += await _unless_missing(removing)
+        removing = {*gone, *outcome.emptied}
         if not self._swept:
-            for tree in trees:
-                # In a root directory, every source would count as a file of the tree.
-                if tree.selection.prefix:
-                    removing = remove_vanished(self.client, collection, tree, self.timeout)
-                    outcome.removed += await _unless_missing(removing)
-            self._swept = True
+            removing &= {*place.sources}
+            removing |= await asyncio.to_thread(_vanished, trees, place, outcome)
+        outcome.removed += await remove_sources(call, place.collection, sorted(removing))
+        self._swept = True
         self._known = {**current, **{each: lost[each] for each in lost.keys() - gone}}
 
 
@@ -188,23 +204,47 @@ def _stamps(trees: Sequence[Tree]) -> dict[str, Known]:
             with suppress(OSError):
                 about = path.stat()
                 source = path.relative_to(tree.selection.root).as_posix()
-                found[source] = Known(path, (about.st_mtime_ns, about.st_size, about.st_ino))
+                stamp = about.st_mtime_ns, about.st_size, about.st_ino
+                found[source] = Known(path, stamp, about.st_dev)
     return found
 
 
 def _gone(lost: Mapping[str, Known]) -> list[str]:
-    """Return the sources whose files no longer exist; others are now excluded or unreadable."""
-    return [source for source, file in lost.items() if vanished(file.path)]
+    """Return the sources whose files no longer exist.
+
+    Others are excluded now, unreadable, or on a drive that is no longer mounted.
+    """
+    return [
+        source
+        for source, file in lost.items()
+        if vanished(file.path) and _device_of(file.path) == file.device
+    ]
 
 
-async def _unless_missing(removing: Awaitable[int]) -> int:
-    """Return the number of removed sources; 0 if the collection does not exist."""
-    try:
-        return await removing
-    except ToolError as exc:
-        if exc.code != "not_found":
-            raise
-        return 0
+def _device_of(path: Path) -> int:
+    """Return the file system of the nearest directory above a path that exists."""
+    return next(each for each in path.parents if each.is_dir()).stat().st_dev
+
+
+def _vanished(trees: Sequence[Tree], place: Place, outcome: Outcome) -> set[str]:
+    """Return the stored sources of directories whose files no longer exist.
+
+    None of a directory without files, because its drive may not be mounted, and none of a root
+    directory, because every source would count as one of its files; both are warned about.
+    """
+    found: set[str] = set()
+    for tree in trees:
+        prefix = tree.selection.prefix
+        lost = [source for source in place.sources if tree.lacks(source)]
+        if prefix and tree.selection.files:
+            found.update(lost)
+        elif lost:
+            reason = "has no files" if prefix else "is the root of the sources"
+            outcome.warnings.append(
+                f"{prefix or tree.selection.root} {reason}: {len(lost):,} sources without a file"
+                f" stay in {place.collection}; `ability-search delete` deletes them"
+            )
+    return found
 
 
 def _is_transient(exc: KadiError) -> bool:

@@ -6,21 +6,22 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
+from ability_search.errors import Cancelled, DeadlineExceeded, NotFound, SearchError
+from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
 from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
-from ability_search.index.indexer import Indexing
+from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
-from ability_search.index.reindex import Reindexing
+from ability_search.index.reindex import Reindexer
 from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
@@ -47,11 +48,11 @@ class Services:
     """The services that the tools call."""
 
     ports: IndexPorts
-    indexing: Indexing
+    indexing: Indexer
     files: FileIndexing
     generations: Generations
     jobs: Jobs
-    reindexing: Reindexing
+    reindexing: Reindexer
     self_repair: SelfRepair
     searcher: Searcher
     maintenance: Maintenance
@@ -60,25 +61,19 @@ class Services:
 def search_tools(services: Services) -> list[Tool]:
     """Return the tools, ready to be registered."""
     table = _Table(services)
-    handlers: Mapping[str, Handler] = {
-        "search-index": table.index,
-        "search-index-file": table.index_file,
-        "search-query": table.query,
-        "search-similar": table.similar,
-        "search-reindex": table.reindex,
-        "search-delete": table.delete,
-        "search-collections": table.collections,
-        "search-collection-info": table.collection_info,
-    }
-    return [table.tool(row, handlers[row.name]) for row in TOOLS]
+    return [
+        table.tool(row, getattr(table, row.name.removeprefix("search-").replace("-", "_")))
+        for row in TOOLS
+    ]
 
 
 class _Table:
-    """The handlers of the tools."""
+    """The handlers of the tools, each named like its tool."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._limits = services.ports.settings.limits
+        self._policy = requests.read_policy(services.ports.settings.reading)
 
     def tool(self, row: ToolRow, handler: Handler) -> Tool:
         """Return the tool of a row; its failures are returned, not raised."""
@@ -93,6 +88,9 @@ class _Table:
         return Tool.typed(
             row.name, row.description, row.params, admitted, result=row.result, on_error=failure
         )
+
+    def _may_read(self, source: str) -> bool:
+        return self._policy is None or matches(self._policy, {"source": source})
 
     async def index(self, value: inputs.IndexInput, call: _Admitted) -> results.IndexResult:
         """search-index."""
@@ -128,19 +126,23 @@ class _Table:
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
-        result = await self._services.searcher.query(requests.query(value, self._limits))
+        query = requests.query(value, self._limits, self._policy)
+        result = await self._services.searcher.query(query)
         _meter(self._services.ports.meter, result)
         return result
 
     async def similar(self, value: inputs.SimilarInput, _call: _Admitted) -> SimilarResult:
         """search-similar."""
-        return await self._services.searcher.similar(
+        result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
             limit=requests.limit(value.limit, self._limits),
-            filter=requests.combined_filter(value.filter, None, (), self._limits),
+            filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
         )
+        if not self._may_read(result.source_chunk.source):
+            raise NotFound("chunk", value.chunk_id, hint="Use the chunkId of a search-query hit.")
+        return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
         """search-reindex."""
@@ -192,7 +194,7 @@ class _Table:
         page = await self._services.indexing.list_sources(
             value.collection, limit=value.limit, cursor=value.cursor
         )
-        jobs = await self._services.jobs.of(value.collection)
+        jobs = await self._services.ports.store.jobs(value.collection)
         overview = await measure(
             self._services.ports.store,
             self._services.ports.registry,
@@ -200,6 +202,10 @@ class _Table:
             requests.overview(value),
         )
         ranking = self._services.ports.settings.ranking
+        page = replace(page, sources=tuple(filter(self._may_read, page.sources)))
+        if overview.map is not None:
+            points = [each for each in overview.map.points if self._may_read(each.source)]
+            overview = replace(overview, map=overview.map.model_copy(update={"points": points}))
         return responses.collection_info(page, jobs, overview, scan_below=ranking.scan_below)
 
 

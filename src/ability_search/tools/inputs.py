@@ -24,9 +24,10 @@ FileFormat = (
 CollectionName = Annotated[
     str,
     Field(
-        description="Collection name: 1 to 64 of A-Z a-z 0-9 . _ -, first a letter or digit.",
+        description="Collection name: 1 to 64 letters, digits, . _ -, first a letter or digit.",
         examples=["docs"],
-        json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
+        # Letters of all scripts; a class of them is written differently in each dialect.
+        json_schema_extra={"pattern": r"^[^\x00-/:-@\[-`{-\x7f][^\x00-,/:-@\[-\^`{-\x7f]{0,63}$"},
     ),
 ]
 ChunkStrategy = Annotated[
@@ -36,6 +37,13 @@ ChunkStrategy = Annotated[
 MaxTokens = Annotated[
     Count | None,
     Field(ge=16, le=8192, description="Maximum tokens per chunk.", examples=[500]),
+]
+Language = Annotated[
+    str | None,
+    Field(
+        description="Language for keyword search (english, german, none, ...). Default: the"
+        " collection's; for a new collection detected from the first documents."
+    ),
 ]
 Kinds = Annotated[
     list[Literal["title", "summary", "keywords", "propositions"]] | None,
@@ -141,9 +149,7 @@ class IndexInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
-    language: str | None = Field(
-        None, description="Language for keyword search (english, german, none, ...)."
-    )
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(
@@ -187,6 +193,7 @@ class IndexFileInput(Input):
     max_tokens: MaxTokens = None
     overlap: Overlap = None
     model: Model = None
+    language: Language = None
     kinds: Kinds = None
     kinds_by: KindsBy = None
     force: bool = Field(False, description="Index unchanged files too, and embed every text again.")

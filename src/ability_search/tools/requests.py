@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search.bounded_batches import text_bytes
-from ability_search.config.schema import Limits
+from ability_search.config.schema import Limits, Reading
 from ability_search.documents import Document
 from ability_search.errors import TooLarge
 from ability_search.filters.parser import parse_filter, source_filter
@@ -31,26 +31,27 @@ def documents(value: inputs.IndexInput, limits: Limits) -> list[Document]:
             f" at most {limits.batch_documents} are allowed",
             hint="Send them in several calls (setting max_batch_documents).",
         )
-    total = sum(text_bytes(item.content) for item in value.documents)
+    sizes = [text_bytes(item.content) for item in value.documents]
+    total = sum(sizes)
     if total > limits.batch_bytes:
         raise TooLarge(
             f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
             hint="Send them in several calls (setting max_batch_bytes).",
         )
-    for place, item in enumerate(value.documents):
-        _check_document(item, place, limits)
+    for place, size in enumerate(sizes):
+        if size > limits.document_bytes:
+            raise TooLarge(
+                f"documents.{place}.content: {size} bytes,"
+                f" at most {limits.document_bytes} are allowed",
+                hint="Split the document (setting max_document_bytes).",
+            )
     return [
         Document(
-            source=item.source,
-            title=item.title,
-            content=item.content,
-            metadata=_metadata(item),
-            kind=item.kind,
-            format=item.format,
-            language=item.language,
-            links=tuple(link.model_dump() for link in item.links),
-            of=item.of,
-            file_hash=item.file_hash,
+            **dict(item)
+            | {
+                "metadata": _metadata(item),
+                "links": tuple(link.model_dump() for link in item.links),
+            }
         )
         for item in value.documents
     ]
@@ -71,8 +72,8 @@ def index_options(
     return options.model_copy(update={"embed_all": options.force})
 
 
-def query(value: inputs.QueryInput, limits: Limits) -> Query:
-    """Return the query of a call.
+def query(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Query:
+    """Return the query of a call; ``policy`` as for :func:`read_policy`.
 
     Raises:
         TooLarge: if the query is too long, or too many results are requested.
@@ -86,7 +87,7 @@ def query(value: inputs.QueryInput, limits: Limits) -> Query:
             )
     limit(value.limit, limits)
     return parse_query(
-        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits)
+        value, combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
     )
 
 
@@ -109,13 +110,14 @@ def combined_filter(
     sources: Sequence[str] | None,
     exclude_sources: Sequence[str],
     limits: Limits,
+    policy: Filter | None,
 ) -> Filter | None:
-    """Return a filter and globs as one filter; ``None`` without any.
+    """Return the operator's policy, a filter and globs as one filter; ``None`` without any.
 
     Raises:
         InvalidInput: if one of them is invalid.
     """
-    parts = []
+    parts = [] if policy is None else [policy]
     if document is not None:
         parts.append(
             parse_filter(document, max_depth=limits.filter_depth, max_nodes=limits.filter_nodes)
@@ -125,6 +127,13 @@ def combined_filter(
     return combine(*parts) if parts else None
 
 
+def read_policy(reading: Reading) -> Filter | None:
+    """Return the filter that applies to every query; ``None`` if all sources may be read."""
+    if not (reading.allow or reading.deny):
+        return None
+    return source_filter(reading.allow or None, reading.deny)
+
+
 def overview(value: inputs.CollectionInfoInput) -> Wanted:
     """Return the requested parts of a collection's overview."""
     return Wanted(
@@ -132,12 +141,3 @@ def overview(value: inputs.CollectionInfoInput) -> Wanted:
         growth="growth" in value.include,
         points=value.map_points if "map" in value.include else None,
     )
-
-
-def _check_document(item: inputs.DocumentInput, place: int, limits: Limits) -> None:
-    size = text_bytes(item.content)
-    if size > limits.document_bytes:
-        raise TooLarge(
-            f"documents.{place}.content: {size} bytes, at most {limits.document_bytes} are allowed",
-            hint="Split the document (setting max_document_bytes).",
-        )

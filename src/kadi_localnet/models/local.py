@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -15,12 +16,25 @@ from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
 from kadi_localnet.models.lanes import NOBODY, Lanes, LanesClosed, Observer
+from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.requests import Embedded, Reranked
 
 T = TypeVar("T")
 
 # Maximum characters per tokenizing unit, which then takes some tens of milliseconds.
 _TOKENIZED_AT_ONCE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The shared lanes that models run on, and their limits."""
+
+    lanes: Lanes
+    batch_tokens: int
+    """Tokens of a batch, about."""
+    max_queued_texts: int
+    """Texts that may wait for one model."""
+    observer: Observer = NOBODY
 
 
 class LocalModel:
@@ -30,24 +44,15 @@ class LocalModel:
     embedded in runs of about ``batch_tokens`` tokens, which needs little padding.
     """
 
-    def __init__(
-        self,
-        name: str,
-        encoder: Encoder,
-        lanes: Lanes,
-        *,
-        batch_tokens: int,
-        max_queued_texts: int,
-        observer: Observer = NOBODY,
-    ) -> None:
+    def __init__(self, name: str, encoder: Encoder | MultilingualEncoder, runtime: Runtime) -> None:
         self.name = name
         self.encoder = encoder
-        self._lanes = lanes
+        self._lanes = runtime.lanes
         # Otherwise the vector of a text would depend on the rest of its batch.
-        self._batch_tokens = batch_tokens if encoder.independent else 1
-        self._queries = Admission(name, most=max_queued_texts)
-        self._documents = Admission(name, most=max_queued_texts)
-        self._observer = observer
+        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
+        self._queries = Admission(name, most=runtime.max_queued_texts)
+        self._documents = Admission(name, most=runtime.max_queued_texts)
+        self._observer = runtime.observer
 
     @property
     def queued(self) -> int:
@@ -90,11 +95,16 @@ class LocalModel:
         return Embedded(vectors, tokens)
 
     async def _bulk(self, texts: Sequence[str]) -> Embedded:
-        parts = [partial(self.encoder.tokenize, part) for part in _portions(texts)]
+        encoder = self.encoder
+        if isinstance(encoder, MultilingualEncoder):
+            done = await self._lanes.run([partial(encoder.embed, [text]) for text in texts])
+            self._observer.ran(self.name, texts=len(texts))
+            return Embedded(np.concatenate([row for row, _ in done]), sum(n for _, n in done))
+        parts = [partial(encoder.tokenize, part) for part in _portions(texts)]
         ids = list(chain.from_iterable(await self._lanes.run(parts)))
         batches = plan_batches([len(tokens) for tokens in ids], budget=self._batch_tokens)
-        runs = [partial(self.encoder.infer, _pick(ids, batch)) for batch in batches]
-        vectors = np.empty((len(texts), self.encoder.dimensions), np.float32)
+        runs = [partial(encoder.infer, _pick(ids, batch)) for batch in batches]
+        vectors = np.empty((len(texts), encoder.dimensions), np.float32)
         for batch, rows in zip(batches, await self._lanes.run(runs), strict=True):
             vectors[batch] = rows
             self._observer.ran(self.name, texts=len(batch))
@@ -108,22 +118,13 @@ class LocalReranker:
     Batches are formed as in :class:`LocalModel`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        encoder: CrossEncoder,
-        lanes: Lanes,
-        *,
-        batch_tokens: int,
-        max_queued_texts: int,
-        observer: Observer = NOBODY,
-    ) -> None:
+    def __init__(self, name: str, encoder: CrossEncoder, runtime: Runtime) -> None:
         self.name = name
         self._encoder = encoder
-        self._lanes = lanes
-        self._batch_tokens = batch_tokens if encoder.independent else 1
-        self._admission = Admission(name, most=max_queued_texts)
-        self._observer = observer
+        self._lanes = runtime.lanes
+        self._batch_tokens = runtime.batch_tokens if encoder.independent else 1
+        self._admission = Admission(name, most=runtime.max_queued_texts)
+        self._observer = runtime.observer
 
     @property
     def queued(self) -> int:

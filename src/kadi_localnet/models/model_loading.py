@@ -6,23 +6,24 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 
-from kadi_localnet.models import minilm
+from kadi_localnet.models import minilm, multilingual
 from kadi_localnet.models.config import ModelsConfig, check_names, default_cache_dir
 from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.directory import find_files, find_reranker_files, is_reranker
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import ModelSetupError
 from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
-from kadi_localnet.models.local import LocalModel, LocalReranker
+from kadi_localnet.models.local import LocalModel, LocalReranker, Runtime
+from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.remote import RemoteModel, RemoteReranker
 from kadi_localnet.models.service import Model, Models, Reranker
 
 Names = tuple[str, ...]
 """The names under which a model is served, the primary name first."""
+Loaded = Encoder | MultilingualEncoder | CrossEncoder
 
 
 @asynccontextmanager
@@ -43,7 +44,8 @@ async def open_models(
     check_names(names)
     loaded = await asyncio.to_thread(_load, config)
     lanes = Lanes(bulk_threads=config.threads or _usable_cores())
-    served, rerankers = _local(config, loaded, lanes, observer)
+    runtime = Runtime(lanes, config.batch_tokens, config.max_queued_texts, observer)
+    served, rerankers = _local(loaded, runtime)
     lanes.start()
     try:
         # Redirects are not followed, since they could send the key to another host.
@@ -62,18 +64,23 @@ async def open_models(
 def _names(config: ModelsConfig) -> Iterator[str]:
     if config.minilm:
         yield from (minilm.NAME, *minilm.ALIASES)
+    if config.multilingual:
+        yield from (multilingual.NAME, *multilingual.ALIASES)
     for directory in config.directories:
         yield from directory.names
     for upstream in (*config.upstreams, *config.rerank_upstreams):
         yield from upstream.models
 
 
-def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
-    loaded: list[tuple[Names, Encoder | CrossEncoder]] = []
+def _load(config: ModelsConfig) -> list[tuple[Names, Loaded]]:
+    loaded: list[tuple[Names, Loaded]] = []
     if config.minilm:
         cache = config.cache_dir or default_cache_dir()
         files = minilm.ensure_files(minilm.weights_directory(), cache, config.precision)
         loaded.append(((minilm.NAME, *minilm.ALIASES), Encoder.load(files)))
+    if config.multilingual:
+        names = (multilingual.NAME, *multilingual.ALIASES)
+        loaded.append((names, MultilingualEncoder.load()))
     for directory in config.directories:
         if is_reranker(directory):
             reranker = CrossEncoder.load(find_reranker_files(directory))
@@ -84,24 +91,16 @@ def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
 
 
 def _local(
-    config: ModelsConfig,
-    loaded: list[tuple[Names, Encoder | CrossEncoder]],
-    lanes: Lanes,
-    observer: Observer,
+    loaded: list[tuple[Names, Loaded]], runtime: Runtime
 ) -> tuple[dict[str, Model], dict[str, Reranker]]:
     served: dict[str, Model] = {}
     rerankers: dict[str, Reranker] = {}
-    options: dict[str, Any] = {
-        "batch_tokens": config.batch_tokens,
-        "max_queued_texts": config.max_queued_texts,
-        "observer": observer,
-    }
     for names, encoder in loaded:
         if isinstance(encoder, CrossEncoder):
-            reranker = LocalReranker(names[0], encoder, lanes, **options)
+            reranker = LocalReranker(names[0], encoder, runtime)
             rerankers |= dict.fromkeys(names, reranker)
         else:
-            served |= dict.fromkeys(names, LocalModel(names[0], encoder, lanes, **options))
+            served |= dict.fromkeys(names, LocalModel(names[0], encoder, runtime))
     return served, rerankers
 
 

@@ -21,13 +21,17 @@ Answer = Callable[[dict[str, Any]], Any]
 SECONDS = 20.0
 
 
+def _missing(_: dict[str, Any]) -> Any:
+    return {"success": False, "error": "no such collection", "code": "not_found"}
+
+
 @dataclass
 class Network:
     """The broker's address, what the tools were asked, and what they answer."""
 
     url: str
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=lambda: {"search-collection-info": _missing})
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def inputs(self, tool: str) -> list[dict[str, Any]]:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ability_search.cli.conftest import Network, Run
+from typer.main import get_command
 
+from ability_search.cli.app import all_commands
+from ability_search.search.options import QueryInput
 from ability_search.search.response import (
     Degraded,
     Highlight,
@@ -80,6 +84,75 @@ def test_all_options_reach_the_tool_under_their_wire_names(network: Network, run
             "explain": True,
         }
     ]
+
+
+def test_every_field_of_a_query_has_an_option() -> None:
+    command = get_command(all_commands()).commands["search"]  # type: ignore[attr-defined]
+    named = {str(each.name) for each in command.params}
+    assert QueryInput.model_fields.keys() - named == {
+        "limit",
+        "mode",
+        "filter",
+        "understand",
+        "time_range",
+    }
+
+
+def test_structured_options_are_json_and_reach_the_tool(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: answer(hit())
+    wanted: dict[str, Any] = {
+        "fusion": {"method": "rrf"},
+        "prf": True,
+        "rerank": {"metadata.a": {"rules": {"priority": 1}}},
+        "reranker": {"top": 5},
+        "decay": {"halfLifeDays": 90.0},
+        "graph": {"hops": 2},
+        "diversity": 0.5,
+        "maxPerSource": 2,
+        "expand": "neighbors",
+        "maxResultTokens": 100,
+        "expandQuery": {"method": "stepBack"},
+        "extended": ["title", "summary"],
+        "model": "7",
+    }
+    options = [
+        word
+        for name, value in wanted.items()
+        for each in (value if isinstance(value, list) else [value])
+        for word in (
+            "--" + re.sub("[A-Z]", lambda capital: f"-{capital[0].lower()}", name),
+            each if isinstance(each, str) else json.dumps(each),
+        )
+    ]
+    assert run("search", "q", *options, broker=network.url).exit_code == 0
+    (asked,) = network.inputs("search-query")
+    assert {name: asked[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--fusion", '{"method": "best"}', "fusion.method"),
+        ("--fusion", "best", "not JSON"),
+        ("--diversity", "2", "diversity"),
+        ("--max-per-source", "0", "maxPerSource"),
+        ("--extended", "chapters", "extended"),
+    ],
+)
+def test_wrong_value_names_its_field(
+    network: Network, run: Run, option: str, value: str, problem: str
+) -> None:
+    done = run("search", "q", option, value, broker=network.url)
+    assert done.exit_code == 2
+    assert problem in done.stderr
+    assert network.asked == []
+
+
+def test_answer_that_is_not_as_declared_is_an_error(network: Network, run: Run) -> None:
+    network.answers["search-query"] = lambda _: {"results": 7}
+    done = run("search", "q", broker=network.url)
+    assert done.exit_code == 1
+    assert "unexpected answer of search-query: " in done.stderr
 
 
 def test_times_and_exclusions_can_be_said_and_left_unread(network: Network, run: Run) -> None:

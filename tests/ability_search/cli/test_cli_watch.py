@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from tests.ability_search.cli.test_cli_indexing import answered, write
 from ability_search.cli.clients import new_client
 from ability_search.cli.index import WatchLog
 from ability_search.errors import SearchError
-from ability_search.sync.trees import Tree, trees
+from ability_search.sync import watcher
+from ability_search.sync.trees import Root, Tree, trees
+from ability_search.sync.upload import find_place
 from ability_search.sync.watcher import EDITORS, INSTALL_WATCH, Watcher, changes_of
 from kadi_client import ToolError
 
@@ -53,15 +56,16 @@ async def burst(*named: set[Path]) -> AsyncIterator[set[Path]]:
         yield each
 
 
-def find() -> list[Tree]:
-    return trees([Path("d")], None, exclude=EDITORS, gitignore=True)
+def find(roots: Sequence[Root]) -> list[Tree]:
+    return trees([Path("d")], roots, exclude=EDITORS, gitignore=True)
 
 
 @asynccontextmanager
 async def watching_d(network: Any) -> AsyncIterator[Watched]:
     async with new_client(network.url) as client:
-        report = WatchLog("c", as_json=True)
-        yield Watched(Watcher(client, find, {"collection": "c"}, SECONDS, report), network)
+        locate = partial(find_place, paths=[Path("d")], collection="c", root=None)
+        report = WatchLog(as_json=True)
+        yield Watched(Watcher(client, locate, find, {}, SECONDS, report), network)
 
 
 @pytest.fixture
@@ -256,7 +260,39 @@ def test_watching_the_root_itself_deletes_nothing_it_has_not_seen(
     ready: Any, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
     write("d/a.md")
-    process = started(".", "-c", "c")
+    process = started(".", "-c", "c", "--root", ".", "--json")
     assert process.stdout is not None
-    assert "1 added" in process.stdout.readline()
+    first = json.loads(process.stdout.readline())
+    assert (first["added"], first["removed"]) == (1, 0)
+    assert "is the root of the sources: 1 sources without a file stay in c" in first["warnings"][0]
     assert ready.inputs("search-delete") == []
+
+
+async def test_an_emptied_file_is_deleted(ready: Any) -> None:
+    write("d/a.md", "d/b.md")
+    async with watching_d(ready) as watched:
+        await watched.look()
+        at("d/b.md").write_text("\n")
+        assert await watched.look("d/b.md") == ([], ["d/b.md"])
+
+
+async def test_a_directory_without_files_is_not_swept_at_the_start(
+    ready: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with watching_d(ready) as watched:
+        assert await watched.look() == ([], [])
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert "d/ has no files: 2 sources without a file stay in c" in line["warnings"][0]
+
+
+async def test_files_of_a_drive_that_is_no_longer_mounted_are_kept(
+    ready: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("d/a.md")
+    async with watching_d(ready) as watched:
+        await watched.look()
+        at("d/a.md").unlink()
+        with monkeypatch.context() as unmounted:
+            unmounted.setattr(watcher, "_device_of", lambda path: -1)
+            assert await watched.look("d/a.md") == ([], [])
+        assert await watched.look("d/a.md") == ([], ["d/a.md"])

@@ -11,6 +11,7 @@ from ability_search.config.loader import load_settings, own_files
 from ability_search.config.schema import Settings
 from ability_search.config.settings_table import SPECS, settings_table
 from ability_search.errors import ConfigurationError
+from ability_search.text.model_traits import model_traits
 
 KEPT = {
     "SEARCH_CHUNK_SIZE": "chunk_size",
@@ -199,6 +200,7 @@ def test_all_problems_are_reported_at_once_with_file_and_key(tmp_path: Path) -> 
         ("secret_key_file: 5", "not a valid path"),
         ("allowed_roots: [docs, 5]", "search.allowed_roots.1: "),
         ("allowed_roots: []", "at least 1 item"),
+        ("read_deny: ['a[']", "search.read_deny.0: "),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, line: str, expected: str) -> None:
@@ -319,3 +321,39 @@ def test_the_table_has_every_setting_once(tmp_path: Path) -> None:
         assert len(re.split(r"(?<!\\)\|", row)) == 7
     assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
     assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("all-MiniLM-L6-v2", "", ""),
+        ("nomic-embed-text", "search_query: ", "search_document: "),
+        ("nomic-embed-text:v1.5", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("intfloat/e5-base-v2", "query: ", "passage: "),
+        ("BAAI/bge-m3", "", ""),
+        ("text-embedding-3-small", "", ""),
+        ("snowflake-arctic-embed2", "query: ", ""),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", ""),
+    ],
+)
+def test_prefixes_are_those_of_the_model_card(model: str, query: str, passage: str) -> None:
+    assert model_traits(model)[:2] == (query, passage)
+
+
+def test_instructions_precede_queries_only() -> None:
+    for model in ("bge-large", "bge-small-zh-v1.5", "multilingual-e5-large-instruct"):
+        query, passage, _ = model_traits(model)
+        assert query
+        assert passage == ""
+
+
+def test_prefixes_that_are_set_hold_for_the_configured_model_only(tmp_path: Path) -> None:
+    embedding = load(
+        tmp_path,
+        SEARCH_EMBEDDING_MODEL="nomic-embed-text",
+        SEARCH_EMBEDDING_QUERY_PREFIX="ask:",
+        SEARCH_EMBEDDING_PASSAGE_PREFIX="none",
+    ).embedding
+    assert embedding.prefixes_of("nomic-embed-text") == ("ask: ", "")
+    assert embedding.prefixes_of("e5-small") == ("query: ", "passage: ")

@@ -23,7 +23,7 @@ from tests.ability_search.flows.test_artifacts import unheard
 
 from ability_search.artifacts.artifact_lines import ChunkLine, SourceLine, properties
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import CHUNKS, MANIFEST, SOURCES, ChunksManifest, Damaged
 
 pytestmark = pytest.mark.engine
@@ -120,7 +120,7 @@ async def assert_usable(
     network: Network, directory: Path, name: str, applied: list[Change]
 ) -> None:
     services = services_of(network, directory.parent)
-    importing = Importing(services.ports, services.maintenance, services.generations)
+    importing = Importer(services.ports, services.maintenance, services.generations)
     try:
         await importing.import_artifact(opened(directory), name, unheard)
         listed = await network.call("search-collections")

@@ -163,6 +163,25 @@ async def test_a_sweep_removes_what_vanished_below_the_path_and_nothing_else(
     assert await sources(network) == {"d.md", "d/typed-in.md", "https://d/b.md"}
 
 
+async def test_an_emptied_directory_or_file_is_handled_apart(
+    network: Network, tmp_path: Path
+) -> None:
+    write(tmp_path, d__a_DOT_md="a", d__b_DOT_md="b", e__c_DOT_md="c")
+    for name in ("d", "e"):
+        await network.call("search-index-file", collection="docs", path=name)
+    write(tmp_path, d__a_DOT_md=" \n")
+    answer = await network.call("search-index-file", collection="docs", path="d")
+    assert (answer["removed"], [each["reason"] for each in answer["skipped"]]) == (1, ["empty"])
+    again = await network.call("search-index-file", collection="docs", path="d")
+    assert again["removed"] == 0
+    (tmp_path / "e" / "c.md").unlink()
+    answer = await network.call("search-index-file", collection="docs", path="e", sweep=True)
+    assert answer["removed"] == 0
+    assert "e/ has no files; its sources are kept" in answer["warnings"][0]
+    assert await sources(network) == {"d/b.md", "e/c.md"}
+    await assert_consistent(network, "docs")
+
+
 async def test_files_of_several_roots_do_not_collide_or_sweep_each_other(
     start: Start, tmp_path: Path
 ) -> None:

@@ -97,6 +97,24 @@ async def test_a_blank_document_fails_alone(network: Network) -> None:
     await assert_consistent(network, "docs")
 
 
+async def test_a_document_that_has_become_blank_is_deleted(network: Network) -> None:
+    await network.call(
+        "search-index", collection="docs", documents=[document("a", "x"), document("b", "y")]
+    )
+    answer = await network.call(
+        "search-index",
+        collection="docs",
+        documents=[document("a", " \n"), document("b", " "), document("b", "z")],
+    )
+    assert [(each["source"], each["code"]) for each in answer["failed"]] == [
+        ("b", "invalid_input"),
+        ("a", "invalid_input"),
+    ]
+    assert "is blank; nothing is stored of it" in answer["failed"][1]["error"]
+    assert {row["source"] for row in await chunks(network, "docs")} == {"b"}
+    await assert_consistent(network, "docs")
+
+
 async def test_only_blank_documents_create_no_collection(network: Network) -> None:
     answer = await network.call("search-index", collection="docs", documents=[document("a", " ")])
     assert (answer["added"], answer["chunks"], len(answer["failed"])) == (0, 0, 1)
@@ -119,6 +137,24 @@ async def test_documents_the_embedder_refuses_fail_alone(network: Network) -> No
     assert stored.sources == 7
 
 
+async def test_an_embedder_that_fails_for_a_while_is_waited_for(start: Start) -> None:
+    async with start(
+        SEARCH_EMBEDDING_BATCH_TEXTS="4",
+        SEARCH_EMBEDDING_ATTEMPTS="20",
+        SEARCH_EMBEDDING_BREAKER_RESET="0.05",
+    ) as network:
+
+        def fail_for_now(request: dict[str, Any]) -> None:
+            if 2 < network.model.requests < 9:
+                down(request)
+
+        network.model.failure = fail_for_now
+        documents = [document(f"d{n:02}", f"text number {n}") for n in range(40)]
+        answer = await network.call("search-index", collection="docs", documents=documents)
+        assert (answer["added"], answer["failed"]) == (40, [])
+        assert network.model.requests >= 6 + 10
+
+
 async def test_an_embedder_that_gives_out_half_way_loses_nothing_and_the_same_call_completes(
     start: Start,
 ) -> None:
@@ -138,6 +174,11 @@ async def test_an_embedder_that_gives_out_half_way_loses_nothing_and_the_same_ca
         refusal = await network.refused("search-index", collection="docs", documents=documents)
         assert refusal["code"] == "embedding_unavailable"
         assert refusal["retryable"] is True
+        assert refusal["error"].endswith("; 20 of 40 documents are stored")
+        assert refusal["hint"] == (
+            "Check that the model manager runs and serves this model. Then call again: what is"
+            " stored is skipped."
+        )
         stored = await assert_consistent(network, "docs")
         assert stored.sources == 20
         network.model.failure = None

@@ -17,8 +17,8 @@ from tests.ability_search.flows.stored import (
 )
 
 from ability_search.artifacts.artifact_reader import Artifact, read_manifest
-from ability_search.artifacts.exporter import Exporting
-from ability_search.artifacts.importer import Importing
+from ability_search.artifacts.exporter import Exporter
+from ability_search.artifacts.importer import Importer
 from ability_search.artifacts.manifest import ChunksManifest
 
 ALL = ["title", "summary", "keywords", "propositions"]
@@ -253,14 +253,14 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     await index(network, document("a", TEXT), document("b", "Short words."), kinds=ALL)
     before = await made(network)
     services = services_of(network, tmp_path)
-    exporting = Exporting(services.ports)
+    exporting = Exporter(services.ports)
     manifest = await exporting.export("docs", tmp_path / "out", _unheard)
     assert (manifest.counts.sources, manifest.collection.kinds) == (2, tuple(ALL))
     await network.call("search-delete", collection="docs")
     stated = read_manifest(tmp_path / "out")
     assert isinstance(stated, ChunksManifest)
     artifact = Artifact(tmp_path / "out", stated)
-    importing = Importing(services.ports, services.maintenance, services.generations)
+    importing = Importer(services.ports, services.maintenance, services.generations)
     await importing.import_artifact(artifact, "docs", _unheard)
     assert await made(network) == before
     assert (await assert_consistent(network, "docs")).sources == 2

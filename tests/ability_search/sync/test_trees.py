@@ -7,7 +7,14 @@ import pytest
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput
 from ability_search.files.isolated_reader import Extractor
-from ability_search.sync.trees import Tree, collection_name, read_trees, sweepable, trees
+from ability_search.sync.trees import (
+    Tree,
+    collection_name,
+    read_trees,
+    stored_root,
+    sweepable,
+    trees,
+)
 from ability_search.text.loaders import Bounds
 
 
@@ -37,7 +44,7 @@ def read(chosen: list[Tree], limits: Limits) -> list[list[str]]:
 def test_sweeping_the_root_itself_is_refused(cwd: Path) -> None:
     write("a.md")
     with pytest.raises(InvalidInput, match="below the root"):
-        sweepable(trees([Path()], None))
+        sweepable(trees([Path()], cwd))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,9 @@ def test_sweeping_the_root_itself_is_refused(cwd: Path) -> None:
     [
         ("docs", "docs"),
         ("My Notes!", "My-Notes"),
-        ("日本", "files"),
+        ("日本", "日本"),
+        ("mu\u0308ller", "müller"),
+        ("قائمة 1", "قائمة-1"),
         ("..x", "x"),
         ("a" * 99, "a" * 64),
     ],
@@ -55,6 +64,35 @@ def test_a_directory_names_its_collection(tmp_path: Path, directory: str, name: 
     assert collection_name(tmp_path / directory) == name
     (tmp_path / directory / "f.md").write_text("x")
     assert collection_name(tmp_path / directory / "f.md") == name
+
+
+def test_a_directory_without_a_letter_in_its_name_needs_a_name(tmp_path: Path) -> None:
+    (tmp_path / "!!").mkdir()
+    with pytest.raises(InvalidInput, match="no collection can be named") as refused:
+        collection_name(tmp_path / "!!")
+    assert "-c files" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("stored", "root"),
+    [
+        (["work/d/a.md", "work/d/b.md", "other/x.md"], "."),
+        (["d/a.md", "d/b.md", "y.md", "x.md"], "work"),
+        (["a.md", "b.md"], "work/d"),
+        (["d/a.md", "d/gone.md"], "work"),
+        (["d/a.md", "d/gone.md", "d/gone-too.md"], None),
+        (["e/c.md"], "work"),
+        (["b.md", "x", "y"], None),
+        ([], None),
+    ],
+)
+def test_the_root_of_stored_sources_is_found_on_the_disk(
+    cwd: Path, stored: list[str], root: str | None
+) -> None:
+    write("d/a.md", "d/b.md", "e/c.md")
+    expected = None if root is None else (cwd.parent / root).resolve()
+    assert stored_root(cwd / "d", stored) == expected
+    assert stored_root(cwd / "d/b.md", stored) == expected
 
 
 def test_paths_outside_the_working_directory_keep_the_name_of_their_directory(

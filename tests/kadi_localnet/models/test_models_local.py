@@ -14,7 +14,7 @@ from kadi_localnet.models.encoder import Encoder, EncoderFiles
 from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
 from kadi_localnet.models.graphs import Ids
 from kadi_localnet.models.lanes import Lanes
-from kadi_localnet.models.local import LocalModel, plan_batches
+from kadi_localnet.models.local import LocalModel, Runtime, plan_batches
 from kadi_localnet.models.requests import Vectors
 
 LIMIT = 10
@@ -48,7 +48,7 @@ class Letters:
 
 def model(lanes: Lanes, encoder: object, **settings: int) -> LocalModel:
     options = {"batch_tokens": 8, "max_queued_texts": 100, **settings}
-    return LocalModel("letters", encoder, lanes, **options)  # type: ignore[arg-type]
+    return LocalModel("letters", encoder, Runtime(lanes, **options))  # type: ignore[arg-type]
 
 
 @given(st.lists(st.integers(1, 300)), st.integers(1, 1000))

@@ -34,7 +34,7 @@ from kadi_localnet.models.errors import (
     RequestTooLarge,
 )
 from kadi_localnet.models.lanes import Lanes
-from kadi_localnet.models.local import LocalReranker
+from kadi_localnet.models.local import LocalReranker, Runtime
 from kadi_localnet.models.requests import Reranked, RerankRequest, rerank_answer
 
 TinyModel = Callable[..., Path]
@@ -156,7 +156,7 @@ class Counting:
 
 def reranker(lanes: Lanes, encoder: Counting, **settings: int) -> LocalReranker:
     options = {"batch_tokens": 8, "max_queued_texts": 100, **settings}
-    return LocalReranker("judge", encoder, lanes, **options)  # type: ignore[arg-type]
+    return LocalReranker("judge", encoder, Runtime(lanes, **options))  # type: ignore[arg-type]
 
 
 async def test_scores_come_in_the_order_of_the_texts(lanes: Lanes) -> None:

@@ -45,7 +45,7 @@ def full_text_terms(
             f"the collection is analyzed as {language!r}",
             hint="Omit language, or use search-reindex to change the collection's.",
         )
-    terms = analyzer.query_terms(query.topic)
+    terms = analyzer.query_terms(query.intent.topic)
     return terms_in_fields(terms, statistics, dict.fromkeys(query.text_fields, 1.0))
 
 

@@ -138,7 +138,7 @@ def _highlights(item: Candidate, query: Query, *, end: int) -> list[Highlight]:
     """Return the matches in a hit's content before ``end``."""
     content = item.row.content if item.row else ""
     analyzer = analyzer_for(item.collection.language)
-    found = matches(content, analyzer.query_terms(query.topic), analyzer)
+    found = matches(content, analyzer.query_terms(query.intent.topic), analyzer)
     return [
         Highlight(start=first, end=last, text=content[first:last])
         for first, last in found

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust, best_first
 from ability_search.search.query import Query
 from ability_search.search.stage import Ports, Stage
@@ -22,8 +22,6 @@ from ability_search.text.bm25 import inverse_document_frequency
 from ability_search.text.phrase_pairs import WORDS_LIMIT, PhrasePairs, phrase_pairs, words_of
 from ability_search.text.term_ids import CONTENT, term_ids
 from ability_search.text.term_statistics import TermStatistics
-
-Floats = npt.NDArray[np.float64]
 
 
 def raised(scores: Floats, shares: Floats, *, weight: float) -> Floats:
@@ -43,13 +41,10 @@ def raised(scores: Floats, shares: Floats, *, weight: float) -> Floats:
 
 
 def pairs_of(query: Query, statistics: TermStatistics, *, language: str) -> PhrasePairs | None:
-    """Return the word pairs of a query's topic; ``None`` if phrases do not count.
-
-    A query that names an event asks for what happened around it, not for texts that name it.
-    """
-    if query.event is not None or query.asked.fusion is not None:
+    """Return the word pairs of a query's topic; ``None`` if phrases do not count."""
+    if query.asked.fusion is not None:
         return None
-    words = words_of(query.topic)[: WORDS_LIMIT + 1]
+    words = words_of(query.intent.topic)[: WORDS_LIMIT + 1]
     return phrase_pairs(words, _informations(words, statistics, language))
 
 

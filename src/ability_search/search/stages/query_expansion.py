@@ -49,7 +49,7 @@ async def expand_query(option: ExpandQuery, answer: Answer, ports: Ports) -> Non
     try:
         text = await ports.chat.complete(
             _PROMPTS[option.method],
-            query.topic[:_LONGEST_QUERY],
+            query.intent.topic[:_LONGEST_QUERY],
             model=option.model,
             timeout=ports.settings.expansion.timeout,
         )

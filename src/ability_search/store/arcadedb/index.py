@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -77,21 +76,8 @@ class IndexSql(Database):
     async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
         chunks, kinds = await self._parts(replacement.chunks)
         await self._create_types(collection, links=bool(replacement.links), kinds=kinds.count > 0)
-        statistics = replacement.term_statistics
         statement = write.replace_sources(
-            collection.name,
-            collection.type,
-            sources=replacement.sources,
-            chunks=chunks,
-            kinds=kinds,
-            records=[rows.source_row(record) for record in replacement.records],
-            links=[rows.link_row(link) for link in replacement.links],
-            added=None if statistics is None else base64.b64encode(statistics).decode("ascii"),
-            duplicates=sum(
-                chunk.duplicate_of is not None for own in replacement.chunks for chunk in own
-            ),
-            stand_ins=replacement.stand_ins,
-            now=self._now(),
+            collection, replacement, chunks=chunks, kinds=kinds, now=self._now()
         )
         try:
             answer = await self.amended(partial(self._insist, statement))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ability_search.collection import Collection
 from ability_search.store.arcadedb.commit_visibility import COMMIT, commit_params
 from ability_search.store.arcadedb.core import (
     Statement,
@@ -14,7 +16,8 @@ from ability_search.store.arcadedb.core import (
     rows_together,
     source_type,
 )
-from ability_search.store.arcadedb.rows import STORED_COLUMNS
+from ability_search.store.arcadedb.rows import STORED_COLUMNS, link_row, source_row
+from ability_search.store.records import Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,6 @@ class Rows:
         """Return the total number of chunks."""
         return len(self.rows) + self.staged_rows
 
-
-NO_ROWS = Rows()
 
 _TOTALS = (
     "sum(if(ifnull(generated, false), 0, 1)) AS sources, sum(chunks) AS chunks,"
@@ -103,67 +104,71 @@ def kind_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
 
 
 def replace_sources(
-    name: str,
-    chunk_type: str,
-    *,
-    sources: Sequence[str],
-    chunks: Rows = NO_ROWS,
-    kinds: Rows = NO_ROWS,
-    records: Sequence[Mapping[str, Any]] = (),
-    links: Sequence[Mapping[str, Any]] = (),
-    added: str | None = None,
-    duplicates: int = 0,
-    stand_ins: Mapping[str, int] | None = None,
-    now: int,
+    collection: Collection, replacement: Replacement, *, chunks: Rows, kinds: Rows, now: int
 ) -> Statement:
-    """Replace all stored data of ``sources`` by chunks and records, in one transaction.
+    """Replace all stored data of sources by chunks and records, in one transaction.
 
     Without chunks and records, it deletes the sources. It is idempotent. Duplicates
     in other sources return to the indexes when the chunk that represents them is replaced.
 
     Args:
-        name: The collection.
-        chunk_type: The generation of the chunks.
-        sources: All sources to replace.
+        collection: The collection.
+        replacement: The new contents; types for its links must exist.
         chunks: Chunks to store.
         kinds: Chunks of derived kinds to store; their type must exist.
-        records: One source record for each source that has chunks.
-        links: Links of these sources to others; their type must exist.
-        added: Term statistics of the new chunks, encoded.
-        duplicates: Number of duplicates among the new chunks.
-        stand_ins: Chunks of other sources that represent new duplicates, with their ``createdAt``;
-            if one of them was changed or deleted, nothing is written.
         now: Epoch milliseconds.
 
     Returns one map: ``revision`` (null if the collection was deleted or has another generation, or
     if staged chunks or stand-ins are missing; nothing was written then), ``deleted`` and
     ``inserted`` chunks, ``replaced`` sources, ``collection`` (rows of its record after the change).
     """
-    source_t, link_t = source_type(chunk_type), link_type(chunk_type)
-    kind_t = kind_type(chunk_type)
-    insert_records = f"INSERT INTO `{source_t}` CONTENT :records;" if records else ""
-    insert_links = f"INSERT INTO `{link_t}` CONTENT :links;" if links else ""
-    check_staged = (
-        "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
-        " IF ($t[0].n <> :stagedRows) { ROLLBACK; RETURN {'revision': null}; }"
-        if chunks.staged or kinds.staged
-        else ""
-    )
-    check_stand_ins = (
-        f"LET present = SELECT count(*) AS n FROM `{chunk_type}` WHERE chunkId IN :standIns"
-        " AND createdAt IN :standInTimes AND duplicateOf IS NULL;"
-        " IF ($present[0].n <> :standInCount) { ROLLBACK; RETURN {'revision': null}; }"
-        if stand_ins
-        else ""
-    )
+    chunk_type = collection.type
+    source_t = source_type(chunk_type)
+    records = f"INSERT INTO `{source_t}` CONTENT :records;" if replacement.records else ""
+    links = f"INSERT INTO `{link_type(chunk_type)}` CONTENT :links;" if replacement.links else ""
     text = f"""
         BEGIN;
-        {check_staged}
+        {_CHECK_STAGED if chunks.staged or kinds.staged else ""}
         LET c = UPDATE Collection SET revision = revision + 1, updatedAt = :now RETURN AFTER
             WHERE name = :name AND type = :type;
-        IF ($c.size() = 0) {{ ROLLBACK; RETURN {{'revision': null}}; }}
-        {check_stand_ins}
+        IF ($c.size() = 0) {_NOTHING}
+        {_check_stand_ins(chunk_type) if replacement.stand_ins else ""}
         LET old = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
+        {_delete_sources(chunk_type)}
+        {_insert(chunk_type, chunks, "chunks")}
+        {_insert(kind_type(chunk_type), kinds, "aspects")}
+        {records}
+        {links}
+        {_update_totals(source_t)}
+        INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
+            added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
+        LET now = SELECT FROM Collection WHERE name = :name;
+        {COMMIT}
+        RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
+                 'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
+                 'collection': $now}};
+        """
+    return Statement(text, _parameters(collection, replacement, chunks, kinds, now))
+
+
+_NOTHING = "{ ROLLBACK; RETURN {'revision': null}; }"
+_CHECK_STAGED = (
+    "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
+    f" IF ($t[0].n <> :stagedRows) {_NOTHING}"
+)
+
+
+def _check_stand_ins(chunk_type: str) -> str:
+    return (
+        f"LET present = SELECT count(*) AS n FROM `{chunk_type}` WHERE chunkId IN :standIns"
+        " AND createdAt IN :standInTimes AND duplicateOf IS NULL;"
+        f" IF ($present[0].n <> :standInCount) {_NOTHING}"
+    )
+
+
+def _delete_sources(chunk_type: str) -> str:
+    """Return SQL that deletes what is stored of the sources, and sets ``$gone``."""
+    return f"""
         LET gone = SELECT chunkId, ifnull(terms, spareTerms) AS terms, lengths
             FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].duplicates > 0) {{
@@ -178,18 +183,20 @@ def replace_sources(
         }}
         DELETE FROM `{chunk_type}` WHERE source IN :sources;
         IF ($c[0].aspects > 0) {{
-            LET da = DELETE FROM `{kind_t}` WHERE source IN :sources;
+            LET da = DELETE FROM `{kind_type(chunk_type)}` WHERE source IN :sources;
             UPDATE Collection SET aspects = aspects - $da[0].count WHERE name = :name;
         }}
         IF ($c[0].links > 0) {{
-            LET dl = DELETE FROM `{link_t}` WHERE source IN :sources;
+            LET dl = DELETE FROM `{link_type(chunk_type)}` WHERE source IN :sources;
             UPDATE Collection SET links = links - $dl[0].count WHERE name = :name;
         }}
-        DELETE FROM `{source_t}` WHERE source IN :sources;
-        {_insert(chunk_type, chunks, "chunks")}
-        {_insert(kind_t, kinds, "aspects")}
-        {insert_records}
-        {insert_links}
+        DELETE FROM `{source_type(chunk_type)}` WHERE source IN :sources;
+        """
+
+
+def _update_totals(source_t: str) -> str:
+    """Return SQL that adds ``$new``, what was inserted, to the record, and subtracts ``$old``."""
+    return f"""
         LET new = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
         UPDATE Collection SET
             chunks = chunks - ifnull($old[0].chunks, 0) + ifnull($new[0].chunks, 0),
@@ -206,39 +213,36 @@ def replace_sources(
             UPDATE Collection SET tokensMin = $all[0].lo, tokensMax = $all[0].hi
                 WHERE name = :name;
         }}
-        INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
-            added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
-        LET now = SELECT FROM Collection WHERE name = :name;
-        {COMMIT}
-        RETURN {{'revision': $c[0].revision, 'deleted': ifnull($old[0].chunks, 0),
-                 'inserted': $new[0].chunks, 'replaced': ifnull($old[0].sources, 0),
-                 'collection': $now}};
         """
-    return Statement(
-        text,
-        {
-            **commit_params(chunk_type, sources, now),
-            "name": name,
-            "type": chunk_type,
-            "now": now,
-            "sources": list(sources),
-            "chunks": list(chunks.rows),
-            "stagedChunks": list(chunks.staged),
-            "aspects": list(kinds.rows),
-            "stagedAspects": list(kinds.staged),
-            "staged": [*chunks.staged, *kinds.staged],
-            "stagedRows": chunks.staged_rows + kinds.staged_rows,
-            "aspectCount": kinds.count,
-            "records": list(records),
-            "links": list(links),
-            "linkCount": len(links),
-            "added": added,
-            "duplicates": duplicates,
-            "standIns": list(stand_ins or {}),
-            "standInTimes": list(set((stand_ins or {}).values())),
-            "standInCount": len(stand_ins or {}),
-        },
-    )
+
+
+def _parameters(
+    collection: Collection, replacement: Replacement, chunks: Rows, kinds: Rows, now: int
+) -> dict[str, Any]:
+    statistics, stand_ins = replacement.term_statistics, replacement.stand_ins
+    stored = (chunk for own in replacement.chunks for chunk in own)
+    return {
+        **commit_params(collection.type, replacement.sources, now),
+        "name": collection.name,
+        "type": collection.type,
+        "now": now,
+        "sources": list(replacement.sources),
+        "chunks": list(chunks.rows),
+        "stagedChunks": list(chunks.staged),
+        "aspects": list(kinds.rows),
+        "stagedAspects": list(kinds.staged),
+        "staged": [*chunks.staged, *kinds.staged],
+        "stagedRows": chunks.staged_rows + kinds.staged_rows,
+        "aspectCount": kinds.count,
+        "records": [source_row(record) for record in replacement.records],
+        "links": [link_row(link) for link in replacement.links],
+        "linkCount": len(replacement.links),
+        "added": None if statistics is None else base64.b64encode(statistics).decode("ascii"),
+        "duplicates": sum(chunk.duplicate_of is not None for chunk in stored),
+        "standIns": list(stand_ins),
+        "standInTimes": list(set(stand_ins.values())),
+        "standInCount": len(stand_ins),
+    }
 
 
 def _insert(chunk_type: str, rows: Rows, name: str) -> str:

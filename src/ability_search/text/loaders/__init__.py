@@ -13,6 +13,7 @@ from functools import partial
 
 from ability_search.text.loaders.email_messages import read_email
 from ability_search.text.loaders.extracts import (
+    EMPTY,
     NO_RECOGNITION,
     Bounds,
     Extracted,
@@ -40,6 +41,7 @@ from ability_search.text.loaders.text_files import (
 )
 
 __all__ = [
+    "EMPTY",
     "FOREIGN",
     "NO_RECOGNITION",
     "VERSION",
@@ -116,7 +118,7 @@ def extract(
         raise Unreadable("corrupt, or not what its name says") from exc
     text = _valid(found.text)
     if not text.strip():
-        raise Unreadable("empty")
+        raise Unreadable(EMPTY)
     if len(text.encode()) > bounds.text:
         raise too_much_text(bounds)
     title = _valid(found.title)[:_LONGEST_TITLE] if found.title else None

@@ -12,6 +12,9 @@ from typing import Any
 PAGE_END = "\n\f\n"
 """A form feed, as pdftotext writes it, with newlines, so that a paragraph ends there too."""
 
+EMPTY = "empty"
+"""Why a file without text is unreadable; its source is deleted if an earlier text is stored."""
+
 INSTALL = "pip install 'ability-search[documents]'"
 
 

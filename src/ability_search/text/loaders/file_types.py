@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from ability_search.text.loaders.extracts import Unreadable
+from ability_search.text.loaders.extracts import EMPTY, Unreadable
 
 _FORMATS = {
     ".csv": "csv",
@@ -178,7 +178,7 @@ def _detect_archive(data: bytes) -> tuple[str | None, str]:
 
 def _refuse(named: str, data: bytes) -> None:
     if not data:
-        raise Unreadable("empty")
+        raise Unreadable(EMPTY)
     if data.startswith(_OLE) and named in ("docx", "pptx", "xlsx"):
         raise Unreadable("encrypted, or from before Office 2007")
     if data.startswith(_ZIP) and named not in ("pdf", "rtf"):

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ability_search.text.loaders.extracts import (
+    EMPTY,
     Bounds,
     Extracted,
     Unreadable,
@@ -58,7 +59,7 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
     root = etree.fromstring(_text(data).encode("utf-8", "replace") or b" ", parser)
     if root is None:
-        raise Unreadable("empty")
+        raise Unreadable(EMPTY)
     main = _main(root)
     text = ""
     if main is not None:
