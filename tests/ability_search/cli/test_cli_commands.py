@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
 import json
 import socket
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
@@ -80,6 +83,62 @@ def test_collections_as_a_table_and_as_json(network: Network, run: Run) -> None:
     row = next(line for line in shown.splitlines() if "docs" in line)
     assert all(cell in row for cell in ("7", "12,345", "101.2", "m", "384"))
     assert json.loads(run("collections", "--json", broker=network.url).stdout) == answer
+
+
+def test_a_piped_table_has_one_line_for_each_row(
+    network: Network, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = SUMMARY.model_copy(update={"name": "n" * 64, "model": "m" * 40})
+    answer = CollectionsResult(collections=[SUMMARY, long]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    head, *rows = run("collections", broker=network.url).stdout.splitlines()
+    assert head.split() == [
+        "collection",
+        "sources",
+        "chunks",
+        *["avg", "tokens", "model", "dim"],
+        *["updated", "(UTC)"],
+    ]
+    assert [row.split()[0] for row in rows] == ["docs", "n" * 64]
+    assert rows[0].index("12,345") == rows[1].index("12,345")
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(width: int) -> list[str]:
+        screen = Console(
+            file=io.StringIO(), force_terminal=True, no_color=True, width=width, soft_wrap=True
+        )
+        monkeypatch.setattr(output, "stdout", lambda: screen)
+        output.print_table(("name", "n"), [("会议[x]", 1), ("b" * 20, 2000)])
+        assert isinstance(screen.file, io.StringIO)
+        return [Text.from_ansi(line).plain for line in screen.file.getvalue().splitlines()]
+
+    assert shown(30) == [
+        "name                      n",
+        "会议[x]                   1",
+        f"{'b' * 20}  2,000",
+    ]
+    assert shown(20) == ["name  会议[x]", "n     1", "", f"name  {'b' * 20}", "n     2,000", ""]
+
+
+def test_the_most_similar_command_or_option_is_suggested(run: Run) -> None:
+    assert "Did you mean 'index'?" in run("inde").stderr
+    shown = run("up", "--metrics-prt", "3").stderr
+    assert "--metrics-port" in shown
+    assert "--models-port" not in shown
+
+
+def test_up_names_every_port_that_is_taken_before_anything_starts(
+    network: Network, run: Run
+) -> None:
+    port = network.url.rpartition(":")[2].partition("/")[0]
+    done = run("up", "--memory", "--no-models", "--port", port, "--gateway-port", port)
+    assert done.exit_code == 1
+    problem = f"port {port} on 127.0.0.1 cannot be used: Address already in use; choose another"
+    assert f"broker: {problem} with --port" in done.stderr
+    assert f"gateway: {problem} with --gateway-port" in done.stderr
+    assert done.stdout == ""
 
 
 def test_no_collections_yet_says_how_to_make_one(network: Network, run: Run) -> None:
@@ -297,6 +356,19 @@ def test_doctor_tries_a_reranker_that_is_there(
     [check] = [check for check in checks if check["name"] == "reranker"]
     assert check["state"] == state
     assert text in check["text"]
+
+
+def test_doctor_names_the_models_that_collections_need_and_nobody_serves(
+    network: Network, run: Run
+) -> None:
+    answer = CollectionsResult(collections=[SUMMARY]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    network.answers["rerank"] = lambda _: {"results": []}
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    [check] = [check for check in checks if check["name"] == "model"]
+    assert check["state"] == "warn"
+    assert check["text"].startswith("m, which docs needs: ")
+    assert "ability-search reindex docs --model" in check["remedy"]
 
 
 def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path) -> None:
