@@ -60,6 +60,7 @@ EPILOG = (
 
 
 COMMANDS = {
+    "setup": "setup",
     "up": "stack",
     "status": "stack",
     "down": "stack",

@@ -13,6 +13,7 @@ from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
 from ability_search.cli import parameters as options
+from ability_search.config.loader import load_settings
 from ability_search.index.charts import (
     CollectionGrowth,
     CollectionMap,
@@ -369,6 +370,39 @@ def test_doctor_names_the_models_that_collections_need_and_nobody_serves(
     assert check["state"] == "warn"
     assert check["text"].startswith("m, which docs needs: ")
     assert "ability-search reindex docs --model" in check["remedy"]
+
+
+def test_setup_asks_and_writes_files_that_are_loaded(run: Run) -> None:
+    done = run("setup", given="\n\n\n\n")
+    assert done.exit_code == 0, done.stderr
+    assert "all-MiniLM-L6-v2" in done.stderr
+    assert "ability-search up" in done.stdout
+    settings = load_settings({"HOME": "."}, Path.cwd())
+    assert settings.embedding.model == "all-MiniLM-L6-v2"
+    assert settings.files.allowed_roots == (Path.cwd(),)
+    again = run("setup")
+    assert again.exit_code == 2
+    assert "config.yml: exists already" in again.stderr
+
+
+def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
+    answers = ["wss://b.example/kadi", "team, global", "https://a.example", "e5", "docs:notes"]
+    done = run("setup", given="\n".join(answers) + "\n")
+    assert done.exit_code == 0, done.stderr
+    assert "secret set SEARCH_API_KEY" in done.stdout
+    settings = load_settings({"HOME": "."}, Path.cwd())
+    assert (str(settings.broker.url), settings.broker.networks) == (answers[0], ("team", "global"))
+    assert (settings.embedding.transport, settings.embedding.model) == ("api", "e5")
+    assert str(settings.embedding.api_url) == answers[2]
+    assert settings.files.allowed_roots == (Path.cwd() / "docs", Path.cwd() / "notes")
+
+
+def test_setup_writes_nothing_if_an_answer_is_wrong(run: Run) -> None:
+    done = run("setup", given="http://b.example\n\nhttps://ada:pw@a.example\n\n\n")
+    assert done.exit_code == 1
+    assert "config.toml: [broker.default] URL: expected an address" in done.stderr
+    assert "config.yml: search.embedding_api_url: secrets are not allowed" in done.stderr
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path) -> None:
