@@ -46,8 +46,8 @@ _SHORTEST = 100
 _LIKELY = 0.9
 """Minimum probability of a detected language."""
 _FUNCTION_WORDS = 0.2
-"""Minimum share of function words that makes a text English without the detector, which takes 100 MB
-and a second. Measured: abstracts .32 to .41, conversations .36, technical notes .13; Dutch and
+"""Minimum share of function words that makes a text English without the detector (100 MB of memory
+and a second). Measured: abstracts .32 to .41, conversations .36, technical notes .13; Dutch and
 German .12."""
 
 
