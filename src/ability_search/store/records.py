@@ -55,7 +55,7 @@ class ChunkRecord:
     lead: str = ""
     """Text between the previous chunk and this one."""
     overlap: int = 0
-    """Characters that repeat the end of the previous chunk."""
+    """Characters at the beginning that repeat the end of the previous chunk, or are a preface."""
     section: int | None = None
     """Index of the first chunk of the section."""
     of: str | None = None
