@@ -258,12 +258,12 @@ class Ranking(Group):
     fusion_k: float = setting(
         60.0, about="Rank constant of reciprocal rank fusion.", ge=0, le=10_000
     )
-    fusion_semantic: float = setting(0.7, about="Weight of the semantic retriever.", ge=0, le=100)
-    fusion_keyword: float = setting(0.3, about="Weight of the keyword retriever.", ge=0, le=100)
+    fusion_semantic: float = setting(0.5, about="Weight of the semantic retriever.", ge=0, le=100)
+    fusion_keyword: float = setting(0.5, about="Weight of the keyword retriever.", ge=0, le=100)
     fusion_peak: float = setting(
-        0.8,
-        about="How strongly the semantic weight adapts to how much its best hit stands out; 0 keeps"
-        " it fixed.",
+        0.6,
+        about="How strongly the weights adapt to how far each retriever can be trusted in a query;"
+        " 0 keeps them fixed.",
         ge=0,
         le=10,
     )

@@ -21,7 +21,7 @@ from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
-from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.chunkers.strategies import Turns, chunk
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
@@ -163,8 +163,11 @@ def prepare(
     analyzer: Analyzer,
     count: TokenCounter,
     bounds: Bounds | None = None,
+    turns: Turns | None = None,
 ) -> Prepared:
     """Chunk a document and analyze its chunks; a blank document has none.
+
+    ``turns`` are for the strategy ``semantic``; without them it is ``auto``.
 
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
@@ -174,7 +177,7 @@ def prepare(
     check_kind(document.source, document.kind, document.of)
     passages = chunk(
         document.content,
-        strategy=recipe.chunk_strategy,
+        strategy=recipe.chunk_strategy if turns is None else turns,
         max_tokens=recipe.chunk_size,
         overlap=recipe.chunk_overlap,
         count=count,

@@ -118,6 +118,10 @@ class Candidates:
     """Retrievers that failed, with the reasons."""
     exhausted: bool = True
     """Whether a deeper search would find nothing more."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the retrievers in the fused scores."""
+    trust: Mapping[str, float] | None = None
+    """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)

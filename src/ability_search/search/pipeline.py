@@ -19,11 +19,9 @@ from ability_search.search.query_vectors import QueryVectors
 from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import C, Ports, Stage
 from ability_search.search.stages.context_expansion import CONTEXT_EXPANSION, count_merged
-from ability_search.search.stages.contrastive_feedback import CONTRASTIVE_FEEDBACK
 from ability_search.search.stages.cross_encoder import CROSS_ENCODER
 from ability_search.search.stages.decay import DECAY, USE
 from ability_search.search.stages.diversity import DIVERSITY
-from ability_search.search.stages.event_resolution import EVENT_RESOLUTION
 from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.feedback import FEEDBACK
 from ability_search.search.stages.field_rules import FIELD_RULES
@@ -62,7 +60,6 @@ CANDIDATES = (
     STATISTICS,
     EMBEDDING,
     RETRIEVAL,  # all retrievers in one call of the store
-    EVENT_RESOLUTION,  # searches again if the query names an event
     PSEUDO_RELEVANCE,  # optional: searches again with the first hits
     FAILURES,
     KIND_SEARCH,
@@ -80,8 +77,7 @@ SCORERS = (
 )
 RANKING = (
     FUSION,
-    FEEDBACK,  # these three compare and read the first hits
-    CONTRASTIVE_FEEDBACK,
+    FEEDBACK,  # these two compare and read the first hits
     PHRASE_MATCH,
     *SCORERS,
     JOIN,
@@ -215,5 +211,5 @@ def refill_depth(candidates: Candidates) -> int | None:
 def explained(candidates: Candidates) -> dict[str, Any]:
     """Return how the query was understood and the candidates found, for ``explain``."""
     signal = time_signal(candidates.plan, candidates.query)
-    period, weight = (signal.period, signal.weight) if signal else (None, 0.0)
-    return candidates.query.explained(period, weight) | explained_retrieval(candidates)
+    weight = signal.weight if signal else 0.0
+    return candidates.query.explained(weight) | explained_retrieval(candidates)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ability_search.search.candidates import Candidates
 from ability_search.search.plan import FULL_TEXT, OWN, Plan, Vectors
-from ability_search.search.query import COSINE, EXPANSION, WITHOUT_EVENT, Query
+from ability_search.search.query import COSINE, EXPANSION, Query
 from ability_search.search.stages.diversity import reach_of
 from ability_search.search.stages.exclusion_penalty import phrase_products
 from ability_search.search.stages.full_text import full_text_terms
@@ -18,7 +18,7 @@ from ability_search.search.stages.time_closeness import dated_filter
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined, query_terms
 
-_SEARCHED_BY = (COSINE, EXPANSION, WITHOUT_EVENT)
+_SEARCHED_BY = (COSINE, EXPANSION)
 _WORDS = 8
 """Maximum number of query terms scored separately, the most informative ones."""
 

@@ -34,10 +34,6 @@ COSINE: Final = "cosine"
 """Name of the vector of the query itself, and column for the cosine to it."""
 EXPANSION: Final = "expansion"
 """Name of the vector of the words added by query expansion."""
-EVENT: Final = "event"
-"""Name of the vector of the event that the query names, and column for the cosine to it."""
-WITHOUT_EVENT: Final = "withoutEvent"
-"""Name of the vector of the query without its event."""
 
 DOCUMENTS: Final = "documents"
 """The kind of chunks that are no kind made of a document."""
@@ -148,19 +144,12 @@ class Query:
             phrases = self.expander is None or self.expander.method == "terms"
             words = [self.intent.topic, *self.expansion] if phrases else self.expansion
             texts[EXPANSION] = ", ".join(words)
-        texts |= self.excluded_columns
-        if self.intent.event is not None:
-            texts[EVENT] = self.intent.event.phrase
-            texts[WITHOUT_EVENT] = asked.hypothetical_answer or self.intent.resolved_topic
-        return texts
+        return texts | self.excluded_columns
 
-    def recognized(self, period: Period | None) -> Understood | None:
-        """Return the exclusions and the period that counted; ``None`` if there were none.
-
-        Args:
-            period: The period that counted, if the text or the options do not name it.
-        """
-        period = period or self.intent.period
+    @property
+    def recognized(self) -> Understood | None:
+        """The exclusions and the period that counted; ``None`` if there were none."""
+        period = self.intent.period
         if not self.intent.excluded and period is None:
             return None
         days = _days(period) if period is not None else {}
@@ -168,11 +157,10 @@ class Query:
             excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
         )
 
-    def explained(self, period: Period | None, time_weight: float) -> dict[str, Any]:
+    def explained(self, time_weight: float) -> dict[str, Any]:
         """Return how the query was understood, for ``explain``; empty if it was taken literally.
 
         Args:
-            period: The period that counted.
             time_weight: Share of dates in the score.
         """
         intent = self.intent
@@ -181,9 +169,7 @@ class Query:
         found = {
             "topic": intent.topic,
             "excluded": list(intent.excluded),
-            "period": _days(period) if period else None,
-            "event": intent.event.phrase if intent.event else None,
-            "asksForDate": intent.asks_for_date,
+            "period": _days(intent.period) if intent.period else None,
             "order": intent.order,
             "timeWeight": time_weight,
             "spans": [
@@ -195,9 +181,8 @@ class Query:
 
     @property
     def dates_count(self) -> bool:
-        """Return whether dates count: the query names a period or an event, or asks for a date."""
-        intent = self.intent
-        return bool(intent.period or intent.event or intent.asks_for_date)
+        """Return whether dates count: the query or its options name a period."""
+        return self.intent.period is not None
 
 
 def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:

@@ -32,7 +32,6 @@ from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
-from ability_search.search.stages.time_closeness import time_signal
 from ability_search.store.records import ChunkText, Read
 
 _ATTEMPTS = 8
@@ -205,7 +204,6 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
     query, asked = answer.query, answer.query.asked
     lists = list(searched.values())
     single = None if query.several else lists[0]
-    signal = time_signal(single.plan, single.query) if single else None
     explanations = {name: explained(own) for name, own in searched.items()} if asked.explain else {}
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
@@ -216,7 +214,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
-        understood=query.recognized(signal.period if signal else None),
+        understood=query.recognized,
         degraded=next((own.degraded for own in lists if own.degraded), None),
         budget=answer.budget,
         warnings=answer.warnings or None,

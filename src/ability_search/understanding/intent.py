@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from ability_search.understanding.exclusions import (
@@ -13,7 +13,6 @@ from ability_search.understanding.exclusions import (
     has_content,
     without,
 )
-from ability_search.understanding.named_events import Event, asks_for_date, find_event
 from ability_search.understanding.periods import Period, day_of
 from ability_search.understanding.recency import Order, find_order
 from ability_search.understanding.requested_period import find_timeframe
@@ -45,9 +44,6 @@ class Intent:
             word unless the query has none.
         excluded: Excluded phrases, those of the caller last.
         period: The days asked for, if any.
-        event: The event before or after which to search, if the query names no date. If ``period``
-            is set too, it is the period before or after the event.
-        asks_for_date: Whether the answer is a date.
         order: Whether the query asks for the newest or the oldest.
         recognized: The spans removed from ``text``, in order; times stay if nothing else is left.
     """
@@ -56,8 +52,6 @@ class Intent:
     topic: str
     excluded: tuple[str, ...] = ()
     period: Period | None = None
-    event: Event | None = None
-    asks_for_date: bool = False
     order: Order | None = None
     recognized: tuple[Recognized, ...] = ()
 
@@ -65,32 +59,6 @@ class Intent:
     def words(self) -> str:
         """Text without exclusions but with times, for a search by words alone."""
         return _outside(self.text, [each for each in self.recognized if each.kind == "exclusion"])
-
-    def resolved(self, happened: Period) -> Intent:
-        """Return the intent with its event resolved: the event's clause becomes a period.
-
-        Raises:
-            ValueError: if there is no event, or ``happened`` is open at that end.
-        """
-        if self.event is None:
-            raise ValueError("the query names no event")
-        topic, recognized = self._resolved
-        return replace(self, topic=topic, period=self.event.period(happened), recognized=recognized)
-
-    @property
-    def resolved_topic(self) -> str:
-        """Topic that remains after :meth:`resolved`."""
-        return self._resolved[0]
-
-    @property
-    def _resolved(self) -> tuple[str, tuple[Recognized, ...]]:
-        if self.event is not None:
-            clause = Recognized("time", self.event.start, self.event.end)
-            recognized = tuple(sorted((*self.recognized, clause), key=lambda each: each.start))
-            topic = _outside(self.text, recognized)
-            if has_content(topic):
-                return topic, recognized
-        return self.topic, self.recognized
 
 
 def understand(
@@ -125,18 +93,13 @@ def understand(
     phrases = [each.phrase for each in exclusions.excluded[:PHRASES_LIMIT]]
     if period is None and found is not None:
         period = found.period
-    undated = temporal and period is None
-    event = find_event(text) if undated else None
     if order is None and temporal:
-        clauses = [(event.start, event.end)] if event else []
-        order = find_order(_marked(text, [*times, *clauses]))
+        order = find_order(_marked(text, times))
     return Intent(
         text=text,
         topic=_outside(text, recognized),
         excluded=_distinct([*phrases, *exclude]),
         period=period,
-        event=event,
-        asks_for_date=undated and asks_for_date(text),
         order=order,
         recognized=recognized,
     )

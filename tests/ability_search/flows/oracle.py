@@ -137,7 +137,7 @@ class Oracle:
         """Normalized to [0, 1]."""
         return {id_: min(1.0, max(0.0, cosine)) for id_, cosine in self.cosines(text).items()}
 
-    def hybrid(self, text: str, *, semantic: float = 0.7, keyword: float = 0.3) -> Scores:
+    def hybrid(self, text: str, *, semantic: float = 0.5, keyword: float = 0.5) -> Scores:
         """Convex; every candidate has a cosine."""
         cosines, by_words = self._candidates(text)
         total = semantic + keyword
@@ -149,16 +149,20 @@ class Oracle:
     def default(self, text: str, *, meant: str | None = None) -> Scores:
         """What a hybrid query gives without further options.
 
-        The weights follow the peak of the cosines, the first hits pull the query's vector, and
-        pairs of its words count.
+        The weights follow the trust in each retriever, the first hits pull the query's vector,
+        and pairs of its words count.
         ``meant`` is embedded in place of ``text``.
         """
         cosines, by_words = self._candidates(text, meant=meant)
         if not cosines:
             return {}
-        first = sorted(cosines.values(), reverse=True)[:10]
-        gap = (first[0] - sum(first) / 10) / first[0]
-        share = 0.7 + min(0.2, max(-0.2, 0.8 * (gap - 0.25))) if len(first) == 10 else 0.7
+        share = 0.5
+        if len(cosines) >= 10:
+            known = {id_: by_words[id_] for id_ in cosines}
+            most = max(known.values())
+            alike = sum(known[id_] for id_ in best(cosines, 3)) / 3 / most if most else 0.0
+            evidence = gap(cosines) + 0.6 * (alike - gap(known)) - 0.32
+            share += min(0.3, max(-0.3, 0.6 * evidence))
         words = {id_: (1 - share) * by_words[id_] for id_ in cosines}
         fused = {id_: share * max(0.0, cosine) + words[id_] for id_, cosine in cosines.items()}
         ordered = best(fused)
@@ -196,7 +200,7 @@ class Oracle:
         return raised
 
     def reciprocal(
-        self, text: str, *, k: float = 60, semantic: float = 0.7, keyword: float = 0.3
+        self, text: str, *, k: float = 60, semantic: float = 0.5, keyword: float = 0.5
     ) -> Scores:
         """Weighted reciprocal ranks over their greatest possible sum."""
         scores: Scores = {}
@@ -253,6 +257,12 @@ class Oracle:
             idf = _information(frequency, count)
             weights[term] = idf * (K3 + 1) * repeated / (K3 + repeated)
         return weights
+
+
+def gap(scores: Scores) -> float:
+    """Of the first ten scores: by how much the best exceeds their mean, relative to it."""
+    first = sorted(scores.values(), reverse=True)[:10]
+    return (first[0] - sum(first) / 10) / first[0] if first[0] > 0 else 0.0
 
 
 def best(scores: Scores, count: int | None = None) -> list[str]:

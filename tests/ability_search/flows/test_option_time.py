@@ -239,76 +239,23 @@ async def test_several_collections_mean_the_same_time(network: Network) -> None:
     assert answer["understood"] == {"from": "2021-03-01", "to": "2021-03-31"}
 
 
-async def test_a_date_asked_for_is_found_where_there_is_one(network: Network) -> None:
-    await network.call(
-        "search-index",
-        collection="moves",
-        documents=[
-            document("plan", "we talk of the gateway and how the gateway was moved, some day"),
-            document("log", "gateway moved 2020-05-04 by the platform team, no incident"),
-        ],
-    )
-    asked = await network.call(
-        "search-query", collection="moves", query="when was the gateway moved", explain=True
-    )
-    assert "understood" not in asked
-    assert asked["explain"]["understood"]["asksForDate"] is True
-    lines = {hit["source"]: hit["explain"]["temporal"] for hit in asked["results"]}
-    assert {source: line["closeness"] for source, line in lines.items()} == {"plan": 0, "log": 1}
-
-
-@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
-@pytest.mark.parametrize(("relation", "expected"), [("after", "late"), ("before", "early")])
-async def test_an_event_tells_its_date(
-    network: Network, relation: str, expected: str, mode: str
-) -> None:
-    await network.call(
-        "search-index",
-        collection="ops",
-        documents=[
-            document("postmortem", "postmortem: the big outage of 2021-03-10, outage of all"),
-            document("early", "limits were raised on 2021-02-20"),
-            document("late", "limits were raised on 2021-04-02"),
-        ],
-    )
-    answer = await network.call(
-        "search-query",
-        collection="ops",
-        query=f"what limits were raised {relation} the big outage",
-        mode=mode,
-        explain=True,
-    )
-    assert sources(answer)[0] == expected
-    assert sources(answer)[-1] == "postmortem"
-    assert answer["results"][0]["explain"]["temporal"]["closeness"] == 1
-    assert {hit["explain"]["temporal"]["closeness"] for hit in answer["results"][1:]} == {0}
-    told = answer["explain"]["understood"]
-    assert told["event"] == "big outage"
-    assert answer["timings"]["event"] > 0
-    ends = {"after": "from", "before": "to"}
-    around = {"after": "2021-03-11", "before": "2021-03-09"}
-    assert told["period"][ends[relation]] == around[relation]
-    assert answer["understood"] == told["period"]
-
-
-@pytest.mark.parametrize(
-    ("query", "fields"),
-    [
-        ("what limits were raised before the party", {}),
-        ("limits that were raised", {"prf": {"minSimilarity": 1.0}}),
-    ],
-)
 async def test_a_look_at_the_first_hits_that_teaches_nothing_leaves_no_line(
-    network: Network, query: str, fields: dict[str, Any]
+    network: Network,
 ) -> None:
     await network.call(
         "search-index",
         collection="ops",
         documents=[document(f"of {day}", f"limits were raised 2021-02-{day}") for day in (20, 24)],
     )
-    newest = {"explain": True, "temporal": {"order": "newest"}} | fields
-    answer = await network.call("search-query", collection="ops", query=query, **newest)
-    assert answer["timings"]["prf" if fields else "event"] > 0
+    answer = await network.call(
+        "search-query",
+        collection="ops",
+        query="limits that were raised",
+        explain=True,
+        temporal={"order": "newest"},
+        prf={"minSimilarity": 1.0},
+    )
+    assert answer["timings"]["prf"] > 0
     for hit in answer["results"]:
         assert list(hit["explain"])[-1] == "order"
         score = hit["explain"].pop("fusion")["score"]
@@ -360,9 +307,6 @@ async def test_without_an_embedder_words_and_dates_are_left(network: Network) ->
     answer = await ask(network, QUESTION)
     assert answer["degraded"]["mode"] == "keyword"
     assert sources(answer)[0] == MARCH
-    event = await ask(network, "what parser release was made before the big outage")
-    assert event["count"]
-    assert "understood" not in event
 
 
 async def test_the_topic_is_embedded_and_searched_for(network: Network) -> None:

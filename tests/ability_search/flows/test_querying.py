@@ -104,9 +104,9 @@ async def test_without_feedback_the_first_hits_stay_as_they_are_fused(
     ("fusion", "weights"),
     [
         ({"method": "convex", "weights": {"semantic": 1, "keyword": 3}}, (1.0, 3.0)),
-        ({"method": "convex", "weights": {"semantic": 0.4}}, (0.4, 0.3)),
+        ({"method": "convex", "weights": {"semantic": 0.4}}, (0.4, 0.5)),
         ({"method": "convex", "weights": {"semantic": 1, "keyword": 0}}, (1.0, 0.0)),
-        ({"method": "convex"}, (0.7, 0.3)),
+        ({"method": "convex"}, (0.5, 0.5)),
     ],
 )
 async def test_fusion_by_given_weights(
@@ -273,6 +273,10 @@ async def test_explain_adds_up(library: tuple[Network, Oracle]) -> None:
         "search-query", collection="docs", query=queries(oracle)[0], explain=True
     )
     assert answer["explain"]["arms"] == ["semantic", "keyword"]
+    weights, trust = answer["explain"]["weights"], answer["explain"]["trust"]
+    evidence = trust["semanticGap"] + 0.6 * (trust["agreement"] - trust["keywordGap"]) - 0.32
+    assert weights["semantic"] == pytest.approx(0.5 + min(0.3, max(-0.3, 0.6 * evidence)))
+    assert weights["keyword"] == pytest.approx(1 - weights["semantic"])
     assert answer["explain"]["vectorSearch"] == "scan"
     for hit in answer["results"]:
         fusion, learned = hit["explain"]["fusion"], hit["explain"]["feedback"]

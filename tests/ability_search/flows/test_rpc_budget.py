@@ -57,22 +57,6 @@ async def test_a_query(warm: Network, mode: str, hops: list[str]) -> None:
         assert warm.hops() == hops
 
 
-@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
-async def test_only_an_event_that_can_be_dated_is_searched_beside(warm: Network, mode: str) -> None:
-    embedding = ["create-embedding"] * (mode == "hybrid")
-    text = "what words were changed before the great flood"
-    await warm.call("search-query", collection="docs", query=text, mode=mode)
-    assert warm.hops() == [*embedding, "arcade-query", "arcade-query"]
-    flood = document("flood", "great flood of 2021-03-10")
-    await warm.call("search-index", collection="docs", documents=[flood])
-    await warm.call("search-query", collection="docs", query=text, mode=mode)
-    await maintained(warm)
-    await warm.call("search-query", collection="docs", query=text, mode=mode)
-    assert warm.hops() == [*embedding, "arcade-query", "arcade-query", "arcade-query"]
-    await warm.call("search-query", collection="docs", query=f"latest {text[5:10]}", mode=mode)
-    assert warm.hops() == [*embedding, "arcade-query", "arcade-query"]
-
-
 async def test_a_query_without_results_asks_for_no_rows(warm: Network) -> None:
     await warm.call("search-query", collection="docs", query="unheardof", mode="keyword")
     assert warm.hops() == ["arcade-query"]

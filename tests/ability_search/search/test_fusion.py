@@ -17,12 +17,13 @@ from ability_search.search.fusion import (
     SIGNAL_WEIGHT_LIMIT,
     Fused,
     RankedList,
+    Trust,
     convex,
     fold_kinds,
     normalized_cosine,
-    peaked_share,
     reciprocal_rank,
     signal_weight,
+    trust,
     unseen_score,
 )
 
@@ -166,32 +167,50 @@ def test_unseen_score_is_half_of_the_last_score_of_a_full_list() -> None:
     assert unseen_score(np.array([]), depth=0) == 0.0
 
 
-def test_semantic_share_grows_with_the_lead_of_the_first_hit() -> None:
-    def share(first: float, others: float, **options: float) -> float:
-        return peaked_share(0.7, [others] * 20 + [first], slope=0.8, **options)
+def scores_of(first: float, others: float, count: int = 12) -> np.ndarray:
+    return np.array([*[others] * (count - 1), first])
 
-    assert share(0.8, 0.8) == pytest.approx(0.5)
-    assert share(1.0, 0.0) == pytest.approx(0.9)
-    gap = (0.8 - (0.8 + 9 * 0.5) / 10) / 0.8
-    assert share(0.8, 0.5) == pytest.approx(0.7 + 0.8 * (gap - 0.25))
-    assert share(0.8, 0.5, usual=gap) == pytest.approx(0.7)
+
+def test_trust_is_read_from_gaps_and_agreement() -> None:
+    keyword = np.array([*[0.2] * 10, 0.5, 0.8])
+    found = trust(scores_of(0.8, 0.5), keyword)
+    assert found is not None
+    assert found.semantic_gap == pytest.approx((0.8 - (0.8 + 9 * 0.5) / 10) / 0.8)
+    assert found.keyword_gap == pytest.approx((0.8 - (0.8 + 0.5 + 8 * 0.2) / 10) / 0.8)
+    assert found.agreement == pytest.approx((0.8 + 0.2 + 0.2) / 3 / 0.8)
+
+
+def test_the_semantic_share_grows_with_its_gap_and_agreement_and_falls_with_the_other_gap() -> None:
+    usual = Trust(0.2, 0.4, 0.6).semantic_share(0.5, 0.6)
+    assert usual == pytest.approx(0.5)
+    assert Trust(0.3, 0.4, 0.6).semantic_share(0.5, 0.6) == pytest.approx(0.56)
+    assert Trust(0.2, 0.4, 1.0).semantic_share(0.5, 0.6) == pytest.approx(0.644)
+    assert Trust(0.2, 0.8, 0.6).semantic_share(0.5, 0.6) == pytest.approx(0.356)
+    assert Trust(0.9, 0.0, 1.0).semantic_share(0.5, 0.6) == pytest.approx(0.8)
+    assert Trust(0.0, 0.9, 0.0).semantic_share(0.5, 2.0) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("usual", [0.0, 0.5, 1.0])
+def test_the_share_is_kept_without_a_slope_or_without_the_other_retriever(usual: float) -> None:
+    slope = 0.0 if usual == 0.5 else 0.6
+    assert Trust(0.9, 0.0, 1.0).semantic_share(usual, slope) == usual
 
 
 @pytest.mark.parametrize(
-    ("share", "cosines", "slope"),
+    "semantic",
     [
-        (0.7, [0.9, *[0.1] * 9], 0.0),
-        (0.7, [0.9, *[0.1] * 8], 0.8),
-        (0.7, [-0.1] * 12, 0.8),
-        (0.7, [], 0.8),
-        (0.0, [0.9, *[0.1] * 9], 0.8),
-        (1.0, [0.9, *[0.1] * 9], 0.8),
+        scores_of(0.9, 0.1, count=9),
+        np.zeros(12),
+        np.array([]),
+        np.array([*[0.5] * 9, NONE, NONE, NONE]),
     ],
 )
-def test_share_is_kept_without_enough_cosines(
-    share: float, cosines: list[float], slope: float
-) -> None:
-    assert peaked_share(share, cosines, slope=slope) == share
+def test_there_is_no_evidence_without_enough_scores(semantic: np.ndarray) -> None:
+    assert trust(semantic, np.full(len(semantic), 0.5)) is None
+
+
+def test_a_keyword_list_without_scores_agrees_with_nothing() -> None:
+    assert trust(scores_of(0.5, 0.5), np.zeros(12)) == Trust(0.0, 0.0, 0.0)
 
 
 def test_signal_weighs_more_with_less_informative_words() -> None:

@@ -78,7 +78,7 @@ def test_a_deeper_search_only_appends(
 
 def test_the_default_is_the_weighted_mean() -> None:
     (hit,) = ranked(pool([0.5], [2.0], 10))
-    assert hit[1] == pytest.approx(0.7 * 0.5 + 0.3 * 0.6321205588)
+    assert hit[1] == pytest.approx(0.5 * 0.5 + 0.5 * 0.6321205588)
 
 
 def test_no_candidates_give_no_hits() -> None:

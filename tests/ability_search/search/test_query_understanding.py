@@ -1,4 +1,4 @@
-"""Time, events and exclusions in a query, without a database."""
+"""Times and exclusions in a query, without a database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ability_search.search.plan import Plan
 from ability_search.search.planner import planned
 from ability_search.search.query import Query, understood
 from ability_search.search.retrievers import pooled
-from ability_search.search.stages.event_resolution import resolved, unresolved_event
 from ability_search.search.stages.exclusion_penalty import EXCLUSION_PENALTY
 from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
 from ability_search.search.stages.time_order import TIME_ORDER
@@ -61,22 +60,15 @@ def test_query_without_intent_is_its_own_topic() -> None:
     assert query.texts == {"cosine": query.asked.query}
     assert wanted_fields(query) == []
     assert not query.dates_count
-    assert query.recognized(None) is None
-    assert query.explained(None, 0.0) == {}
+    assert query.recognized is None
+    assert query.explained(0.0) == {}
 
 
 def test_embedded_texts_are_named_by_their_columns() -> None:
-    text = "what was decided on caching besides Redis or disks after the outage"
+    text = "what was decided on caching besides Redis or disks"
     query = read(text)
-    assert query.texts == {
-        "cosine": query.intent.topic,
-        "excluded0": "Redis",
-        "excluded1": "disks",
-        "event": "outage",
-        "withoutEvent": "what was decided on caching",
-    }
-    imagined = read(text, hypotheticalAnswer="an answer").texts
-    assert (imagined["cosine"], imagined["withoutEvent"]) == ("an answer", "an answer")
+    assert query.texts == {"cosine": query.intent.topic, "excluded0": "Redis", "excluded1": "disks"}
+    assert read(text, hypotheticalAnswer="an answer").texts["cosine"] == "an answer"
 
 
 def test_only_needed_fields_are_read() -> None:
@@ -157,111 +149,6 @@ def test_only_a_time_range_falls_back_to_the_indexing_time() -> None:
     assert scored(said, candidate("new", **created)) == {"new": 0.25}
 
 
-def test_any_date_answers_when_one_is_asked_for() -> None:
-    query = read("when was the gateway moved")
-    plan = replace(PLAN, informative=0.9)
-    assert scored(
-        query,
-        candidate("day", one_day(2020, 5, 4)),
-        candidate("month", months(2020, 5)),
-        candidate("year", months(2020, 1, 12)),
-        candidate("none"),
-        plan=plan,
-    ) == pytest.approx({"day": 0.625, "month": 0.625, "year": 0.375, "none": 0.375})
-    assert query.recognized(None) is None
-
-
-EVENT_PLAN = replace(PLAN, products={"eventWords": QueryTerms((1,), (2.0,), 2.0)})
-OUTAGE = one_day(2021, 3, 10)
-
-
-def event(name: str, cosine: float | None, *periods: Period, rank: int = 1, **more: Any) -> Any:
-    found = candidate(name, *periods, event=cosine, **more)
-    found.ranks = {"semantic": rank}
-    return found
-
-
-def dated(text: str, *items: Candidate) -> Query | None:
-    query = read(text)
-    assert unresolved_event(query)
-    return resolved(items, candidates_of(query, EVENT_PLAN, items, NOW))
-
-
-@pytest.mark.parametrize(
-    "telling",
-    [
-        event("cosine", 0.7, OUTAGE),
-        event("words", 0.1, OUTAGE, eventWords=1.5),
-        event("no vector", None, OUTAGE, eventWords=2.0),
-        event("answer", 0.4, OUTAGE, score=0.9),
-    ],
-    ids=lambda item: item.chunk_id,
-)
-def test_best_dated_candidate_about_the_event_resolves_it(telling: Candidate) -> None:
-    other = one_day(2019, 9, 9)
-    query = dated(
-        "what was decided on caching before the outage",
-        event("undated", 0.9),
-        event("year", 0.8, months(2021, 1, 12)),
-        telling,
-        event("less", 0.4, other),
-        event("far", 0.3, other, score=1.0),
-        event("few words", 0.1, other, score=1.0, eventWords=1.0),
-        event("deep", 0.99, other, rank=11),
-        event("unknown", None, other),
-    )
-    assert query is not None
-    assert query.intent.topic == "what was decided on caching"
-    assert not unresolved_event(query)
-    signal = time_signal(EVENT_PLAN, query)
-    assert signal is not None
-    assert signal.period is not None
-    assert signal.period.last == (OUTAGE.first or 0) - 1
-    recognized = query.recognized(signal.period)
-    assert recognized is not None
-    assert signal.period.first is not None
-    assert (recognized.start, recognized.end) == (iso_day(signal.period.first), "2021-03-09")
-    so = query.explained(signal.period, signal.weight)["understood"]
-    assert (so["period"]["to"], so["event"]) == ("2021-03-09", "outage")
-    assert so["spans"] == [{"kind": "time", "start": 28, "end": 45}]
-
-
-def test_ties_are_resolved_by_the_smallest_id() -> None:
-    items = [event("b", 0.7, OUTAGE), event("a", 0.7, one_day(2019, 9, 9))]
-    query = dated("what was decided before the outage", *items)
-    assert query == dated("what was decided before the outage", *reversed(items))
-    assert query is not None
-    assert iso_day((query.intent.period or OUTAGE).last or 0) == "2019-09-08"
-
-
-def test_chunks_after_the_event_and_about_it_are_demoted() -> None:
-    query = dated("what was decided on caching before the outage", event("it", 0.7, OUTAGE))
-    assert query is not None
-    eve, morrow = (Period(day, day) for day in ((OUTAGE.first or 0) - 1, (OUTAGE.last or 0) + 1))
-    weight = time_signal(EVENT_PLAN, query)
-    assert weight is not None
-    assert weight.weight == 0.5
-    assert scored(
-        query,
-        event("eve", 0.0, eve),
-        event("morrow", 0.0, morrow),
-        event("about", 0.9, eve, eventWords=2.0),
-        plan=EVENT_PLAN,
-    ) == pytest.approx({"eve": 0.75, "morrow": 0.25, "about": 0.75 - 0.5 * 0.4 - 0.3})
-
-
-def test_undated_event_changes_nothing() -> None:
-    text = "what was decided before the outage"
-    for item in (event("far", 0.3, OUTAGE), event("undated", 0.9)):
-        assert dated(text, item) is None
-        assert scored(read(text), item) == {item.chunk_id: 0.5}
-    assert dated(text) is None
-    asked = read("when was it decided before the outage")
-    signal = time_signal(PLAN, asked)
-    assert signal is not None
-    assert (signal.weight, signal.period) == (0.5, None)
-
-
 def test_newest_of_equally_relevant_comes_first() -> None:
     spring, summer = one_day(2021, 3, 1), one_day(2021, 7, 1)
     for text, best in (("latest on caching", "summer"), ("oldest on caching", "spring")):
@@ -283,7 +170,7 @@ def test_newest_of_equally_relevant_comes_first() -> None:
         assert found["planned"] == found["new"]
         assert all(0 <= score <= 1 for score in found.values())
         assert found["far"] < 0.35
-        assert query.explained(None, 0.0)["understood"]["order"] in ("newest", "oldest")
+        assert query.explained(0.0)["understood"]["order"] in ("newest", "oldest")
 
 
 def test_undated_candidates_of_one_day_are_unchanged() -> None:
@@ -324,7 +211,7 @@ def test_excluded_words_and_cosines_lower_scores() -> None:
         candidate("low", score=0.1, excluded0=0.9, excluded0Words=2.0),
         plan=plan,
     ) == pytest.approx(
-        {"words": 0.425, "often": 0.2, "meaning": 0.3, "neither": 0.5, "unknown": 0.5, "low": 0.0}
+        {"words": 0.375, "often": 0.0, "meaning": 0.3, "neither": 0.5, "unknown": 0.5, "low": 0.0}
     )
 
 

@@ -92,7 +92,7 @@ async def test_the_text_with_the_words_is_first(services: Services, mode: str) -
 
 
 async def test_options_change_the_ranking(services: Services) -> None:
-    assert sources(await asked(services, "harbour besides ships", limit=1)) == ["storm"]
+    assert sources(await asked(services, "harbour besides ships at night", limit=1)) == ["storm"]
     dated = await asked(services, "harbour in March 2021", limit=1)
     assert sources(dated) == ["storm"]
     assert dated.understood is not None

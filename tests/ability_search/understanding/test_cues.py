@@ -9,7 +9,6 @@ import pytest
 
 from ability_search.understanding import (
     exclusions,
-    named_events,
     recency,
     relative_dates,
     requested_period,
@@ -29,11 +28,6 @@ def order(text: str) -> str | None:
     return recency.find_order(text)
 
 
-def relation(text: str) -> str | None:
-    found = named_events.find_event(text)
-    return found.relation if found else None
-
-
 def opening(text: str) -> str | None:
     """Return the relation that the period of a text shows: its open end, or that it is a week."""
     found = requested_period.find_timeframe(text, today=TODAY)
@@ -49,19 +43,12 @@ def opening(text: str) -> str | None:
     return "closed"
 
 
-def asks_for_date(text: str) -> str | None:
-    return "date" if named_events.asks_for_date(text) else None
-
-
 Reading = Callable[[str], str | None]
 
 MEANINGS: list[tuple[str, Iterable[Cue], Reading, str]] = [
     ("newest", recency.NEWEST, order, "newest"),
     ("oldest", recency.OLDEST, order, "oldest"),
     ("last", recency.LAST, order, "newest"),
-    ("before", named_events.BEFORE, relation, "before"),
-    ("after", named_events.AFTER, relation, "after"),
-    ("date", named_events.DATES, asks_for_date, "date"),
     *(
         (f"period {name}", cues, opening, {"after": "since", "before": "until"}.get(name, name))
         for name, cues in requested_period.RELATIONS.items()

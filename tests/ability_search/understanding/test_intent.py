@@ -67,7 +67,6 @@ def test_exclusions_and_time_can_be_switched_off() -> None:
     assert plain == Intent(query, query)
     assert understand(query, now=NOW, exclusion=False).topic == "caching besides Redis"
     assert understand(query, now=NOW, temporal=False).topic == "caching in 2025"
-    assert understand("when was it done", now=NOW, temporal=False).asks_for_date is False
 
 
 def test_the_number_of_excluded_phrases_is_limited() -> None:
@@ -75,22 +74,6 @@ def test_the_number_of_excluded_phrases_is_limited() -> None:
     intent = understand(f"notes on caching {' '.join('-' + word for word in words)}", now=NOW)
     assert intent.topic == "notes on caching"
     assert list(intent.excluded) == words[:-1]
-
-
-def test_events_and_questions_for_a_date_are_recognized() -> None:
-    event = read("what was set up before the outage")
-    assert event.event is not None
-    assert event.topic == event.text
-    assert read("when was the schema modified").asks_for_date
-    assert read("what was done in 2025 before the outage").event is None
-
-
-def test_the_order_of_an_event_is_not_the_order_of_the_query() -> None:
-    event = read("what was done before the last outage")
-    assert event.event is not None
-    assert (event.event.phrase, event.order) == ("last outage", None)
-    assert read("latest decisions made before the last outage").order == "newest"
-    assert read("what was the last outage").order == "newest"
 
 
 WORDS = "besides in 2025 X not last week -foo , before the outage"
@@ -128,24 +111,3 @@ def test_long_texts_are_not_analyzed() -> None:
     assert read(long) == Intent(long, long)
     endless = "notes besides Redis " + "x" * 2000
     assert read(endless) == Intent(endless, endless)
-
-
-def test_a_resolved_event_becomes_a_period() -> None:
-    query = "what was set up before the outage"
-    intent = read(query)
-    resolved = intent.resolved(one_day(2026, 3, 1))
-    day = one_day(2026, 3, 1).first or 0
-    assert resolved.period == Period(day - 180, day - 1)
-    assert resolved.topic == intent.resolved_topic == "what was set up"
-    assert resolved.recognized == (Recognized("time", query.index("before"), len(query)),)
-
-
-def test_a_topic_that_would_be_empty_keeps_the_clause_of_its_event() -> None:
-    query = "what was there before the outage"
-    assert read(query).event is not None
-    assert read(query).resolved_topic == query
-
-
-def test_a_query_without_an_event_cannot_be_resolved() -> None:
-    with pytest.raises(ValueError, match="no event"):
-        read("caching notes").resolved(one_day(2026, 3, 1))

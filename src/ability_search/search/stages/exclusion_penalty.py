@@ -10,25 +10,12 @@ import numpy as np
 from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust
 from ability_search.search.fusion import normalized_cosine
-from ability_search.search.query import EVENT, Query
+from ability_search.search.query import Query
 from ability_search.search.stage import scorer
 from ability_search.text.bm25 import QueryTerms
 
 MEANING_WEIGHT: Final = 0.5
-WORDS_WEIGHT: Final = 0.3
-
-
-def aboutness(excluded_cosines: Floats, excluded_coverage: Floats) -> Floats:
-    """Return how much candidates are about an excluded or another phrase, 0 to 1.
-
-    The mean of ``x`` and ``c^2`` of :func:`demoted`, weighted as there.
-
-    Args:
-        excluded_cosines: ``x``, in [0, 1], shape (n,).
-        excluded_coverage: ``c``, in [0, 1], shape (n,).
-    """
-    weighted = MEANING_WEIGHT * excluded_cosines + WORDS_WEIGHT * excluded_coverage**2
-    return np.asarray(weighted / (MEANING_WEIGHT + WORDS_WEIGHT))
+WORDS_WEIGHT: Final = 0.5
 
 
 def demoted(
@@ -61,11 +48,9 @@ def demoted(
 
 
 def phrase_products(query: Query, weigh: Callable[[str], QueryTerms]) -> dict[str, QueryTerms]:
-    """Return the terms of excluded phrases and of the event, by the column for a raw score."""
-    phrases = dict(query.excluded_columns)
-    if query.intent.event is not None:
-        phrases[EVENT] = query.intent.event.phrase
-    return {_words_column(column): weigh(phrase) for column, phrase in phrases.items()}
+    """Return the terms of excluded phrases, by the column for a candidate's raw score."""
+    phrases = query.excluded_columns.items()
+    return {_words_column(column): weigh(phrase) for column, phrase in phrases}
 
 
 def closeness(
@@ -116,9 +101,8 @@ def score_exclusions(
 
 
 def excluded_columns(query: Query) -> list[str] | None:
-    """Return the columns of the excluded phrases, and of a resolved event; ``None`` without any."""
-    resolved = query.intent.event and query.intent.period
-    return [*query.excluded_columns, *([EVENT] if resolved else [])] or None
+    """Return the columns of the excluded phrases; ``None`` without any."""
+    return list(query.excluded_columns) or None
 
 
 def _words_column(column: str) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ability_search.documents import Floats
 from ability_search.search.candidates import Candidate, Candidates, adjust, best_first, put_behind
-from ability_search.search.fusion import normalized_cosine, retriever_weights
+from ability_search.search.fusion import normalized_cosine
 from ability_search.search.stage import Ports, Stage
 from ability_search.search.stages.time_closeness import time_signal
 
@@ -133,7 +133,7 @@ def _rescore(
         feedback_weights([item.score for item in examples]),
         beta=candidates.ranking.feedback,
     )
-    share = retriever_weights(candidates)["semantic"]
+    share = candidates.weights["semantic"]
     gains = share * (normalized_cosine(moved) - normalized_cosine(cosines))
     for item, gain, cosine in zip(items, gains.tolist(), moved.tolist(), strict=True):
         adjust(item, NAME, min(1.0, max(0.0, item.score + gain)), cosine=cosine)

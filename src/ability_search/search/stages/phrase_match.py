@@ -41,11 +41,8 @@ def raised(scores: Floats, shares: Floats, *, weight: float) -> Floats:
 
 
 def pairs_of(query: Query, statistics: TermStatistics, *, language: str) -> PhrasePairs | None:
-    """Return the word pairs of a query's topic; ``None`` if phrases do not count.
-
-    A query that names an event asks for what happened around it, not for texts that name it.
-    """
-    if query.intent.event is not None or query.asked.fusion is not None:
+    """Return the word pairs of a query's topic; ``None`` if phrases do not count."""
+    if query.asked.fusion is not None:
         return None
     words = words_of(query.intent.topic)[: WORDS_LIMIT + 1]
     return phrase_pairs(words, _informations(words, statistics, language))

@@ -9,7 +9,7 @@ from typing import Final
 
 from ability_search.filters.tree import Filter, HasFacet, combine
 from ability_search.search.candidates import Candidate, Candidates, blend
-from ability_search.search.fusion import SIGNAL_TERMS, signal_weight
+from ability_search.search.fusion import signal_weight
 from ability_search.search.plan import Plan
 from ability_search.search.query import Query
 from ability_search.search.stage import scorer
@@ -21,8 +21,6 @@ from ability_search.understanding.periods import (
     from_numbers,
 )
 
-DATE_TERMS: Final = 0.3
-"""Value of :data:`.fusion.SIGNAL_TERMS` for queries that any date may answer."""
 SHORT_DAYS: Final = 40
 """A shorter period counts as a date: up to a month, or some days around one."""
 CREATED_SHARE: Final = 0.5
@@ -35,12 +33,12 @@ class TimeSignal:
 
     Attributes:
         weight: Share of the score, 0 to 1.
-        period: The days asked for; ``None`` if the query asks for a date and any date counts.
+        period: The days asked for.
         sigma: Standard deviation, in days, of closeness to the period; 0 counts only the period.
     """
 
     weight: float
-    period: Period | None
+    period: Period
     sigma: float
 
 
@@ -70,15 +68,12 @@ def time_signal(plan: Plan, query: Query) -> TimeSignal | None:
     """Return how dates count in a query; ``None`` if they do not."""
     intent = query.intent
     period = intent.period
-    if period is None and not intent.asks_for_date:
+    if period is None:
         return None
     weight = query.temporal.weight
     if weight is None:
-        terms = DATE_TERMS if period is None else SIGNAL_TERMS
-        weight = signal_weight(plan.informative, 1.0, terms=terms)
-    # The answer lies on one side of an event; days close to the period may be on the other.
-    sigma = 0.0 if query.intent.event is not None else query.temporal.sigma_days
-    return TimeSignal(weight, period, sigma)
+        weight = signal_weight(plan.informative, 1.0)
+    return TimeSignal(weight, period, query.temporal.sigma_days)
 
 
 def score_closeness(
@@ -118,8 +113,6 @@ def _closeness(item: Candidate, signal: TimeSignal, *, ranged: bool) -> float:
     Only for a time range does the indexing time replace missing dates.
     """
     periods = periods_of(item)
-    if signal.period is None:
-        return float(any(map(is_date, periods)))
     created = item.columns.get("created_at")
     if periods or not ranged or created is None:
         return proximity(periods, signal.period, sigma=signal.sigma)
