@@ -341,7 +341,9 @@ class _FileReader:
         self._extractor: Extractor | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
-    async def read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[str]]:
+    async def read(
+        self, name: str, data: bytes
+    ) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
         """Return the document of a file, and its unread parts.
 
         Raises:
@@ -350,7 +352,7 @@ class _FileReader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
 
-    def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[str]]:
+    def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.sync.upload import wire_document
         from ability_search.text import loaders

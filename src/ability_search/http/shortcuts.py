@@ -19,9 +19,9 @@ from kadi_client.messages import encode
 INGEST = "search-index"
 SEARCH = "search-query"
 
-ReadFile = Callable[[str, bytes], Awaitable[tuple[dict[str, Any], Sequence[str]]]]
-"""Returns the document of a file and its unread parts (``page=3: reason``), given its name and its
-bytes; raises :class:`InvalidInput`."""
+ReadFile = Callable[[str, bytes], Awaitable[tuple[dict[str, Any], Sequence[tuple[str, str]]]]]
+"""Returns the document of a file and its unread parts (``page=3`` and the reason), given its name and
+its bytes; raises :class:`InvalidInput`."""
 
 _EVERYTHING = Raw(b'"*"')
 _NOTHING = Raw(b"{}")
@@ -130,7 +130,7 @@ async def uploaded(body: bytes, read_file: ReadFile) -> tuple[dict[str, Any], li
             fail(file.source, str(exc).removeprefix(f"{file.source}: "))
             continue
         documents.append(document)
-        for part, _, reason in (each.partition(": ") for each in unread):
+        for part, reason in unread:
             fail(f"{file.source}#{part}", reason)
     if not documents:
         first = failed[0]
