@@ -20,7 +20,7 @@ INGEST = "search-index"
 SEARCH = "search-query"
 
 ReadFile = Callable[[str, bytes], Awaitable[tuple[dict[str, Any], Sequence[tuple[str, str]]]]]
-"""Returns the document of a file and its unread parts (``page=3`` and the reason), given its name and
+"""Returns the document of a file and its unread parts (``page=3``, the reason), given its name and
 its bytes; raises :class:`InvalidInput`."""
 
 _EVERYTHING = Raw(b'"*"')
