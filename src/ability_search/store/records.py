@@ -419,8 +419,10 @@ class Use:
 
 REINDEX = "reindex"
 """Kind of the jobs that rebuild a collection; another worker continues an abandoned one."""
-FILES = "index-file"
-"""Kind of the jobs that index files; their results are stored, and no worker continues them."""
+FILES, INDEX = "index-file", "index"
+"""Kinds of the jobs that index; their results are stored, and no worker continues them."""
+HISTORY = "history"
+"""Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
