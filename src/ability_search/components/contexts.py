@@ -364,7 +364,8 @@ class _FileReader:
             found = self._extractor.extract(name, data, file.format)
         except loaders.Unreadable as exc:
             raise InvalidInput(name, str(exc)) from exc
-        return wire_document(file.document(found)), found.unread
+        unread = [f"{part}: {reason}" for part, reason in found.unread]
+        return wire_document(file.document(found)), unread
 
     def close(self) -> None:
         """End a read in progress."""

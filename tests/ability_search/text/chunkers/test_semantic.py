@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.ability_search.flows.conftest import word_vector
 from tests.ability_search.text.chunkers.invariants import assert_sound
 
@@ -78,3 +80,17 @@ def test_texts_that_are_short_or_no_prose_do_not_turn(
 
 def test_a_uniform_text_does_not_turn() -> None:
     assert len(cut("The same sentence again. " * 20)) == 1
+
+
+@given(
+    st.lists(
+        st.sampled_from([BIRDS, "# Head\n\n", "\n\n", "word", " ", "- item\n", "e\u0301", "🦊"])
+    ),
+    st.data(),
+)
+def test_turns_anywhere_leave_sound_chunks(pieces: list[str], data: st.DataObject) -> None:
+    text = "".join(pieces)
+    turns = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=9)))
+    format = data.draw(st.sampled_from([None, "markdown", "text", "code", "json"]))
+    passages = chunk(text, strategy=turns, format=format, max_tokens=30)
+    assert_sound(text, passages, EstimatedTokens(), 30)
