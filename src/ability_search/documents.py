@@ -43,6 +43,8 @@ class Document:
     """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
+    created_at: int | None = None
+    """When it was indexed first, in epoch milliseconds, if it was restored."""
 
     @property
     def unread(self) -> bool:

@@ -278,7 +278,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 metadata=document.metadata,
                 chunk_index=index,
                 total_chunks=len(prepared.passages),
-                created_at=now,
+                created_at=document.created_at or now,
                 tokens=passage.tokens,
                 breadcrumb=passage.breadcrumb,
                 page=pages[index],
@@ -385,6 +385,7 @@ def restored_document(
         file_hash=record.file_hash,
         generated=record.generated,
         origin=record.content_hash,
+        created_at=min((each.created_at for each in passages if each.created_at), default=None),
     )
 
 
