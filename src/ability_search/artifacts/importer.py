@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -27,12 +28,17 @@ from ability_search.index.index_ports import IndexPorts
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import LAYOUT, Recipe, links_of, restored_document
 from ability_search.index.writer import new_collection
+from ability_search.retry import growing, retry
 from ability_search.store.records import Replacement, Use, chunk_bytes
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _ATTEMPTS = 10
+_LONGEST_PAUSE = 5.0
+"""Maximum seconds between two attempts."""
 _TOKEN_BYTES = 8
 _USES = 1000
 """Uses written in one statement."""
@@ -85,6 +91,7 @@ class Importer:
         self._now = ports.now
         self._generations = generations
         self._maintenance = maintenance
+        self._patience = ports.settings.jobs.patience
         self._group_bytes = ports.settings.database.write_group_bytes
         self._group_chunks = ports.settings.database.write_group_chunks
 
@@ -99,8 +106,9 @@ class Importer:
     ) -> Collection:
         """Check the whole artifact, then import it as the collection ``name``.
 
-        The collection is visible once it is complete. An interrupted import leaves the old state;
-        calling again continues it. Otherwise it is removed after some hours.
+        The collection is visible once it is complete. The import continues after a restart of the
+        database. An interrupted one leaves the old state; calling again continues it. Otherwise it
+        is removed after some hours.
 
         Args:
             artifact: The artifact.
@@ -122,26 +130,38 @@ class Importer:
         checked_model(model or artifact.manifest.model_id)
         record = _record(name, artifact, model)
         try:
-            await self.load(artifact, record, report, model=model)
+            load = partial(self.load, artifact, record, report, model=model)
+            built = await self._repeated(load)
             total = artifact.counts.sources
             await report(Progress(name, total, total, "building the graph"))
             self._maintenance.schedule(record)
             await self._maintenance.idle()
-            imported = await self._publish(artifact.origin, name, record, replacing)
+            publish = partial(self._publish, artifact.origin, name, built, replacing)
+            imported = await self._repeated(publish)
         except Exception as exc:
             # If a component is unavailable, the import can be continued later.
             if type(exc) not in (DatabaseUnavailable, EmbeddingUnavailable):
                 await asyncio.shield(self.discard(record))
             raise
-        await self._write_usage(artifact, name)
+        await self._repeated(partial(self._write_usage, artifact, name))
         # The grace period of the replaced generation may be over already.
-        await self._generations.drop_due()
+        await self._repeated(self._generations.drop_due)
         return imported
+
+    async def _repeated(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step; repeat it while the database is unavailable, for example restarting."""
+        return await retry(
+            step,
+            when=lambda exc: type(exc) is DatabaseUnavailable,
+            attempts=_ATTEMPTS,
+            pause=growing(0.5, longest=_LONGEST_PAUSE),
+            within=self._patience,
+        )
 
     async def load(
         self, artifact: Importable, record: str, report: Report, *, model: str | None = None
-    ) -> None:
-        """Load an artifact under a record ``name@token``, where it is not visible.
+    ) -> Collection:
+        """Load an artifact under a record ``name@token``, where it is not visible; return that.
 
         Sources that are stored already with the same content are not written again.
 
@@ -168,6 +188,7 @@ class Importer:
         if built is None or not holds(built, artifact.counts):
             await self.discard(record)
             raise DatabaseUnavailable("the import is incomplete", hint="Call again.")
+        return built
 
     async def discard(self, record: str) -> None:
         """Remove loaded data; log a warning if the store fails."""
@@ -216,11 +237,16 @@ class Importer:
         if group:
             yield _replacement(group)
 
-    async def _publish(self, origin: Origin, name: str, record: str, replacing: bool) -> Collection:
-        """Publish the loaded generation as the collection."""
+    async def _publish(
+        self, origin: Origin, name: str, loaded: Collection, replacing: bool
+    ) -> Collection:
+        """Publish the loaded generation as the collection, unless an earlier attempt did so."""
         for _ in range(_ATTEMPTS):
+            live = await self._registry.reload(name)
+            if live is not None and live.type == loaded.type:
+                return live
             live = await self._check_free(name, replacing)
-            built = await self._registry.reload(record)
+            built = await self._registry.reload(loaded.name)
             if built is None:
                 raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
             imported = (

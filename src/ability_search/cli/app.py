@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -59,9 +60,11 @@ EPILOG = (
 
 
 COMMANDS = {
+    "setup": "setup",
     "up": "stack",
     "status": "stack",
     "down": "stack",
+    "prune": "stack",
     "top": "diagnosis",
     "doctor": "diagnosis",
     "index": "index",
@@ -130,6 +133,14 @@ class Root(TyperGroup):
         """Return the names of the commands in the order of :data:`COMMANDS`."""
         return sorted(super().list_commands(ctx), key=tuple(COMMANDS).index)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the named command; the error for another name suggests the most similar one."""
+        if args and args[0] not in self.commands:
+            nearest = get_close_matches(args[0], self.commands, n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit with the code of its failure."""
         try:
@@ -139,6 +150,11 @@ class Root(TyperGroup):
             output.fail(report.text, report.hint)
             logging.getLogger(__name__).debug("traceback of the failure", exc_info=exc)
             raise typer.Exit(report.exit_code) from exc
+        except Exception as exc:
+            # Of an unknown option: suggest the most similar one only.
+            if similar := getattr(exc, "possibilities", None):
+                exc.possibilities = similar[:1]  # type: ignore[attr-defined]
+            raise
 
 
 class DefaultGroup(TyperGroup):

@@ -89,9 +89,9 @@ def info(
     output.print_pairs((f"job {job['kind']}", _job_text(job)) for job in answer["jobs"])
     print_charts(answer)
     for source in answer["sources"]:
-        output.stdout().print(f"  {output.plain(source)}", soft_wrap=True)
+        output.stdout().print(f"  {output.plain(source)}")
     if answer.get("nextCursor"):
-        output.stdout().print(f"next page: --cursor {answer['nextCursor']}", soft_wrap=True)
+        output.stdout().print(f"next page: --cursor {answer['nextCursor']}")
     for warning in answer.get("warnings") or ():
         output.warn(warning)
 

@@ -84,11 +84,10 @@ def _show_checks(checks: Sequence[Check], *, quiet: bool, as_json: bool) -> None
             continue
         colour = _CHECK_COLOURS[check.state]
         out.print(
-            f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}",
-            soft_wrap=True,
+            f"[{colour}]{check.state:<4}[/{colour}] {check.name:<10} {output.plain(check.text)}"
         )
         if check.remedy:
-            out.print(f"     {'':<10} {output.plain(check.remedy)}", soft_wrap=True)
+            out.print(f"     {'':<10} {output.plain(check.remedy)}")
 
 
 @command(app, "top")

@@ -263,8 +263,7 @@ class WatchLog:
         now = f"{datetime.now():%H:%M:%S}"
         output.stdout().print(
             f"[dim]{now}[/dim] [bold]{output.plain(outcome.collection)}[/bold]: {_counts(outcome)}"
-            f" ({seconds:.1f} s)",
-            soft_wrap=True,
+            f" ({seconds:.1f} s)"
         )
         _show_problems(outcome)
 
@@ -337,8 +336,7 @@ def build(
     else:
         output.stdout().print(
             f"built [bold]{output.plain(wanted)}[/bold] in {output.plain(directory)}:"
-            f" {_counts(outcome)}",
-            soft_wrap=True,
+            f" {_counts(outcome)}"
         )
         _show_problems(outcome)
     if outcome.failed:
@@ -350,7 +348,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         output.print_json(outcome.as_json())
         return
     name = output.plain(outcome.collection)
-    output.stdout().print(f"[bold]{name}[/bold]: {_counts(outcome)}", soft_wrap=True)
+    output.stdout().print(f"[bold]{name}[/bold]: {_counts(outcome)}")
     _show_problems(outcome)
 
 
@@ -373,7 +371,7 @@ def _show_problems(outcome: Outcome) -> None:
     """Print the skipped files, the warnings and the failures."""
     for item in outcome.skipped:
         output.stderr().print(
-            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}", soft_wrap=True
+            f"skipped {output.plain(item['path'])}: {output.plain(item['reason'])}"
         )
     for warning in dict.fromkeys(outcome.warnings):
         output.warn(warning)

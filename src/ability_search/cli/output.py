@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
@@ -18,12 +19,12 @@ _CONTROLS |= {ord("\t"): " ", ord("\n"): "\n", ord("\r"): ""}
 
 def stdout() -> Console:
     """Return a console for the current standard output."""
-    return Console(highlight=False)
+    return Console(highlight=False, soft_wrap=True)
 
 
 def stderr() -> Console:
     """Return a console for the current standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: object) -> str:
@@ -38,17 +39,38 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; columns of numbers are right-aligned."""
-    table = Table(header_style="bold")
-    materialised = [tuple(row) for row in rows]
-    for place, column in enumerate(columns):
-        numbers = all(isinstance(row[place], int | float) for row in materialised)
-        table.add_column(
-            column, justify="right" if numbers and materialised else "left", overflow="fold"
-        )
-    for row in materialised:
-        table.add_row(*(_cell(value) for value in row))
-    stdout().print(table)
+    """Print a table, one line for each row; columns of numbers are right-aligned.
+
+    If a terminal is too narrow, each row is printed as pairs instead. No cell is ever broken.
+    """
+    found = [tuple(row) for row in rows]
+    cells = [tuple(columns), *(tuple(_cell(value) for value in row) for row in found)]
+    numbers = [
+        bool(found) and all(isinstance(row[place], int | float) for row in found)
+        for place in range(len(columns))
+    ]
+    # Markup is escaped with backslashes, which take no room.
+    widths = [
+        max(cell_len(Text.from_markup(each[n]).plain) for each in cells)
+        for n in range(len(columns))
+    ]
+    out = stdout()
+    if out.is_terminal and sum(widths) + 2 * len(widths) - 2 > out.width:
+        for row in found:
+            print_pairs(
+                (column or "chart", value) for column, value in zip(columns, row, strict=True)
+            )
+            out.print()
+        return
+    for place, row in enumerate(cells):
+        padded = map(_padded, row, widths, numbers)
+        line = "  ".join(padded).rstrip()
+        out.print(line if place else f"[bold]{line}[/bold]")
+
+
+def _padded(cell: str, width: int, number: bool) -> str:
+    room = " " * (width - cell_len(Text.from_markup(cell).plain))
+    return room + cell if number else cell + room
 
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
@@ -57,7 +79,7 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     out = stdout()
     for name, value in shown:
-        out.print(f"[bold]{plain(name):<{width}}[/bold]  {_cell(value)}", soft_wrap=True)
+        out.print(f"[bold]{plain(name):<{width}}[/bold]  {_cell(value)}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -80,20 +102,20 @@ def moment(text: str) -> str:
 
 def say(text: str) -> None:
     """Print a message to stderr."""
-    stderr().print(plain(text), soft_wrap=True)
+    stderr().print(plain(text))
 
 
 def warn(text: str) -> None:
     """Print a warning to stderr."""
-    stderr().print(f"[yellow]warning:[/yellow] {plain(text)}", soft_wrap=True)
+    stderr().print(f"[yellow]warning:[/yellow] {plain(text)}")
 
 
 def fail(text: str, hint: str = "") -> None:
     """Print an error and its hint to stderr."""
     console = stderr()
-    console.print(f"[bold red]error:[/bold red] {plain(text)}", soft_wrap=True)
+    console.print(f"[bold red]error:[/bold red] {plain(text)}")
     if hint:
-        console.print(f"[bold]hint:[/bold] {plain(hint)}", soft_wrap=True)
+        console.print(f"[bold]hint:[/bold] {plain(hint)}")
 
 
 def _cell(value: object) -> str:

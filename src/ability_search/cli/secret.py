@@ -37,7 +37,7 @@ def set_(name: NameArgument, vault: VaultOption = "models") -> None:
     """
     files = locate_secrets(os.environ, Path.cwd())
     set_secret(files.path, vault, name, _value(name), key_file=files.key_file)
-    output.stderr().print(f"{name} is set in {output.plain(files.path)}", soft_wrap=True)
+    output.stderr().print(f"{name} is set in {output.plain(files.path)}")
     for warning in misspelt([name], str(files.path)) if vault == VAULT else ():
         output.warn(warning)
 

@@ -183,7 +183,8 @@ def serve(
         SearchError, KadiError: if it does not start; a supervised component reports that and exits.
     """
     try:
-        settings = prepare(name, join=name != "broker")
+        # The environment of a supervised component names its networks, which it must not leave.
+        settings = prepare(name, join=not supervised and name != "broker")
         work = run_component(
             name, settings, open_component, supervised=supervised, complete=complete
         )

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from ability_search.cli.clients import client_settings
 from ability_search.cli.parameters import DataDirOption, JsonOption, port_option
 from ability_search.components.component_run import prepare
 from ability_search.components.extras import EXTRAS, install_command, missing_modules
-from ability_search.components.local_stack import make_plan, new_stack
+from ability_search.components.local_stack import check_ports, make_plan, new_stack
 from ability_search.config.schema import Settings
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
@@ -28,6 +29,8 @@ from ability_search.stack.lifecycle import stop_signals
 from ability_search.stack.supervisor import Plan
 
 _DOWN_SECONDS = 90.0
+_RESTART_SECONDS = 60.0
+_POLL_SECONDS = 0.1
 
 
 @command(app, "up")
@@ -119,7 +122,7 @@ def up(
         models=not no_models,
         environ={"SEARCH_DATABASE_MEMORY": "true"} if memory else None,
     )
-    asyncio.run(_up(plan, began))
+    asyncio.run(_up(settings, plan, began))
     output.stdout().print("stopped")
 
 
@@ -136,8 +139,9 @@ def _lacks_gateway() -> bool:
     return bool(missing)
 
 
-async def _up(plan: Plan, began: float) -> None:
+async def _up(settings: Settings, plan: Plan, began: float) -> None:
     async with new_stack(plan, output) as stack:
+        check_ports(settings, plan)
         stopping = asyncio.Event()
         starting = asyncio.ensure_future(stack.start())
 
@@ -188,17 +192,70 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     Example:
         ability-search status
     """
-    directory = data_dir or client_settings().files.data_dir
-    running = read_running(directory)
-    if running is None:
-        output.fail(f"no stack is running in {directory}", "Start one with `ability-search up`.")
-        raise typer.Exit(NOT_FOUND)
+    _, running = _running(data_dir)
     if not as_json:
         _print_stack(running)
         return
     shown = asdict(running) | {"url": str(Url(running.url))}
     del shown["environ"]
     output.print_json(shown)
+
+
+def _running(data_dir: Path | None) -> tuple[Path, RunningStack]:
+    """Return the data directory and the stack in it; exit if there is none."""
+    directory = data_dir or client_settings().files.data_dir
+    running = read_running(directory)
+    if running is None:
+        output.fail(f"no stack is running in {directory}", "Start one with `ability-search up`.")
+        raise typer.Exit(NOT_FOUND)
+    return directory, running
+
+
+def _terminate(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # It was killed, and its components are exiting.
+    except PermissionError as exc:
+        raise InvalidInput("--data-dir", f"process {pid} belongs to another user") from exc
+
+
+@command(app, "prune")
+def prune(data_dir: DataDirOption = None) -> None:
+    """Remove the texts of deleted documents from the log of the running database.
+
+    The engine keeps recent changes, with their texts, in its log until it restarts.
+    This command restarts the database; calls wait for it meanwhile. Exit code 3
+    means that no stack with a database is running in the data directory.
+
+    Example:
+        ability-search prune
+    """
+    directory, running = _running(data_dir)
+    before = _database_pid(running)
+    if not before:
+        output.fail(f"the stack in {directory} runs no database")
+        raise typer.Exit(NOT_FOUND)
+    _terminate(before)
+    if not asyncio.run(_is_replaced(directory, before)):
+        output.fail(f"the database did not restart within {_RESTART_SECONDS:g} s")
+        raise typer.Exit(FAILED)
+    output.stdout().print("pruned")
+
+
+def _database_pid(running: RunningStack | None) -> int:
+    parts = running.parts if running else ()
+    return next((part.pid for part in parts if part.name == "database"), 0)
+
+
+async def _is_replaced(directory: Path, before: int) -> bool:
+    try:
+        async with asyncio.timeout(_RESTART_SECONDS):
+            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return False
+    return True
 
 
 @command(app, "down")
@@ -208,17 +265,8 @@ def down(data_dir: DataDirOption = None) -> None:
     Example:
         ability-search down
     """
-    directory = data_dir or client_settings().files.data_dir
-    running = read_running(directory)
-    if running is None:
-        output.fail(f"no stack is running in {directory}")
-        raise typer.Exit(NOT_FOUND)
-    try:
-        os.kill(running.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # It was killed, and its components are exiting.
-    except PermissionError as exc:
-        raise InvalidInput("--data-dir", f"process {running.pid} belongs to another user") from exc
+    directory, running = _running(data_dir)
+    _terminate(running.pid)
     if not asyncio.run(released(directory, timeout=_DOWN_SECONDS)):
         output.fail(f"process {running.pid} did not stop within {_DOWN_SECONDS:g} s")
         raise typer.Exit(FAILED)

@@ -76,7 +76,7 @@ def _print_map(drawn: Mapping[str, Any]) -> None:
     for line in _grid(points, [letters.get(group, "*") for group in groups]):
         out.print(line, markup=False)
     for group, letter in letters.items():
-        out.print(f"  {letter}  {output.plain(group)} ({groups.count(group):,})", soft_wrap=True)
+        out.print(f"  {letter}  {output.plain(group)} ({groups.count(group):,})")
     if others := len(set(groups)) - len(letters):
         out.print(f"  *  {others:,} others")
 

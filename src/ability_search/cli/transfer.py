@@ -220,8 +220,7 @@ def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> No
         f"{done} [bold]{output.plain(summary['collection'])}[/bold]:"
         f" {output.counted(summary['chunks'], 'chunk')} of"
         f" {output.counted(summary['sources'], 'source')}, {output.size(summary['bytes'])} in"
-        f" {output.plain(summary['directory'])}",
-        soft_wrap=True,
+        f" {output.plain(summary['directory'])}"
     )
 
 
@@ -296,7 +295,7 @@ async def _perform(run: MigrationRun, hidden: bool) -> Survey:
     survey = await run.perform()
     if not hidden:
         for line in (*_remarks(survey), _ending(run)):
-            output.stdout().print(output.plain(line), soft_wrap=True)
+            output.stdout().print(output.plain(line))
     return survey
 
 
@@ -317,8 +316,7 @@ def _with_migration(
             output.stdout().print(
                 f"moved [bold]{output.plain(each.becomes)}[/bold]:"
                 f" {output.counted(each.chunks, 'chunk')} of"
-                f" {output.counted(each.sources, 'source')}",
-                soft_wrap=True,
+                f" {output.counted(each.sources, 'source')}"
             )
 
     async def run() -> tuple[MigrationRun, Survey]:
@@ -368,8 +366,7 @@ def _show_plan(run: MigrationRun, survey: Survey) -> None:
     output.stdout().print(
         f"{output.counted(survey.rows, 'chunk')} of the earlier ability in"
         f" {output.plain(run.database)}, to be migrated {output.plain(where)};"
-        f" assumed embedding model: {output.plain(survey.model)}",
-        soft_wrap=True,
+        f" assumed embedding model: {output.plain(survey.model)}"
     )
     if survey.collections:
         output.print_table(
@@ -387,7 +384,7 @@ def _show_plan(run: MigrationRun, survey: Survey) -> None:
             ],
         )
     for line in _remarks(survey):
-        output.stdout().print(output.plain(line), soft_wrap=True)
+        output.stdout().print(output.plain(line))
     for text in survey_warnings(survey):
         output.warn(text)
 

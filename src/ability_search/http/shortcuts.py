@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, Base64Encoder, EncodedBytes, Field
@@ -19,8 +19,9 @@ from kadi_client.messages import encode
 INGEST = "search-index"
 SEARCH = "search-query"
 
-ReadFile = Callable[[str, bytes], Awaitable[dict[str, Any]]]
-"""Returns the document of a file, given its name and its bytes; raises :class:`InvalidInput`."""
+ReadFile = Callable[[str, bytes], Awaitable[tuple[dict[str, Any], Sequence[tuple[str, str]]]]]
+"""Returns the document of a file and its unread parts (``page=3``, the reason), given its name and
+its bytes; raises :class:`InvalidInput`."""
 
 _EVERYTHING = Raw(b'"*"')
 _NOTHING = Raw(b"{}")
@@ -116,13 +117,21 @@ async def uploaded(body: bytes, read_file: ReadFile) -> tuple[dict[str, Any], li
         InvalidInput: if no file can be read.
     """
     value = FilesInput.model_validate_json(body)
-    documents, failed = [], []
+    documents: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+
+    def fail(source: str, reason: str) -> None:
+        failed.append({"source": source, "error": reason, "code": InvalidInput.code})
+
     for file in value.files:
         try:
-            documents.append(await read_file(file.source, file.data))
+            document, unread = await read_file(file.source, file.data)
         except InvalidInput as exc:
-            reason = str(exc).removeprefix(f"{file.source}: ")
-            failed.append({"source": file.source, "error": reason, "code": exc.code})
+            fail(file.source, str(exc).removeprefix(f"{file.source}: "))
+            continue
+        documents.append(document)
+        for part, reason in unread:
+            fail(f"{file.source}#{part}", reason)
     if not documents:
         first = failed[0]
         raise InvalidInput("files", f"none can be read; {first['source']}: {first['error']}")

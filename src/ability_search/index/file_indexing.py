@@ -74,8 +74,8 @@ class FileIndexing:
             InvalidInput: if there is nothing there, or a pattern is wrong.
         """
         selection = await asyncio.to_thread(self._select, request)
-        total = _Total(name, options.model or "", len(selection.files), report)
         skipped: list[Skipped] = []
+        total = _Total(name, options.model or "", len(selection.files), report, skipped)
         limits = self._settings.limits
         with open_extractor(self._settings) as extractor:
             async for changed in self._changed(name, selection, request, options, total, skipped):
@@ -178,9 +178,12 @@ class FileIndexing:
 class _Total:
     """Sums up the reports of the parts of a directory tree."""
 
-    def __init__(self, name: str, model: str, documents: int, report: Report) -> None:
+    def __init__(
+        self, name: str, model: str, documents: int, report: Report, skipped: Sequence[Skipped]
+    ) -> None:
         self.result = IndexReport(name, documents, model)
         self._report = report
+        self._skipped = skipped
 
     def add(self, part: IndexReport) -> None:
         """Add the report of one part."""
@@ -198,9 +201,8 @@ class _Total:
     async def report(self, progress: Progress) -> None:
         """Report the progress of a part as that of the whole."""
         total = self.result
-        await self._report(
-            Progress(total.collection, total.done + progress.done, total.documents, progress.stage)
-        )
+        done = total.done + progress.done + sum(not each.part for each in self._skipped)
+        await self._report(Progress(total.collection, done, total.documents, progress.stage))
 
 
 def _gone(root: Path, sources: Sequence[str]) -> list[str]:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from ability_search.collection import Collection, checked_name
 from ability_search.documents import Document
 from ability_search.errors import (
@@ -18,6 +20,7 @@ from ability_search.errors import (
     EmbeddingUnavailable,
     InvalidInput,
     ModelMismatch,
+    TextsRefused,
 )
 from ability_search.index.derived_kinds import KindDerivation
 from ability_search.index.embedding_cache import EmbeddingCache
@@ -44,6 +47,8 @@ from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
 from ability_search.store.records import Replaced, Replacement
 from ability_search.text.analyzer import analyzer_for
+from ability_search.text.chunkers.semantic import SentenceWindows
+from ability_search.text.chunkers.strategies import SEMANTIC
 from ability_search.text.languages import detect_language
 from ability_search.text.model_traits import language_warnings
 
@@ -305,7 +310,7 @@ class Indexer:
             enabled=embedding.reuse and not embed_all,
         )
         steps = Steps(
-            prepare=partial(self._prepare, recipe, kinds),
+            prepare=partial(self._prepare, recipe, kinds, model),
             find_vectors=cache.find,
             embed=partial(self._ports.embed, model),
             write=partial(self._write, writer),
@@ -320,9 +325,29 @@ class Indexer:
         await Pipeline(call, steps, limits).run(tasks)
         call.result.warnings += kinds.warnings
 
-    async def _prepare(self, recipe: Recipe, kinds: KindDerivation, task: Task) -> Prepared:
+    async def _turns(self, document: Document, model: str) -> list[int]:
+        """Return the offsets at which a document turns; none if the embedder refuses its texts."""
+        windows = await asyncio.to_thread(
+            SentenceWindows, document.content, document.format, document.language
+        )
+        try:
+            size = self._settings.embedding.batch_texts
+            vectors = [
+                await self._ports.embed(model, windows.texts[start : start + size])
+                for start in range(0, len(windows.texts), size)
+            ]
+        except TextsRefused:
+            return []
+        return windows.turns(np.concatenate(vectors)) if vectors else []
+
+    async def _prepare(
+        self, recipe: Recipe, kinds: KindDerivation, model: str, task: Task
+    ) -> Prepared:
         """Chunk and analyze a document, and derive its kinds."""
         limits = self._settings.limits
+        turns = None
+        if recipe.chunk_strategy == SEMANTIC:
+            turns = await self._turns(task.document, model)
         run = partial(
             prepare,
             task.document,
@@ -331,6 +356,7 @@ class Indexer:
             analyzer=analyzer_for(recipe.language),
             count=self._ports.counter,
             bounds=Bounds(limits.document_chunks, limits.stored_bytes),
+            turns=turns,
         )
         short = _length(task.document) <= _SHORT
         prepared = run() if short else await asyncio.to_thread(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from ability_search.collection import Collection
 from ability_search.errors import Busy, Cancelled, SearchError
 from ability_search.store.port import JobStore
-from ability_search.store.records import Job
+from ability_search.store.records import HISTORY, Job
 from ability_search.wire import COMPLETED, FAILED, PROGRESS
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ _BEATS = 3
 """Number of renewals within the duration of a lease."""
 _RELEASED = -1
 """Lease in milliseconds of a released job: already expired."""
+_HISTORY = 20
+"""Earlier runs of a kind that a record keeps."""
 _RECORDED_WITHIN = 1.0
 """Maximum seconds that work waits for its record to be written."""
 
@@ -37,6 +39,8 @@ class Progress:
     done: int = 0
     total: int = 0
     stage: str = ""
+    result: Mapping[str, Any] | None = None
+    """The result, set before a recorded block ends."""
 
 
 class Jobs:
@@ -140,17 +144,33 @@ class Jobs:
                 log.warning("could not renew job %s, will retry: %s", job.id, exc)
 
     @asynccontextmanager
-    async def recorded(self, job: Job) -> AsyncIterator[Progress]:
-        """Record the block as a job: its start, its progress and its outcome.
+    async def recorded(self, job: Job, *, after: float = 0.0) -> AsyncIterator[Progress]:
+        """Record the block as a job: its start, progress and outcome, and the runs before it.
 
         The block runs even if recording fails.
+
+        Args:
+            job: The new job.
+            after: Seconds; a block that ends sooner is not recorded and costs no round trip.
         """
         progress = Progress()
-        await self._record(self.begin(job))
-        beating = asyncio.create_task(self.keep(job, progress), name=f"job {job.id}")
+        ready = asyncio.Event()
+        begun: asyncio.Task[None] | None = None
+
+        async def record() -> None:
+            nonlocal begun
+            await asyncio.sleep(after)
+            begun = self._attempt(self._begin_run(job))
+            await asyncio.wait({begun}, timeout=_RECORDED_WITHIN)
+            ready.set()
+            await self.keep(job, progress)
+
+        recording = asyncio.create_task(record(), name=f"job {job.id}")
         state = "done"
         fields: dict[str, Any] = {}
         try:
+            if not after:
+                await ready.wait()
             yield progress
         except asyncio.CancelledError:
             state = "cancelled"
@@ -159,9 +179,12 @@ class Jobs:
             state, fields = "failed", {"error": failure_record(exc)}
             raise
         finally:
-            beating.cancel()
-            fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
-            await self._record(self.end(job, state, **fields))
+            recording.cancel()
+            if begun is not None:
+                fields |= {"done": progress.done, "total": progress.total, "stage": progress.stage}
+                fields |= {"result": progress.result}
+                end = self._attempt(self._end_run(begun, job, state, fields))
+                await asyncio.wait({end}, timeout=_RECORDED_WITHIN)
 
     async def close(self) -> None:
         """Stop recording."""
@@ -169,12 +192,24 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._recording, return_exceptions=True)
 
-    async def _record(self, change: Coroutine[Any, Any, object]) -> None:
-        """Change a record; wait for it at most ``_RECORDED_WITHIN`` seconds."""
-        task = asyncio.create_task(_attempt(change))
+    async def _begin_run(self, job: Job) -> None:
+        """Record a new job, with the outcomes of those before it."""
+        last = await self.find(job.collection, job.kind)
+        history = () if last is None else [_outcome(last), *last.options.get(HISTORY, ())]
+        await self.begin(replace(job, options={HISTORY: list(history)[:_HISTORY]}))
+
+    async def _end_run(
+        self, begun: asyncio.Task[None], job: Job, state: str, fields: Mapping[str, Any]
+    ) -> None:
+        await begun
+        await self.end(job, state, **fields)
+
+    def _attempt(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Change a record; the task outlives the block, and logs a failure."""
+        task = asyncio.create_task(_logged(change))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
-        await asyncio.wait({task}, timeout=_RECORDED_WITHIN)
+        return task
 
 
 class Run:
@@ -292,7 +327,21 @@ def failure_record(exc: Exception) -> dict[str, str]:
     return {"code": SearchError.code, "message": "internal error", "hint": "See the worker's log."}
 
 
-async def _attempt(change: Coroutine[Any, Any, object]) -> None:
+def _outcome(job: Job) -> dict[str, Any]:
+    """Return the entry of a past job in the history."""
+    return {
+        "jobId": job.id,
+        "state": "interrupted" if job.running else job.state,
+        "done": job.done,
+        "total": job.total,
+        "startedAt": job.started_at,
+        "updatedAt": job.updated_at,
+        "error": dict(job.error) if job.error else None,
+        "result": dict(job.result) if job.result else None,
+    }
+
+
+async def _logged(change: Coroutine[Any, Any, None]) -> None:
     try:
         await change
     except SearchError as exc:

@@ -126,6 +126,9 @@ class Pipeline:
     async def _prepared(self, task: Task) -> Prepared | None:
         try:
             return await self._steps.prepare(task)
+        except EmbeddingUnavailable as exc:
+            self._broken = exc
+            return None
         except SearchError as exc:
             self._call.failed(task.document, exc)
             return None

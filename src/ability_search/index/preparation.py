@@ -22,7 +22,7 @@ from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
-from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.chunkers.strategies import Turns, chunk
 from ability_search.text.passages import embedded_text
 from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
@@ -166,8 +166,11 @@ def prepare(
     analyzer: Analyzer,
     count: TokenCounter,
     bounds: Bounds | None = None,
+    turns: Turns | None = None,
 ) -> Prepared:
     """Chunk a document and analyze its chunks; a blank document has none.
+
+    ``turns`` are for the strategy ``semantic``; without them it is ``auto``.
 
     Raises:
         InvalidInput: if the document cannot be chunked this way, its metadata cannot be stored,
@@ -177,7 +180,7 @@ def prepare(
     check_kind(document.source, document.kind, document.of)
     passages = chunk(
         document.content,
-        strategy=recipe.chunk_strategy,
+        strategy=recipe.chunk_strategy if turns is None else turns,
         max_tokens=recipe.chunk_size,
         overlap=recipe.chunk_overlap,
         count=count,
@@ -284,7 +287,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 metadata=document.metadata,
                 chunk_index=index,
                 total_chunks=len(prepared.passages),
-                created_at=now,
+                created_at=document.created_at or now,
                 tokens=passage.tokens,
                 breadcrumb=passage.breadcrumb,
                 page=pages[index],
@@ -391,6 +394,7 @@ def restored_document(
         file_hash=record.file_hash,
         generated=record.generated,
         origin=record.content_hash,
+        created_at=min((each.created_at for each in passages if each.created_at), default=None),
     )
 
 

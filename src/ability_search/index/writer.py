@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ability_search.collection import Collection, checked_model, new_type
@@ -28,6 +29,7 @@ from ability_search.index.preparation import (
 )
 from ability_search.store.records import ChunkRecord, Replacement
 from ability_search.text.term_statistics import TermStatistics
+from kadi_client.errors import KadiError, NoProvider
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ _ATTEMPTS = 8
 _TYPICAL_LENGTH = 100.0
 _TYPICAL_WEIGHT = 20
 """Number of chunks of typical length in the initial average length of a collection."""
+_NAMED = 3
+"""Sources that an error names."""
 _PERIOD_BYTES = 40
 """Size of a date with its lookup keys."""
 
@@ -140,17 +144,18 @@ class Writer:
         # Kinds that an earlier version of a document had.
         kinds = generated_sources(item.document.source for item in group)
         gone = [source for source in kinds if source not in made] if collection.kind_chunks else []
-        replaced = await self._store.replace(
-            collection,
-            Replacement(
-                sources=[*(part.document.source for part in parts), *gone],
-                records=[source_record(part, now=now) for part in parts],
-                chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
-                links=[link for item in group for link in links_of(item.document)],
-                term_statistics=statistics,
-                stand_ins=duplicates.stored,
-            ),
-        )
+        with _named(group):
+            replaced = await self._store.replace(
+                collection,
+                Replacement(
+                    sources=[*(part.document.source for part in parts), *gone],
+                    records=[source_record(part, now=now) for part in parts],
+                    chunks=[[_marked(chunk, duplicates) for chunk in own] for own in chunks],
+                    links=[link for item in group for link in links_of(item.document)],
+                    term_statistics=statistics,
+                    stand_ins=duplicates.stored,
+                ),
+            )
         if replaced is None:
             return None
         # The next group needs the record as it is after this transaction.
@@ -180,6 +185,22 @@ class Writer:
             if current is not None and current.type == collection.type:
                 raise
             return None
+
+
+@contextmanager
+def _named(group: Sequence[Prepared]) -> Iterator[None]:
+    """Name the sources that were being written if the database is lost: one may be the cause."""
+    try:
+        yield
+    except DatabaseUnavailable as exc:
+        if not isinstance(exc.__cause__, KadiError) or isinstance(exc.__cause__, NoProvider):
+            raise
+        sources = [repr(item.document.source) for item in group]
+        more = f" and {len(sources) - _NAMED:,} more" if len(sources) > _NAMED else ""
+        raise DatabaseUnavailable(
+            f"{exc}, while writing {', '.join(sources[:_NAMED])}{more}",
+            hint="Call again. If it fails again, index these documents one by one.",
+        ) from exc
 
 
 def _chunks(

@@ -335,6 +335,14 @@ def _trusted(lists: Sequence[RankedList], candidates: Candidates) -> dict[str, f
     return {"semantic": share, "keyword": 1.0 - share}
 
 
+def weight_of_cosines(candidates: Candidates) -> float:
+    """Return the share of the semantic retriever in the scores; 0 if they depend on ranks."""
+    option, weights = candidates.query.asked.fusion, candidates.weights
+    convex_ = (option.method if option else candidates.ranking.fusion) == "convex"
+    share = weights.get("semantic", 0.0) / (sum(weights.values()) or 1.0)
+    return share if convex_ or len(weights) == 1 else 0.0
+
+
 def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
     """Replace chunks of kinds by the chunks they represent, each with the best of its scores.
 

@@ -55,7 +55,7 @@ class ChunkRecord:
     lead: str = ""
     """Text between the previous chunk and this one."""
     overlap: int = 0
-    """Characters that repeat the end of the previous chunk."""
+    """Characters at the beginning that repeat the end of the previous chunk, or are a preface."""
     section: int | None = None
     """Index of the first chunk of the section."""
     of: str | None = None
@@ -236,6 +236,8 @@ class Passage:
     end_line: int | None = None
     rid: str | None = None
     """Record id, if the passage is read by its chunkId."""
+    created_at: int | None = None
+    """When it was stored, in epoch milliseconds, if the passage is read by its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,21 +408,25 @@ class MapPoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The number of times an agent was shown a chunk."""
+    """The number of times an agent was shown a chunk, and its mark."""
 
     agent: str
     collection: str
     chunk_id: str
     uses: int
     last_at: int
+    useful: bool | None = None
+    """Whether the agent marked it as useful or not; ``None`` without a mark."""
 
 
 # Jobs
 
 REINDEX = "reindex"
 """Kind of the jobs that rebuild a collection; another worker continues an abandoned one."""
-FILES = "index-file"
-"""Kind of the jobs that index files; their results are stored, and no worker continues them."""
+FILES, INDEX = "index-file", "index"
+"""Kinds of the jobs that index; their results are stored, and no worker continues them."""
+HISTORY = "history"
+"""Option of a job that indexes: the outcomes of the jobs of its kind before it, newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _LINE = re.compile(r"^([^\W\d][\w-]*)[ \t]*:[ \t]+(?![\[{&*!|>%@`])(\S.*)$", re.
 _MOST_TAGS = 100
 _NO_TAGS = re.compile(
     r"^ {0,3}(?P<mark>```++|~~~++)[^\n]*+\n.*?(?:^ {0,3}(?P=mark)[`~]*[ \t]*$|\Z)"
-    r"|(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?-->|^(?: {4}|\t).*$",
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?P=ticks)|<!--.*?(?:-->|\Z)|^(?: {4}|\t)[^\n]*$",
     re.MULTILINE | re.DOTALL,
 )
 _TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")

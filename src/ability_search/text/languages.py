@@ -12,9 +12,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from ability_search.text.analyzer import STOP_WORDS
-
 ENGLISH: Final = "en"
+
+STOP_WORDS = {
+    "english": """
+        a about am an and any are as at be been being but by can could did do does for from had
+        has have he her his how i if in into is it its me my no not of on or our she should so
+        some such than that the their them then there these they this to was we were what when
+        where which who whom whose why will with would you your
+    """,
+}
+"""Function words and question words. Question words are rare in notes, so that inverse document
+frequency alone would give them the highest weight. Removing them from queries, measured: nDCG@10
+.599 -> .626 on short notes, .372 -> .378 on abstracts; from documents too: .615, .380."""
 
 _CODES = """
     ar:arabic ca:catalan cs:czech da:danish de:german el:greek en:english eo:esperanto es:spanish
@@ -36,8 +46,9 @@ _SHORTEST = 100
 _LIKELY = 0.9
 """Minimum probability of a detected language."""
 _FUNCTION_WORDS = 0.2
-"""Minimum share of function words that makes a text English; prose has about 0.4, notes 0.25, text
-of related languages at most 0.1. It spares the detector, which takes 100 MB and a second."""
+"""Minimum share of function words that makes a text English without the detector, which takes
+100 MB and a second. Measured: abstracts .32 to .41, conversations .36, technical notes .13; Dutch
+and German .12."""
 
 
 def detect_language(texts: Iterable[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -155,8 +156,12 @@ _BLANKS = {ord(blank): " " for blank in "\t\n\r"}
 _CACHED_WORDS = 1 << 16
 _CACHED_LENGTH = 64
 """Maximum characters of a cached word; longer words rarely recur."""
+_OWN_TOKEN = re.compile(r"[!-/:;=?@\\^`{}~\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+"""Characters that BERT's tokenizer separates from their neighbours, without those of [SEP], <s>."""
 _LONG = 10_000
 """Characters from which encoding a text takes milliseconds."""
+_HUGE = 1_000_000
+"""Characters from which a list of numbers takes too much memory."""
 
 
 class TokenizerTokens:
@@ -209,12 +214,14 @@ class TokenizerTokens:
         """Return the start offset of each token."""
         if not self._by_word:
             return self._encoded(text)
-        starts: list[int] = []
+        starts: list[int] | array[int] = [] if len(text) <= _HUGE else array("q")
         at = 0
         for word in text.translate(_BLANKS).split(" "):
-            if word:
-                known = self._cached if len(word) <= _CACHED_LENGTH else self._encoded
-                starts += [at + start for start in known(word)]
+            if 0 < len(word) <= _CACHED_LENGTH:
+                starts.extend([at + start for start in self._cached(word)])
+            elif word:
+                for begin, part in _parts(word):
+                    starts.extend([at + begin + start for start in self._encoded(part)])
             at += len(word) + 1
         return starts
 
@@ -229,6 +236,18 @@ class TokenizerTokens:
             # Unlike encode(), this releases the interpreter lock.
             (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
         return tuple([start for start, _ in encoding.offsets])
+
+
+def _parts(word: str) -> Iterator[tuple[int, str]]:
+    """Yield the parts of a word with their offsets, cut where a token begins in any case.
+
+    The tokenizer needs 500 bytes for a token, and the words of some scripts are never separated.
+    """
+    at = 0
+    while (begin := _OWN_TOKEN.search(word, at + _LONG)) is not None:
+        yield at, word[at : begin.start()]
+        at = begin.start()
+    yield at, word[at:]
 
 
 def _reads_words_alone(tokenizer: Any) -> bool:

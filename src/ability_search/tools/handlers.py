@@ -11,14 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.errors import Cancelled, DeadlineExceeded, NotFound, SearchError
+from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import Progress
+from ability_search.index.index_calls import IndexReport, Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.indexer import Indexer
 from ability_search.index.jobs import Jobs, Run
+from ability_search.index.jobs import Progress as JobProgress
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.overview import measure
 from ability_search.index.reindex import Reindexer
@@ -26,8 +27,8 @@ from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
-from ability_search.search.searcher import Searcher
-from ability_search.store.records import FILES, Job
+from ability_search.search.searcher import Searcher, not_found
+from ability_search.store.records import FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, ToolRow
@@ -39,6 +40,9 @@ _TO_ANSWER = 0.1
 _TO_ANSWER_AT_LEAST = 0.1
 _TO_ANSWER_AT_MOST = 1.0
 """Seconds."""
+
+_SHORT_RUN = 2.0
+"""Seconds up to which a search-index leaves no record: recording takes three round trips."""
 
 Handler = Callable[[Any, "_Admitted"], Awaitable[BaseModel]]
 
@@ -96,10 +100,11 @@ class _Table:
         """search-index."""
         documents = requests.documents(value, self._limits)
         job = _Job(call, value.job_id)
-        async with job.announced(value.collection):
+        async with self._recorded(job, INDEX, value.collection, after=_SHORT_RUN) as run:
             report = await self._services.indexing.index(
-                value.collection, documents, requests.index_options(value), job.progress
+                value.collection, documents, requests.index_options(value), run.report
             )
+            run.end(report)
         self._services.maintenance.schedule(value.collection)
         return responses.index_result(report, job.id)
 
@@ -109,20 +114,25 @@ class _Table:
         """search-index-file."""
         job = _Job(call, value.job_id)
         request = FileRequest.model_validate(value)
-        record = Job(job.id, FILES, value.collection)
-        jobs = self._services.jobs
-        async with job.announced(value.collection), jobs.recorded(record) as recorded:
-
-            async def progress(progress: Progress) -> None:
-                recorded.done, recorded.total = progress.done, progress.total
-                recorded.stage = progress.stage
-                await job.progress(progress)
-
+        async with self._recorded(job, FILES, value.collection) as run:
             report = await self._services.files.index(
-                value.collection, request, requests.index_options(value), progress
+                value.collection, request, requests.index_options(value), run.report
             )
+            run.end(report.index)
         self._services.maintenance.schedule(value.collection)
         return responses.index_file_result(report, job.id)
+
+    @asynccontextmanager
+    async def _recorded(
+        self, job: _Job, kind: str, collection: str, *, after: float = 0.0
+    ) -> AsyncIterator[_Recorded]:
+        """Publish and record the block as a job, see :meth:`Jobs.recorded`."""
+        record = Job(job.id, kind, collection)
+        async with (
+            job.announced(collection),
+            self._services.jobs.recorded(record, after=after) as recorded,
+        ):
+            yield _Recorded(job, recorded)
 
     async def query(self, value: inputs.QueryInput, _call: _Admitted) -> QueryResult:
         """search-query."""
@@ -136,12 +146,13 @@ class _Table:
         result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
+            value.source,
             limit=requests.limit(value.limit, self._limits),
             filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
         )
         if not self._may_read(result.source_chunk.source):
-            raise NotFound("chunk", value.chunk_id, hint="Use the chunkId of a search-query hit.")
+            raise not_found(value.chunk_id, value.source)
         return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:
@@ -294,6 +305,32 @@ class _Job:
                 "stage": progress.stage,
             },
         )
+
+
+class _Recorded:
+    """The progress of a job that is recorded and published."""
+
+    def __init__(self, job: _Job, recorded: JobProgress) -> None:
+        self._job = job
+        self._recorded = recorded
+
+    async def report(self, progress: Progress) -> None:
+        """Record and publish the progress."""
+        recorded = self._recorded
+        recorded.done, recorded.total = progress.done, progress.total
+        recorded.stage = progress.stage
+        await self._job.progress(progress)
+
+    def end(self, report: IndexReport) -> None:
+        """Record the result."""
+        self._recorded.done = self._recorded.total = report.documents
+        self._recorded.result = {
+            "added": report.added,
+            "updated": report.updated,
+            "unchanged": report.unchanged,
+            "failed": len(report.failed),
+            "chunks": report.chunks,
+        }
 
 
 def _meter(meter: Meter, result: QueryResult) -> None:

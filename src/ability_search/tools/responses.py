@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ability_search.collection import Collection
@@ -11,7 +11,7 @@ from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.indexer import SourcePage
 from ability_search.index.overview import Overview
-from ability_search.store.records import Job
+from ability_search.store.records import HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
 from ability_search.wire import Result
@@ -153,8 +153,14 @@ def _job(job: Job) -> results.JobStatus:
             "started_at": instant(job.started_at),
             "updated_at": instant(job.updated_at),
             "result": job.result or None,
+            "history": [_run(each) for each in job.options.get(HISTORY, ())] or None,
         }
     )
+
+
+def _run(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    times = {name: instant(run[name]) for name in ("startedAt", "updatedAt")}
+    return {**run, **times}
 
 
 def _shared(value: object, model: type[Result]) -> dict[str, Any]:

@@ -120,14 +120,29 @@ class JobError(Result):
     hint: str
 
 
+class JobRun(Result):
+    """An earlier job of a kind."""
+
+    job_id: str
+    state: Literal["interrupted", "done", "failed", "cancelled"]
+    done: int = Field(description="Sources done.")
+    total: int
+    started_at: str
+    updated_at: str
+    error: JobError | None = None
+    result: dict[str, Any] | None = Field(None, description="Result of the job, once done.")
+
+
 class JobStatus(Result):
     """The last job of its kind."""
 
     job_id: str
-    kind: Literal["reindex", "index-file"]
+    kind: Literal["reindex", "index-file", "index"] = Field(
+        description="index: a search-index that ran for more than two seconds."
+    )
     state: Literal["running", "interrupted", "done", "failed", "cancelled"] = Field(
         description="interrupted: no worker runs it. A reindex is resumed by the next worker that"
-        " checks; an index-file is completed by calling it again."
+        " checks; the others are completed by calling them again."
     )
     stage: str
     done: int = Field(description="Sources done.")
@@ -136,6 +151,9 @@ class JobStatus(Result):
     updated_at: str
     error: JobError | None = None
     result: dict[str, Any] | None = Field(None, description="Result of the job, once done.")
+    history: list[JobRun] | None = Field(
+        None, description="Up to 20 earlier jobs of an indexing kind, newest first."
+    )
 
 
 class CollectionInfoResult(Result):

@@ -13,13 +13,15 @@ import jpype
 log = logging.getLogger(__name__)
 
 _SPARSE = "LSM_SPARSE_VECTOR"
+_GRAPH = ".vecgraph"
 
 
 def open_repaired(factory: Any, directory: Path) -> Any:
-    """Open a database; rebuild its sparse vector indexes if it was not closed properly.
+    """Open a database; after a kill, rebuild its sparse vector indexes and remove stray files.
 
     Unlike records and other indexes, such an index has no log: after a kill it silently lacks what
-    was committed since it was last written to disk.
+    was committed since it was last written to disk. Files beside the graph of a dense index stay
+    behind if its type is dropped while the graph is being built.
 
     Raises:
         jpype.JException: if the engine fails.
@@ -27,6 +29,9 @@ def open_repaired(factory: Any, directory: Path) -> Any:
     # Closing a database removes its transaction logs.
     killed = any(directory.glob("*.wal"))
     database = factory(str(directory)).open()
+    for stray in directory.glob(f"*{_GRAPH}.*"):
+        if not stray.with_suffix("").exists():
+            stray.unlink()
     if killed:
         try:
             _rebuild_sparse_indexes(directory.name, database)

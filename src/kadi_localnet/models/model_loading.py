@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from kadi_localnet.models import minilm
+from kadi_localnet.models import minilm, multilingual
 from kadi_localnet.models.config import ModelsConfig, check_names, default_cache_dir
 from kadi_localnet.models.crossencoder import CrossEncoder
 from kadi_localnet.models.directory import find_files, find_reranker_files, is_reranker
@@ -17,11 +17,13 @@ from kadi_localnet.models.encoder import Encoder
 from kadi_localnet.models.errors import ModelSetupError
 from kadi_localnet.models.lanes import NOBODY, Lanes, Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker, Runtime
+from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.remote import RemoteModel, RemoteReranker
 from kadi_localnet.models.service import Model, Models, Reranker
 
 Names = tuple[str, ...]
 """The names under which a model is served, the primary name first."""
+Loaded = Encoder | MultilingualEncoder | CrossEncoder
 
 
 @asynccontextmanager
@@ -62,18 +64,23 @@ async def open_models(
 def _names(config: ModelsConfig) -> Iterator[str]:
     if config.minilm:
         yield from (minilm.NAME, *minilm.ALIASES)
+    if config.multilingual:
+        yield from (multilingual.NAME, *multilingual.ALIASES)
     for directory in config.directories:
         yield from directory.names
     for upstream in (*config.upstreams, *config.rerank_upstreams):
         yield from upstream.models
 
 
-def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
-    loaded: list[tuple[Names, Encoder | CrossEncoder]] = []
+def _load(config: ModelsConfig) -> list[tuple[Names, Loaded]]:
+    loaded: list[tuple[Names, Loaded]] = []
     if config.minilm:
         cache = config.cache_dir or default_cache_dir()
         files = minilm.ensure_files(minilm.weights_directory(), cache, config.precision)
         loaded.append(((minilm.NAME, *minilm.ALIASES), Encoder.load(files)))
+    if config.multilingual:
+        names = (multilingual.NAME, *multilingual.ALIASES)
+        loaded.append((names, MultilingualEncoder.load()))
     for directory in config.directories:
         if is_reranker(directory):
             reranker = CrossEncoder.load(find_reranker_files(directory))
@@ -84,7 +91,7 @@ def _load(config: ModelsConfig) -> list[tuple[Names, Encoder | CrossEncoder]]:
 
 
 def _local(
-    loaded: list[tuple[Names, Encoder | CrossEncoder]], runtime: Runtime
+    loaded: list[tuple[Names, Loaded]], runtime: Runtime
 ) -> tuple[dict[str, Model], dict[str, Reranker]]:
     served: dict[str, Model] = {}
     rerankers: dict[str, Reranker] = {}

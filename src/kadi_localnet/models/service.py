@@ -13,11 +13,13 @@ from typing import Any, Protocol
 from starlette.applications import Starlette
 
 from kadi_client.tools import Call, Tool
+from kadi_localnet.models import multilingual
 from kadi_localnet.models.config import ModelsConfig
 from kadi_localnet.models.errors import ModelNotServed, ModelsError
 from kadi_localnet.models.http import application
 from kadi_localnet.models.lanes import Observer
 from kadi_localnet.models.local import LocalModel, LocalReranker
+from kadi_localnet.models.multilingual import MultilingualEncoder
 from kadi_localnet.models.requests import (
     Embedded,
     EmbeddingRequest,
@@ -135,6 +137,13 @@ class Models:
         if not isinstance(model, LocalModel):
             return ServedModel(name=name, local=False)
         encoder = model.encoder
+        if isinstance(encoder, MultilingualEncoder):
+            return ServedModel(
+                name=name,
+                local=True,
+                dimensions=encoder.dimensions,
+                max_tokens=multilingual.MAX_TOKENS,
+            )
         return ServedModel(
             name=name,
             local=True,

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import io
 import json
 import socket
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from tests.ability_search.cli.conftest import Network, Run
 
 from ability_search.cli import output
 from ability_search.cli import parameters as options
+from ability_search.config.loader import load_settings
 from ability_search.index.charts import (
     CollectionGrowth,
     CollectionMap,
@@ -80,6 +84,62 @@ def test_collections_as_a_table_and_as_json(network: Network, run: Run) -> None:
     row = next(line for line in shown.splitlines() if "docs" in line)
     assert all(cell in row for cell in ("7", "12,345", "101.2", "m", "384"))
     assert json.loads(run("collections", "--json", broker=network.url).stdout) == answer
+
+
+def test_a_piped_table_has_one_line_for_each_row(
+    network: Network, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = SUMMARY.model_copy(update={"name": "n" * 64, "model": "m" * 40})
+    answer = CollectionsResult(collections=[SUMMARY, long]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    head, *rows = run("collections", broker=network.url).stdout.splitlines()
+    assert head.split() == [
+        "collection",
+        "sources",
+        "chunks",
+        *["avg", "tokens", "model", "dim"],
+        *["updated", "(UTC)"],
+    ]
+    assert [row.split()[0] for row in rows] == ["docs", "n" * 64]
+    assert rows[0].index("12,345") == rows[1].index("12,345")
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(width: int) -> list[str]:
+        screen = Console(
+            file=io.StringIO(), force_terminal=True, no_color=True, width=width, soft_wrap=True
+        )
+        monkeypatch.setattr(output, "stdout", lambda: screen)
+        output.print_table(("name", "n"), [("会议[x]", 1), ("b" * 20, 2000)])
+        assert isinstance(screen.file, io.StringIO)
+        return [Text.from_ansi(line).plain for line in screen.file.getvalue().splitlines()]
+
+    assert shown(30) == [
+        "name                      n",
+        "会议[x]                   1",
+        f"{'b' * 20}  2,000",
+    ]
+    assert shown(20) == ["name  会议[x]", "n     1", "", f"name  {'b' * 20}", "n     2,000", ""]
+
+
+def test_the_most_similar_command_or_option_is_suggested(run: Run) -> None:
+    assert "Did you mean 'index'?" in run("inde").stderr
+    shown = run("up", "--metrics-prt", "3").stderr
+    assert "--metrics-port" in shown
+    assert "--models-port" not in shown
+
+
+def test_up_names_every_port_that_is_taken_before_anything_starts(
+    network: Network, run: Run
+) -> None:
+    port = network.url.rpartition(":")[2].partition("/")[0]
+    done = run("up", "--memory", "--no-models", "--port", port, "--gateway-port", port)
+    assert done.exit_code == 1
+    problem = f"port {port} on 127.0.0.1 cannot be used: Address already in use; choose another"
+    assert f"broker: {problem} with --port" in done.stderr
+    assert f"gateway: {problem} with --gateway-port" in done.stderr
+    assert done.stdout == ""
 
 
 def test_no_collections_yet_says_how_to_make_one(network: Network, run: Run) -> None:
@@ -297,6 +357,52 @@ def test_doctor_tries_a_reranker_that_is_there(
     [check] = [check for check in checks if check["name"] == "reranker"]
     assert check["state"] == state
     assert text in check["text"]
+
+
+def test_doctor_names_the_models_that_collections_need_and_nobody_serves(
+    network: Network, run: Run
+) -> None:
+    answer = CollectionsResult(collections=[SUMMARY]).model_dump(mode="json", by_alias=True)
+    network.answers["search-collections"] = lambda _: answer
+    network.answers["rerank"] = lambda _: {"results": []}
+    checks = json.loads(run("doctor", "--json", broker=network.url).stdout)
+    [check] = [check for check in checks if check["name"] == "model"]
+    assert check["state"] == "warn"
+    assert check["text"].startswith("m, which docs needs: ")
+    assert "ability-search reindex docs --model" in check["remedy"]
+
+
+def test_setup_asks_and_writes_files_that_are_loaded(run: Run) -> None:
+    done = run("setup", given="\n\n\n\n")
+    assert done.exit_code == 0, done.stderr
+    assert "all-MiniLM-L6-v2" in done.stderr
+    assert "ability-search up" in done.stdout
+    settings = load_settings({"HOME": "."}, Path.cwd())
+    assert settings.embedding.model == "all-MiniLM-L6-v2"
+    assert settings.files.allowed_roots == (Path.cwd(),)
+    again = run("setup")
+    assert again.exit_code == 2
+    assert "config.yml: exists already" in again.stderr
+
+
+def test_setup_takes_a_broker_and_an_api(run: Run) -> None:
+    answers = ["wss://b.example/kadi", "team, global", "https://a.example", "e5", "docs:notes"]
+    done = run("setup", given="\n".join(answers) + "\n")
+    assert done.exit_code == 0, done.stderr
+    assert "secret set SEARCH_API_KEY" in done.stdout
+    settings = load_settings({"HOME": "."}, Path.cwd())
+    assert (str(settings.broker.url), settings.broker.networks) == (answers[0], ("team", "global"))
+    assert (settings.embedding.transport, settings.embedding.model) == ("api", "e5")
+    assert str(settings.embedding.api_url) == answers[2]
+    assert settings.files.allowed_roots == (Path.cwd() / "docs", Path.cwd() / "notes")
+
+
+def test_setup_writes_nothing_if_an_answer_is_wrong(run: Run) -> None:
+    done = run("setup", given="http://b.example\n\nhttps://ada:pw@a.example\n\n\n")
+    assert done.exit_code == 1
+    assert "config.toml: [broker.default] URL: expected an address" in done.stderr
+    assert "config.yml: search.embedding_api_url: secrets are not allowed" in done.stderr
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_importing_what_is_no_artifact_says_what_one_is(run: Run, tmp_path: Path) -> None:

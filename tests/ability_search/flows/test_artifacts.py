@@ -357,6 +357,35 @@ async def test_an_artifact_that_is_damaged_after_it_was_checked_leaves_nothing(
         assert await collections(network) == ["docs"]
 
 
+@pytest.mark.parametrize("answer_lost", [False, True])
+@pytest.mark.parametrize("step", ["replace", "publish_generation"])
+async def test_an_import_continues_when_the_database_is_back(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, answer_lost: bool
+) -> None:
+    async with start(**SMALL_GROUPS) as network:
+        await fill(network, tmp_path)
+        manifest = await export(network, tmp_path / "out")
+        service = importing(network, tmp_path)
+        store = service._store
+        run, calls = getattr(store, step), 0
+
+        async def interrupted(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                return await run(*args, **options)
+            if answer_lost:
+                await run(*args, **options)
+            raise DatabaseUnavailable("the database is restarting")
+
+        monkeypatch.setattr(store, step, interrupted)
+        imported = await service.import_artifact(opened(tmp_path / "out"), "copy", unheard)
+        assert imported.chunks == manifest.counts.chunks
+        monkeypatch.undo()
+        assert await collections(network) == ["copy", "docs"]
+        assert (await assert_consistent(network, "copy")).sources == manifest.counts.sources
+
+
 @pytest.mark.engine
 async def test_a_database_that_fails_leaves_what_there_was(start: Start, tmp_path: Path) -> None:
     async with start(**SMALL_GROUPS) as network:

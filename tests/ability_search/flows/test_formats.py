@@ -212,5 +212,5 @@ async def test_a_scanned_page_is_named_as_skipped_and_its_file_counts_as_read(
     answer = await network.call("search-index-file", collection="docs", path="d")
     assert (answer["files"], answer["added"]) == (1, 1)
     paths = [each["path"] for each in answer["skipped"]]
-    assert sorted(paths) == ["d/a.pdf#page=1", "d/a.pdf#page=2", "d/b.png"]
+    assert sorted(paths) == ["d/a.pdf#page=1-2", "d/b.png"]
     assert all("apt install tesseract-ocr" in each["reason"] for each in answer["skipped"])

@@ -383,3 +383,18 @@ async def test_averages_are_those_of_the_stored_chunks(network: Network) -> None
     info = await network.call("search-collection-info", collection="docs")
     assert (info["minTokens"], info["maxTokens"]) == (min(tokens), max(tokens))
     assert math.isclose(info["avgTokens"], sum(tokens) / len(tokens), abs_tol=0.006)
+
+
+async def test_the_semantic_strategy_cuts_where_the_embedding_turns(network: Network) -> None:
+    birds = "The heron waits beside the pond. A heron waits beside a pond. "
+    ships = "Every ship has a heavy engine. A heavy engine has every ship. "
+    options = {"collection": "docs", "chunkStrategy": "semantic"}
+    long = document("a", birds * 40 + ships * 40)
+    answer = await network.call("search-index", documents=[long], maxTokens=8192, **options)
+    assert (answer["chunks"], answer["failed"]) == (2, [])
+    again = await network.call("search-index", documents=[long], **options)
+    assert again["unchanged"] == 1
+    network.model.failure = down
+    changed = document("a", ships * 40 + birds * 40)
+    failed = await network.refused("search-index", documents=[changed], **options)
+    assert failed["code"] == "embedding_unavailable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +244,18 @@ async def test_a_caller_that_gives_up_stops_the_work_and_leaves_a_consistent_sta
         assert completed["unchanged"] == stored.sources
         assert (await assert_consistent(network, "docs")).sources == 30
         assert await rows(network, "SELECT FROM Staging") == []
+
+
+async def test_a_lost_database_names_the_sources_that_were_being_written(network: Network) -> None:
+    def lost(tool: str, given: Mapping[str, Any]) -> Any:
+        if "INSERT INTO TermStatistics" in given.get("command", ""):
+            raise MemoryError("out of heap")
+        return None
+
+    network.faults.append(lost)
+    with pytest.raises(ToolError, match="while writing 'a', 'b', 'c' and 1 more") as failed:
+        await network.call(
+            "search-index", collection="docs", documents=[document(each, "x") for each in "abcd"]
+        )
+    assert failed.value.code == "database_unavailable"
+    assert "one by one" in failed.value.hint

@@ -29,6 +29,7 @@ from tests.ability_search.flows.test_reindexing import (
 
 from ability_search.errors import Busy, Cancelled
 from ability_search.index.index_calls import IndexOptions
+from ability_search.tools import handlers
 from kadi_client import Connection, Event
 from kadi_client.errors import KadiError, ToolError
 
@@ -373,9 +374,47 @@ async def test_a_tree_of_files_is_a_job_too(network: Network, tmp_path: Path) ->
     await network.call("search-index-file", collection="docs", path="d", jobId="tree")
     job = await the_job(network, "index-file")
     assert (job["jobId"], job["state"], job["done"], job["total"]) == ("tree", "done", 1, 1)
+    counts = {"added": 1, "updated": 0, "unchanged": 0, "failed": 0, "chunks": 1}
+    assert job["result"] == counts
+    assert "history" not in job
+    (tmp_path / "d" / "b.tar.gz").write_bytes(b"\x1f\x8b\x08\0")
+    (tmp_path / "d" / "c.md").write_text(" ")
+    await network.call("search-index-file", collection="docs", path="d", jobId="again")
+    job = await the_job(network, "index-file")
+    assert (job["jobId"], job["state"], job["done"], job["total"]) == ("again", "done", 3, 3)
     await network.refused("search-index-file", collection="docs", path="nowhere")
     job = await the_job(network, "index-file")
     assert (job["state"], job["error"]["code"]) == ("failed", "invalid_input")
+    past = [(run["jobId"], run["state"], run["result"]["unchanged"]) for run in job["history"]]
+    assert past == [("again", "done", 1), ("tree", "done", 0)]
+
+
+async def test_a_long_search_index_is_a_job_with_a_history(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "_SHORT_RUN", 0.01)
+    await network.call("search-index", collection="docs", documents=[document("zero", "Nets.")])
+    for name in ("one", "two"):
+        gate = network.model.gate = asyncio.Event()
+        given = {"collection": "docs", "documents": [document(name, prose(name))], "jobId": name}
+        call = asyncio.create_task(network.call("search-index", **given))
+        async with asyncio.timeout(PATIENCE):
+            running: list[str] = []
+            while running != [name]:
+                info = await network.call("search-collection-info", collection="docs")
+                running = [each["jobId"] for each in info["jobs"] if each["state"] == "running"]
+        gate.set()
+        await call
+        ended = await the_job(network, "index")
+        assert (ended["jobId"], ended["state"], ended["done"]) == (name, "done", 1)
+        assert ended["result"]["added"] == 1
+    past = [(run["jobId"], run["state"]) for run in ended["history"]]
+    assert past[0] == ("one", "done")
+
+
+async def test_a_short_search_index_leaves_no_record(network: Network) -> None:
+    await network.call("search-index", collection="docs", documents=[document("a", prose("cat"))])
+    assert (await network.call("search-collection-info", collection="docs"))["jobs"] == []
 
 
 @pytest.mark.engine

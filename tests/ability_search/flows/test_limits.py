@@ -94,7 +94,10 @@ async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     clock = asyncio.get_running_loop().time
     started = clock()
     answer = await network.client.invoke(
-        "search-query", {"collection": "docs", "query": "words"}, timeout=4.0, check=False
+        "search-query",
+        {"collection": "docs", "query": "words", "mode": "semantic"},
+        timeout=4.0,
+        check=False,
     )
     assert answer["code"] == "timeout"
     assert clock() - started < 4.0

@@ -89,13 +89,13 @@ def files(home: Path) -> str:
     }
     for name, content in contents.items():
         (home / name).write_text(content, encoding="utf-8")
-    (home / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    (home / "old.tar.gz").write_bytes(b"\x1f\x8b\x08\0")
     report = Office()
     report.add_heading("Harvest", 1)
     report.add_paragraph("Apples ripen in September.")
     report.save(str(home / "harvest.docx"))
     (home / "large.txt").write_text("x" * 2000, encoding="utf-8")
-    names = ("large.txt", *contents, "harvest.docx", "picture.png")
+    names = ("large.txt", *contents, "harvest.docx", "old.tar.gz")
     return "\n".join(str(home / name) for name in names)
 
 
@@ -130,7 +130,7 @@ async def index(network: Network, browser: Browser, home: Path) -> None:
     network.model.gate.set()
     await browser.shows(".job.failed", "5 added, 0 updated, 0 unchanged, 2 failed")
     await browser.shows(".job.failed", "large.txt: more text than the 1024 bytes allowed")
-    await browser.shows(".job.failed", "picture.png: a PNG image, not text")
+    await browser.shows(".job.failed", "old.tar.gz: a gzip archive, not text")
     await browser.picture("index")
     await browser.run(DROPPED, "backups.md", (home / "backups.md").read_text(encoding="utf-8"))
     await browser.shows(".job.done", "0 added, 0 updated, 1 unchanged; 0 chunks")

@@ -18,30 +18,41 @@ DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
 BACKUPS = {"content": "Backups run at two in the morning.", "title": "Backups", "tag": "notes"}
 
 
+MAIL = (
+    b"From: a@example.org\nSubject: Harvest\nMIME-Version: 1.0\n"
+    b'Content-Type: multipart/mixed; boundary="b"\n\n--b\nContent-Type: text/plain\n\n'
+    b"Pears ripen in October.\n--b\nContent-Type: application/gzip\n"
+    b'Content-Disposition: attachment; filename="old.gz"\nContent-Transfer-Encoding: base64\n\n'
+    b"H4sIAA==\n--b--\n"
+)
+
+
 async def test_files_are_indexed_and_unreadable_ones_are_named(network: Network) -> None:
     slides = BytesIO()
     deck = Presentation()
     deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Apples ripen in September"
     deck.save(slides)
-    contents = {"deck.pptx": slides.getvalue(), "n.txt": b"Nets.", "x.png": b"\x89PNG\r\n\x1a\n\0"}
+    contents = {"deck.pptx": slides.getvalue(), "n.txt": b"Nets.", "x.tar.gz": b"\x1f\x8b\x08\0"}
+    contents |= {"mail.eml": MAIL}
     files = [{"source": name, "data": b64encode(data).decode()} for name, data in contents.items()]
     async with opened(network.settings) as url, client(url) as http:
         given = {"collection": "drop", "files": files, "jobId": "j1"}
         indexed = fits("application/json", "/files", (await http.post("/files", json=given)).json())
-        assert (indexed["added"], indexed["jobId"]) == (2, "j1")
-        assert indexed["failed"] == [
-            {"source": "x.png", "error": "a PNG image, not text", "code": "invalid_input"}
+        assert (indexed["added"], indexed["jobId"]) == (3, "j1")
+        assert [(each["source"], each["error"], each["code"]) for each in indexed["failed"]] == [
+            ("x.tar.gz", "a gzip archive, not text", "invalid_input"),
+            ("mail.eml#attachment=old.gz", "a gzip archive, not text", "invalid_input"),
         ]
         found = await http.post("/search", json={"query": "apples", "tag": "drop"})
         hit = found.json()["results"][0]
         assert hit["source"] == "deck.pptx"
         assert "Apples ripen in September" in hit["content"]
         again = await http.post("/files", json=given)
-        assert again.json()["unchanged"] == 2
+        assert again.json()["unchanged"] == 3
         for wrong, named in (
             (
-                {**given, "files": files[2:]},
-                "files: none can be read; x.png: a PNG image, not text",
+                {**given, "files": files[2:3]},
+                "files: none can be read; x.tar.gz: a gzip archive, not text",
             ),
             ({**given, "files": [{"source": "a", "data": "%"}]}, "files.0.data"),
             ({**given, "files": []}, "files: "),

@@ -215,6 +215,21 @@ async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> Non
     assert listed["databases"] == ["kadi_memory"]
 
 
+async def pruning_removes_the_text_of_a_deleted_document(machine: Machine) -> None:
+    def holding() -> list[str]:
+        files = [path for path in (machine.data / "databases").rglob("*") if path.is_file()]
+        return [path.suffix for path in files if b"quetzalcoatl" in path.read_bytes()]
+
+    note = machine.home / "work" / "note.md"
+    note.write_text("Quetzalcoatl: quetzalcoatl keeps a secret.")
+    assert (await machine.run("index", "note.md", "-c", "gone")).code == 0
+    assert (await machine.run("delete", "gone", "--source", "note.md", "--yes")).code == 0
+    assert ".wal" in holding()
+    assert (await machine.run("prune")).out == "pruned\n"
+    assert holding() == []
+    assert (await machine.run("delete", "gone", "--yes")).code == 0
+
+
 async def test_a_stack_survives_killed_components_and_keeps_its_data(machine: Machine) -> None:
     async with machine.up() as up:
         indexed = (await machine.run("index", "notes", "--json")).json
@@ -222,6 +237,7 @@ async def test_a_stack_survives_killed_components_and_keeps_its_data(machine: Ma
         again = (await machine.run("index", "notes", "--json")).json
         assert (again["unchanged"], again["chunks"]) == (3, 0)
         await the_parts_count_what_was_done(machine)
+        await pruning_removes_the_text_of_a_deleted_document(machine)
         await strangers_call_the_eight_tools_and_offer_none(machine)
 
         await kill_and_wait_until_back(

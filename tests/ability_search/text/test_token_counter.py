@@ -7,6 +7,7 @@ import inspect
 import random
 import textwrap
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from ability_search.errors import ConfigurationError
+from ability_search.text import token_counter
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 PROSE = (
@@ -119,8 +121,25 @@ def test_tokens_word_by_word_are_those_of_the_whole_text(
     whole.no_padding()
     read = text.replace("\ud800", "\ufffd")
     starts = [start for start, _ in whole.encode(read, add_special_tokens=False).offsets]
-    places = np.arange(len(text) + 1)
-    assert wordpiece.cumulative(text).tolist() == np.searchsorted(starts, places).tolist()
+    expected = np.searchsorted(starts, np.arange(len(text) + 1)).tolist()
+    assert wordpiece.cumulative(text).tolist() == expected
+    with patch.multiple(token_counter, _LONG=3, _CACHED_LENGTH=2, _HUGE=5):
+        assert wordpiece.cumulative(text).tolist() == expected
+
+
+@pytest.mark.parametrize("character", ["名", "!", "{"])
+def test_a_huge_word_reaches_the_tokenizer_in_parts(
+    wordpiece: TokenizerTokens, character: str
+) -> None:
+    encoded: list[str] = []
+
+    def encode(part: str) -> range:
+        encoded.append(part)
+        return range(len(part))
+
+    with patch.object(wordpiece, "_encoded", encode):
+        assert wordpiece.count(character * 1_000_001) == 1_000_001
+    assert max(map(len, encoded)) == 10_000
 
 
 def test_a_tokenizer_whose_tokens_hold_spaces_reads_the_whole_text(tmp_path: Path) -> None:

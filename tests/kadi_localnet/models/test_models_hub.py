@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -229,3 +231,12 @@ def test_a_missing_extra_names_its_install_line(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelSetupError, match=r"pip install 'ability-search\[hub\]'"):
         pull_model(NAME, tmp_path)
+
+
+def test_statistics_of_the_library_are_disabled() -> None:
+    program = (
+        "import kadi_localnet.models.hub; from huggingface_hub import constants;"
+        " assert constants.HF_HUB_DISABLE_TELEMETRY"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environ, timeout=60)

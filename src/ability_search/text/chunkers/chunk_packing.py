@@ -77,6 +77,15 @@ class Ruler:
         self._counter = counter
         self._sums = counter.cumulative(text)
         self._prefaces: list[tuple[int, int, str, int]] = []
+        self._turns: list[int] = []
+
+    def end_at(self, offsets: Iterable[int]) -> None:
+        """Let a passage end at each of these offsets, in order."""
+        self._turns = list(offsets)
+
+    def turns_before(self, offset: int) -> int:
+        """Return the number of offsets at or before this one at which a passage ends."""
+        return bisect_right(self._turns, offset)
 
     def add_preface(self, start: int, end: int, preface: str) -> None:
         """Repeat a text before each passage that begins from ``start`` to before ``end``.
@@ -108,7 +117,8 @@ class Ruler:
     def fits(self, start: int, end: int) -> bool:
         """Return whether the span fits into a chunk, by the sums over the whole text."""
         preface, tokens = self._preface(start)
-        fits = end - start + len(preface) <= self.max_chars
+        turns = self._turns and self.turns_before(start) < self.turns_before(end - 1)
+        fits = end - start + len(preface) <= self.max_chars and not turns
         return fits and self.estimate(start, end) + tokens <= self.max_tokens
 
     def furthest(self, start: int, tokens: int) -> int:
@@ -195,7 +205,7 @@ VERBATIM = (BY_LINE, BY_WORD, BY_FRAGMENT)
 
 
 def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
-    """Pack units into chunks, never across a form feed, which ends a page.
+    """Pack units into chunks, never across a turn, or a form feed, which ends a page.
 
     Args:
         ruler: Measures the text and has the limit.
@@ -206,22 +216,23 @@ def pack(ruler: Ruler, units: Iterable[Unit]) -> Iterator[Packed]:
         tokenizer encodes as several tokens.
     """
     parts = (part for unit in units for part in _flatten(ruler, unit))
-    for page in _pages(ruler.text, parts):
+    for page in _pages(ruler, parts):
         yield from _fill(ruler, page)
 
 
-def _pages(text: str, units: Iterator[Unit]) -> Iterator[Iterable[Unit]]:
-    """Yield the units between one form feed and the next."""
-    if "\f" not in text:
+def _pages(ruler: Ruler, units: Iterator[Unit]) -> Iterator[Iterable[Unit]]:
+    """Yield the units between one form feed or turn and the next."""
+    text = ruler.text
+    if "\f" not in text and not ruler.turns_before(len(text)):
         yield units
         return
     page, end = 0, 0
 
-    def number(unit: Unit) -> int:
+    def number(unit: Unit) -> tuple[int, int]:
         nonlocal page, end
         page += text.count("\f", end, unit.start)
         end = unit.end
-        return page
+        return page, ruler.turns_before(unit.start)
 
     for _, group in groupby(units, number):
         yield group

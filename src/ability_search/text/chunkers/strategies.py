@@ -50,7 +50,8 @@ _SEARCHED = 1 << 20
 _NEWLINE = re.compile(r"[\r\n]+")
 _UNBROKEN = 2_000
 """Characters per sentence end or newline, on average; a text with more is not prose."""
-_MARKDOWN = frozenset({"markdown", "md", "mdx"})
+MARKDOWN = frozenset({"markdown", "md", "mdx"})
+PLAIN = frozenset({"text", "txt", "plain"})
 _OF_MARKDOWN = frozenset({"markdown-headers", "code-blocks"})
 _MOSTLY_FENCES = 0.6
 _SEVERAL_FENCES = 2
@@ -62,10 +63,15 @@ _BLOCK_TAG = re.compile(
 )
 
 
+Turns = Sequence[int]
+"""Offsets at which the content of a text turns, in order, for the strategy ``semantic``."""
+SEMANTIC = "semantic"
+
+
 def chunk(
     text: str,
     *,
-    strategy: str = "auto",
+    strategy: str | Turns = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     overlap: int | None = None,
     count: TokenCounter | None = None,
@@ -81,7 +87,8 @@ def chunk(
     Args:
         text: Any string; a byte order mark at its beginning is dropped.
         strategy: One of :data:`STRATEGIES`. ``auto`` chooses by ``format``, without a format by
-            the content.
+            the content. ``semantic``, for which :data:`Turns` are given, is like ``auto``, but ends
+            a passage where the text turns.
         max_tokens: Maximum tokens of a passage, at least 1. A passage also has at most
             :data:`.chunk_packing.CHARS_PER_TOKEN` characters per token of this limit. A single
             character that the tokenizer encodes as more tokens is the only exception.
@@ -101,6 +108,9 @@ def chunk(
         InvalidInput: for an unknown strategy, or numbers out of range.
         TooLarge: for more than ``max_passages`` passages.
     """
+    turns: Turns = ()
+    if not isinstance(strategy, str):
+        turns, strategy = strategy, SEMANTIC
     repeated = _checked_overlap(strategy, max_tokens, overlap)
     format = (format or "").lower().lstrip(".")
     matter = FrontMatter()
@@ -119,11 +129,12 @@ def chunk(
         overlap=repeated,
         max_passages=max_passages,
     )
+    ruler.end_at([offset - mark for offset in turns])
     if matter.description:
         first = boundaries.skip_space(body, 0, len(body))
         ruler.add_preface(0, first + 1, f"{matter.description}\n\n")
     try:
-        if strategy == "auto":
+        if strategy in ("auto", SEMANTIC):
             passages = _chunk_auto(ruler, format, language)
         else:
             passages = _CHUNKERS[strategy](ruler)
@@ -148,7 +159,7 @@ def chunk(
 def is_markdown(text: str, format: str | None, language: str | None) -> bool:
     """Return whether a text is Markdown: by its format, or else because of its front matter."""
     if format or language:
-        return (format or "").lower().lstrip(".") in _MARKDOWN
+        return (format or "").lower().lstrip(".") in MARKDOWN
     matter = FRONT_MATTER.match(text)
     return matter is not None and _has_markdown(text[matter.end() :])
 
@@ -195,9 +206,14 @@ def _chunk_auto(ruler: Ruler, format: str, language: str | None) -> list[Passage
         return _chunk_plain(ruler) if passages is None else passages
     if language and is_code_language(language):
         return chunk_code(ruler, language)
-    if _has_markdown("\n" + ruler.text):
+    if looks_like_markdown(ruler.text):
         return _chunk_markdown(ruler)
     return _chunk_plain(ruler)
+
+
+def looks_like_markdown(text: str) -> bool:
+    """Return whether a text of unknown format has a heading or a fence of Markdown."""
+    return _has_markdown("\n" + text)
 
 
 def _has_markdown(text: str) -> bool:
@@ -333,9 +349,9 @@ _CHUNKERS: Mapping[str, Chunker] = {
     "sliding-window": _chunk_windows,
 }
 _BY_FORMAT: Mapping[str, Chunker] = {
-    **dict.fromkeys(_MARKDOWN, _chunk_markdown),
+    **dict.fromkeys(MARKDOWN, _chunk_markdown),
     **dict.fromkeys(("html", "htm", "xhtml"), _chunk_html),
     **dict.fromkeys(("rst", "rest", "restructuredtext"), chunk_rst),
     **dict.fromkeys(("csv", "tsv"), _chunk_rows),
-    **dict.fromkeys(("text", "txt", "plain"), _chunk_plain),
+    **dict.fromkeys(PLAIN, _chunk_plain),
 }

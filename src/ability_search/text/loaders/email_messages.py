@@ -69,17 +69,20 @@ def read_email(name: str, data: bytes, bounds: Bounds, *, read: Reader) -> Extra
     return Extracted(composer.text, "markdown", subject or None, None, metadata, tuple(unread))
 
 
-def _add_attachments(composer: Composer, message: EmailMessage, read: Reader) -> Iterator[str]:
+def _add_attachments(
+    composer: Composer, message: EmailMessage, read: Reader
+) -> Iterator[tuple[str, str]]:
     """Add the attachments as sections; yield what could not be read, with the reason."""
     for number, part in enumerate(_attachments(message), start=1):
-        inner = part.get_content_type() == "message/rfc822"
-        name = part.get_filename() or (f"message {number}.eml" if inner else f"part {number}")
+        is_message = part.get_content_type() == "message/rfc822"
+        unnamed = f"message {number}.eml" if is_message else f"part {number}"
+        name = part.get_filename() or unnamed
         try:
             found = read(name, _bytes(part))
         except Unreadable as exc:
-            yield f"attachment={name}: {exc}"
+            yield f"attachment={name}", str(exc)
             continue
-        yield from (f"attachment={name}#{each}" for each in found.unread)
+        yield from ((f"attachment={name}#{inner}", reason) for inner, reason in found.unread)
         composer.heading(2, name)
         if found.format == "markdown":
             composer.verbatim(_below(found.text[read_front_matter(found.text).end :]))

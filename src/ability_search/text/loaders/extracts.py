@@ -44,8 +44,8 @@ class Extracted:
     """Programming language."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """JSON values."""
-    unread: tuple[str, ...] = ()
-    """Parts that could not be read, each as ``page=3: reason``."""
+    unread: tuple[tuple[str, str], ...] = ()
+    """Parts that could not be read, such as ``page=3``, each with the reason."""
 
 
 Recognize = Callable[[bytes], str]

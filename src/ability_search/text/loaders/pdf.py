@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ability_search.text.loaders.extracts import (
@@ -63,7 +64,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds, *, recognize: Recognize | 
         "text",
         title=known(title=about.get("Title")).get("title"),
         metadata={**metadata, "pages": len(pages)},
-        unread=tuple(f"page={number}: {reason}" for number, reason in unread),
+        unread=tuple(_page_ranges(unread)),
     )
 
 
@@ -84,6 +85,16 @@ def _pages(
         if room < 0:
             raise too_much_text(bounds)
         yield text
+
+
+def _page_ranges(unread: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    """Yield ``page=3`` or ``page=3-9`` for pages in succession with one reason."""
+    for (_, reason), run in groupby(
+        enumerate(unread), key=lambda item: (item[1][0] - item[0], item[1][1])
+    ):
+        numbers = [number for _, (number, _) in run]
+        last = f"-{numbers[-1]}" if len(numbers) > 1 else ""
+        yield f"page={numbers[0]}{last}", reason
 
 
 def _recognized(page: Any, recognize: Recognize | None) -> str:

@@ -204,7 +204,7 @@ def test_a_blank_text_has_no_chunks(strategy: str, text: str) -> None:
 
 def test_an_unknown_strategy_is_rejected_with_the_valid_ones() -> None:
     with pytest.raises(InvalidInput, match="markdown-headers.*sliding-window") as caught:
-        chunk("x", strategy="semantic")
+        chunk("x", strategy="sentences")
     assert caught.value.field == "chunkStrategy"
 
 

@@ -78,7 +78,7 @@ def test_attachments_are_sections_and_unreadable_ones_are_named() -> None:
         "### Inner\n\nFrom: Ada Lovelace <ada@example.com>\nTo: bob@example.com\n"
         "Date: Sun, 01 Mar 2026 12:00:00 +0100\n\nInner text."
     )
-    assert [each.partition(": ")[0] for each in found.unread] == [
+    assert [part for part, _ in found.unread] == [
         "attachment=c.gz",
         "attachment=d.pdf",
     ]
@@ -94,7 +94,7 @@ def test_messages_in_messages_are_read_to_a_limited_depth() -> None:
     found = read(message)
     assert "level 3" in found.text
     assert "level 2" not in found.text
-    assert any("too many messages" in each for each in found.unread)
+    assert any("too many messages" in reason for _, reason in found.unread)
 
 
 def test_a_file_without_headers_is_no_message() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ability_search.filters.facets import facets_of
 from ability_search.text.chunkers.strategies import chunk
+from ability_search.text.front_matter import markdown_metadata
 from ability_search.text.loaders import Bounds, Extracted, Unreadable, decoded, extract, format_of
 
 
@@ -162,6 +163,11 @@ Inline `#span` and <!-- #comment --> text.
 
 def test_tags_in_the_text_join_those_of_the_front_matter() -> None:
     assert read("a.md", TAGGED).metadata == {"tags": ["ops", "Ops/backup", "größe", "last"]}
+
+
+@pytest.mark.parametrize("piece", ["<!--", "`", "`a", "``` \n", "~~~\n", "    \n", "``a "])
+def test_tags_of_a_hostile_text_are_found_quickly(piece: str) -> None:
+    assert markdown_metadata("#tag " + piece * 60_000) == {"tags": ["tag"]}
 
 
 def test_front_matter_can_be_toml() -> None:
