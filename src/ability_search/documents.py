@@ -43,10 +43,10 @@ class Document:
     """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
-    preceding: tuple[str, ...] = ()
-    """Texts of the documents before it in a sequence, oldest first; see :mod:`.sequences`."""
     created_at: int | None = None
     """When it was indexed first, in epoch milliseconds, if it was restored."""
+    preceding: tuple[str, ...] = ()
+    """Texts of the documents before it in a sequence, oldest first; see :mod:`.sequences`."""
 
     @property
     def unread(self) -> bool:
