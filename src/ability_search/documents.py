@@ -43,6 +43,10 @@ class Document:
     """Whether the indexer derived it from the document :attr:`of` and updates both together."""
     origin: str | None = None
     """Content hash in the generation that it was restored from."""
+    created_at: int | None = None
+    """When it was indexed first, in epoch milliseconds, if it was restored."""
+    preceding: tuple[str, ...] = ()
+    """Texts of the documents before it in a sequence, oldest first; see :mod:`.sequences`."""
 
     @property
     def unread(self) -> bool:
@@ -73,7 +77,8 @@ class Passage:
     breadcrumb: str = ""
     """Headings above the passage, outermost first, joined by `` > ``; or the symbol's path."""
     context: str = ""
-    """Prose that introduces a code block; embedded with it, not returned as its text."""
+    """Prose that introduces a code block, or the turns before a turn; embedded and searched with
+    the passage, not returned as its text."""
     language: str | None = None
     """Info string of a code block (``python``)."""
     of_chunk: int | None = None

@@ -104,7 +104,7 @@ async def test_deleted_collection_is_gone_with_all_that_belongs_to_it(store: Sto
     assert await store.due_generations() == []
     assert await store.jobs("notes") == []
     assert await store.agents("notes") == []
-    assert await store.uses("agent", ["notes:a:0", "other:a:0"]) == {"other:a:0": 2}
+    assert (await store.uses("agent", ["notes:a:0", "other:a:0"])).keys() == {"other:a:0"}
     assert not await store.delete_collection(stored)
 
 

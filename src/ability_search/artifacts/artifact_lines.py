@@ -195,6 +195,7 @@ class UseLine(msgspec.Struct, rename="camel"):
     chunk_id: Annotated[str, Meta(min_length=1, max_length=4200)]
     uses: _Uses
     last_at: _Time
+    useful: bool | None = None
 
 
 def source_line(record: SourceRecord) -> bytes:
@@ -219,7 +220,10 @@ def chunk_line(chunk: ChunkRecord) -> bytes:
 
 def use_line(use: Use) -> bytes:
     """Return the line of a use, with a line break."""
-    return _encoded(_row(UseLine, use))
+    row = _row(UseLine, use)
+    if use.useful is None:
+        del row["useful"]
+    return _encoded(row)
 
 
 def text_hash(chunk: ChunkRecord | ChunkLine) -> str:

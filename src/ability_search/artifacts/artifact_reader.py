@@ -156,7 +156,9 @@ class Artifact:
                 use, _ = parsed(line, UseLine, place)
                 if not use.chunk_id.startswith(prefix):
                     raise Damaged(place, "names a chunk of another collection")
-                yield Use(use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at)
+                yield Use(
+                    use.agent, self.origin.name, use.chunk_id, use.uses, use.last_at, use.useful
+                )
             file.finish()
         if count != self.counts.usage:
             raise Damaged(name, f"has {count} lines, the manifest says {self.counts.usage}")

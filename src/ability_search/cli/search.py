@@ -75,7 +75,13 @@ FilterOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--k", "-k", min=1, help="Maximum number of results.")]
 MinScoreOption = Annotated[
-    float | None, typer.Option("--min-score", min=-1, max=1, help="Minimum score.")
+    float | None,
+    typer.Option(
+        "--min-score",
+        min=-1,
+        max=1,
+        help="Minimum cosine (`semantic` below a hit); by keywords only, minimum score.",
+    ),
 ]
 
 
@@ -204,7 +210,12 @@ def search(
 
 @command(app, "similar")
 def similar(
-    chunk: Annotated[str, typer.Argument(help="Id of a chunk, as printed by `search`.")],
+    chunk: Annotated[
+        str, typer.Argument(help="Id of a chunk, as printed by `search`; with -c, a source.")
+    ],
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Collection of the source.")
+    ] = None,
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
@@ -212,18 +223,20 @@ def similar(
     timeout: TimeoutOption = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the nearest neighbours of a chunk in its collection.
+    """Find the nearest neighbours of a chunk, or of a source, in its collection.
 
     Example:
         ability-search similar docs:guide/install.md:0 -k 5
+        ability-search similar guide/install.md -c docs
     """
     wanted = None if condition is None else json_object(condition, "--filter")
     # A collection name has no colon, so the part before the first one is the name.
-    name = chunk.partition(":")[0]
+    name = collection or chunk.partition(":")[0]
+    start = {"source" if collection else "chunk_id": chunk}
     found = with_client(
         broker,
         lambda tools: SearchClient.over(tools, timeout=timeout).similar(
-            name, chunk, limit=k, filter=wanted, min_score=min_score
+            name, **start, limit=k, filter=wanted, min_score=min_score
         ),
     )
     _show(found, as_json=as_json)

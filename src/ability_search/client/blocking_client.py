@@ -62,13 +62,14 @@ class BlockingSearchClient(BlockingBase):
     def similar(
         self,
         collection: str,
-        chunk_id: str,
+        chunk_id: str | None = None,
         *,
+        source: str | None = None,
         limit: int = 10,
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
-        """Find the nearest neighbours of a chunk.
+        """Find the nearest neighbours of a chunk, or of a source.
 
         Example:
             found = search.query("notes", "when is the data saved?")
@@ -77,7 +78,7 @@ class BlockingSearchClient(BlockingBase):
         """
         return self._run(
             self._client.similar(
-                collection, chunk_id, limit=limit, filter=filter, min_score=min_score
+                collection, chunk_id, source=source, limit=limit, filter=filter, min_score=min_score
             )
         )
 

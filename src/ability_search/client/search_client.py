@@ -160,13 +160,14 @@ class SearchClient:
     async def similar(
         self,
         collection: str,
-        chunk_id: str,
+        chunk_id: str | None = None,
         *,
+        source: str | None = None,
         limit: int = 10,
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
     ) -> Neighbours:
-        """Find the nearest neighbours of a chunk.
+        """Find the nearest neighbours of a chunk, or of a source.
 
         Example:
             found = await search.query("notes", "when is the data saved?")
@@ -176,6 +177,7 @@ class SearchClient:
         given = {
             "collection": collection,
             "chunk_id": chunk_id,
+            "source": source,
             "limit": limit,
             "filter": filter,
             "min_score": min_score,

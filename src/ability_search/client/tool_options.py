@@ -14,6 +14,7 @@ class QueryOptions(TypedDict, total=False):
     sources: Sequence[str]
     exclude_sources: Sequence[str]
     min_score: float
+    min_signals: int
     hypothetical_answer: str
     fusion: Mapping[str, Any]
     full_text: Mapping[str, Any]

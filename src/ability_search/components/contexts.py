@@ -364,8 +364,7 @@ class _FileReader:
             found = self._extractor.extract(name, data, file.format)
         except loaders.Unreadable as exc:
             raise InvalidInput(name, str(exc)) from exc
-        unread = [f"{part}: {reason}" for part, reason in found.unread]
-        return wire_document(file.document(found)), unread
+        return wire_document(file.document(found)), found.unread
 
     def close(self) -> None:
         """End a read in progress."""

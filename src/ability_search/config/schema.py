@@ -73,6 +73,14 @@ class Chunking(Group):
         50, about="Overlap of consecutive sliding windows.", unit="tokens", ge=0, le=4096
     )
     strategy: Strategy = setting("auto", about="Chunking strategy if the call sets none.")
+    context: int = setting(
+        2,
+        about="Preceding turns that a turn of a sequence (`chat/7` after `chat/6`) is embedded and"
+        " searched with; 0 disables it. Applies to what is indexed from now on.",
+        unit="turns",
+        ge=0,
+        le=8,
+    )
     tokenizer: Path | None = setting(
         None,
         key="tokenizer",

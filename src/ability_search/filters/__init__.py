@@ -14,12 +14,13 @@ evaluates it against one row. Both follow these rules:
   are strings like any other.
 * **Lists**: ``$eq``, ``$in`` and their negations compare each element (``tags: "a"``), or the
   whole list if the operand is a list (``tags: ["a", "b"]``, in that order). ``$contains`` compares
-  elements. Ordering and ``$like`` are false for lists. Elements that are themselves lists or maps
-  are not searched.
+  elements. Ordering, ``$like`` and ``$ilike`` are false for lists. Elements that are themselves
+  lists or maps are not searched.
 * ``$contains`` on a string is a **case-insensitive substring**, compared character by character
   under simple case folding (``ß`` is not ``ss``); on a list it is an element, compared exactly.
 * ``$like`` is case-sensitive and covers the whole string: ``%`` is any run of characters, ``_``
-  exactly one, and a backslash makes ``%``, ``_`` or itself literal.
+  exactly one, and a backslash makes ``%``, ``_`` or itself literal. ``$ilike`` is the same under
+  simple case folding.
 * ``$between`` includes both ends.
 * ``createdAt`` is compared as an instant of millisecond resolution, given as RFC 3339; without
   an offset it is UTC. A date alone is the whole UTC day: ``$lte`` includes it, ``$gt`` starts

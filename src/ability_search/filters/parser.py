@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.operands import (
@@ -39,7 +40,7 @@ _ORDERS: Mapping[str, Order] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<
 _ON_INSTANTS = (
     "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$between", "$exists", "$not",
 )  # fmt: skip
-_OPERATORS = (*_ON_INSTANTS, "$contains", "$like")
+_OPERATORS = (*_ON_INSTANTS, "$contains", "$like", "$ilike")
 
 
 def parse_filter(
@@ -171,6 +172,7 @@ class _Parser:
             "$exists": self._exists,
             "$contains": self._contains,
             "$like": self._like,
+            "$ilike": partial(self._like, ignore_case=True),
         }
         return read[str(operator)](at, field, operand)
 
@@ -233,9 +235,10 @@ class _Parser:
             alternatives.append(HasElement(field, value))
         return either(*alternatives)
 
-    def _like(self, at: str, field: Field, operand: object) -> Filter:
+    def _like(self, at: str, field: Field, operand: object, *, ignore_case: bool = False) -> Filter:
+        pattern = checked_text(at, operand, self.max_text)
         try:
-            return Pattern(field, *like_regex(checked_text(at, operand, self.max_text)))
+            return Pattern(field, *like_regex(pattern, ignore_case=ignore_case))
         except ValueError as exc:
             raise InvalidInput(at, str(exc)) from exc
 

@@ -40,11 +40,18 @@ class _Compiler:
     blocks: list[_Block] = field(default_factory=lambda: [_Block(_Gap.NONE)])
     prefix: str = ""
     literal_so_far: bool = True
+    ignore_case: bool = False
+    """Whether literals match by simple case folding."""
 
     def literal(self, text: str) -> None:
-        self.blocks[-1].segments[-1] += re.escape(text)
-        if self.literal_so_far:
-            self.prefix += text
+        for char in text:
+            same = _case_variants().get(char, char) if self.ignore_case else char
+            if len(same) > 1:
+                self.one(f"[{''.join(map(_member, same))}]")
+                continue
+            self.blocks[-1].segments[-1] += re.escape(char)
+            if self.literal_so_far:
+                self.prefix += char
 
     def one(self, regex: str) -> None:
         """Add an expression that matches exactly one character."""
@@ -163,7 +170,7 @@ def _class(glob: str, start: int) -> tuple[str, int]:
     return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]", end + 1
 
 
-def like_regex(pattern: str) -> tuple[str, str]:
+def like_regex(pattern: str, *, ignore_case: bool = False) -> tuple[str, str]:
     r"""Translate an SQL LIKE pattern: ``%`` any run, ``_`` one character, ``\`` escapes.
 
     Returns:
@@ -172,7 +179,7 @@ def like_regex(pattern: str) -> tuple[str, str]:
     Raises:
         ValueError: if a backslash precedes anything but ``%``, ``_`` or a backslash.
     """
-    compiler = _Compiler()
+    compiler = _Compiler(ignore_case=ignore_case)
     chars = iter(pattern)
     for char in chars:
         if char == "%":
@@ -190,14 +197,9 @@ def like_regex(pattern: str) -> tuple[str, str]:
 
 def substring_regex(text: str) -> str:
     """Return an expression that matches strings containing ``text``, by simple case folding."""
-    compiler = _Compiler()
+    compiler = _Compiler(ignore_case=True)
     compiler.gap(_Gap.ANYTHING)
-    for char in text:
-        same = _case_variants().get(char, char)
-        if len(same) == 1:
-            compiler.literal(char)
-        else:
-            compiler.one(f"[{''.join(map(_member, same))}]")
+    compiler.literal(text)
     compiler.gap(_Gap.ANYTHING)
     return compiler.regex()
 

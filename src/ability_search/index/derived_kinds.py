@@ -144,6 +144,7 @@ class KindDerivation:
             file=False,
             file_hash=None,
             generated=True,
+            created_at=whole.created_at,
         )
         return analyzed(
             document,

@@ -42,6 +42,7 @@ from ability_search.index.preparation import (
     generated_sources,
     prepare,
 )
+from ability_search.index.sequences import with_preceding
 from ability_search.index.writer import Writer
 from ability_search.ops.metrics.metric_table import CHUNKS_DELETED, CHUNKS_INDEXED
 from ability_search.store.records import Replaced, Replacement
@@ -141,6 +142,14 @@ class Indexer:
             collection = current
         result.wanted = [task.document.source for task in tasks if task.document.unread]
         tasks = [task for task in tasks if not task.document.unread]
+        turns = await with_preceding(
+            [task.document for task in tasks],
+            collection,
+            self._store,
+            count=self._settings.chunking.context,
+            others=documents,
+        )
+        tasks = [task._replace(document=turn) for task, turn in zip(tasks, turns, strict=True)]
         await call.publish("indexing")
         writer = Writer(
             self._ports,

@@ -17,13 +17,14 @@ from ability_search.collection import Collection
 from ability_search.documents import KINDS, Document, Passage, Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.filters.facets import facets_of
+from ability_search.index.sequences import in_context
 from ability_search.store.records import ChunkRecord, Link, SourceRecord
 from ability_search.store.records import Passage as StoredPassage
 from ability_search.text.analyzer import Analyzer
 from ability_search.text.bm25 import document_vector
 from ability_search.text.chunkers.strategies import Turns, chunk
 from ability_search.text.passages import embedded_text
-from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
+from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, metadata_field
 from ability_search.text.token_counter import TokenCounter
 from ability_search.understanding.periods import Period, buckets, to_numbers
 from ability_search.understanding.written_dates import chunk_periods
@@ -85,6 +86,8 @@ class Prepared:
     title_terms: Sequence[str]
     terms: Sequence[Sequence[str]]
     """Terms of each passage, for keyword search."""
+    context_terms: Sequence[Sequence[str]]
+    """Terms of the context of each passage."""
     texts: Sequence[str]
     """Text to embed for each passage."""
     metadata_terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -189,7 +192,7 @@ def prepare(
         _check_stored(document, passages, bounds.stored)
     return analyzed(
         document,
-        passages,
+        in_context(passages, document.preceding, count),
         content_hash=content_hash,
         analyzer=analyzer,
         prefix=recipe.passage_prefix,
@@ -222,6 +225,7 @@ def analyzed(
         passages=passages,
         title_terms=analyzer.terms(document.title),
         terms=[analyzer.terms(passage.content) for passage in passages],
+        context_terms=[analyzer.terms(passage.context) for passage in passages],
         texts=[
             prefix
             + embedded_text(
@@ -262,7 +266,12 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
         if passage.breadcrumb != prepared.passages[section].breadcrumb:
             section = index
         ids, weights = document_vector(
-            {TITLE: prepared.title_terms, CONTENT: terms, **prepared.metadata_terms},
+            {
+                TITLE: prepared.title_terms,
+                CONTENT: terms,
+                CONTEXT: prepared.context_terms[index],
+                **prepared.metadata_terms,
+            },
             average_length=collection.average_length,
             k1=collection.bm25_k1,
             b=collection.bm25_b,
@@ -278,7 +287,7 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 metadata=document.metadata,
                 chunk_index=index,
                 total_chunks=len(prepared.passages),
-                created_at=now,
+                created_at=document.created_at or now,
                 tokens=passage.tokens,
                 breadcrumb=passage.breadcrumb,
                 page=pages[index],
@@ -385,6 +394,7 @@ def restored_document(
         file_hash=record.file_hash,
         generated=record.generated,
         origin=record.content_hash,
+        created_at=min((each.created_at for each in passages if each.created_at), default=None),
     )
 
 

@@ -27,6 +27,7 @@ from ability_search.index.indexer import Indexer, detected_language
 from ability_search.index.jobs import Jobs, Publish, Run, new_record
 from ability_search.index.maintenance import Maintenance
 from ability_search.index.preparation import prepare, restored_document
+from ability_search.index.sequences import with_preceding
 from ability_search.index.verification import verify
 from ability_search.index.writer import expected_length, new_collection
 from ability_search.store.records import REINDEX, Job, SourceRecord
@@ -470,7 +471,8 @@ class Rebuilder:
             )
             if len(passages) == record.chunks:
                 documents.append(restored_document(record, passages))
-        return documents
+        count = self._settings.chunking.context
+        return await with_preceding(documents, live, self._store, count=count)
 
 
 @dataclass(slots=True)

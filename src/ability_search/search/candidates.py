@@ -14,7 +14,7 @@ from ability_search.config.schema import Ranking
 from ability_search.search.plan import Plan, Vectors
 from ability_search.search.query import Query
 from ability_search.search.query_vectors import QueryVectors
-from ability_search.search.response import Budget, Degraded, Hit, HitContext
+from ability_search.search.response import Degraded, Hit, HitContext
 from ability_search.store.records import ChunkText
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.tracing import span
@@ -72,8 +72,6 @@ class Candidate:
     merged: list[Candidate] = field(default_factory=list)
     """Further hits that its context contains."""
     context: HitContext | None = None
-    content: str | None = None
-    """Beginning of its content, if the token budget has no room for all of it."""
     trace: dict[str, Any] = field(default_factory=dict)
     """Effect of each stage, for ``explain``."""
 
@@ -122,6 +120,8 @@ class Candidates:
     """Weights of the retrievers in the fused scores."""
     trust: Mapping[str, float] | None = None
     """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
+    relevance: float | None = None
+    """Probability that the first hits answer the query, see :func:`.fusion.relevance`."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)
@@ -170,7 +170,6 @@ class Answer:
     """The page as callers see it."""
     lost: int = 0
     """Number of hits of the page that were replaced before their rows were read."""
-    budget: Budget | None = None
     warnings: list[str] = field(default_factory=list)
     clock: Timings = field(default_factory=lambda: Timings())
 
@@ -217,9 +216,15 @@ def adjust(item: Candidate, stage: str, score: float, **detail: Any) -> None:
     item.score = score
 
 
+def rank_key(item: Candidate) -> tuple[float, float, str]:
+    """Return a sort key for the best score first; scores of 0 by cosine; ties by chunkId."""
+    cosine = 0.0 if item.score or item.semantic is None else item.semantic
+    return -item.score, 0.0 if math.isnan(cosine) else -cosine, item.chunk_id
+
+
 def best_first(items: Iterable[Candidate]) -> list[Candidate]:
-    """Sort candidates by score, highest first; ties by chunkId."""
-    return sorted(items, key=lambda item: (-item.score, item.chunk_id))
+    """Sort candidates by :func:`rank_key`."""
+    return sorted(items, key=rank_key)
 
 
 def put_behind(items: Sequence[Candidate], first: Sequence[Candidate], stage: str) -> None:

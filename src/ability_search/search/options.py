@@ -16,6 +16,7 @@ FieldName = Annotated[
         " with or without the prefix metadata.",
     ),
 ]
+ChunkId = Annotated[NonBlank, Field(max_length=4200)]
 Model = Annotated[
     str | None,
     Field(
@@ -158,11 +159,30 @@ class Decay(Input):
     )
     floor: Share = Field(0.3, description="Minimum factor at any age.")
     weight: Share = Field(1.0, description="0 has no effect, 1 the full effect.")
+    field: FieldName = Field(
+        "createdAt",
+        description="Field with the date that age counts from: createdAt, when the text was"
+        " indexed, or a metadata key (YYYY-MM-DD or RFC 3339); hits without it use createdAt.",
+        examples=["metadata.published"],
+    )
     agent_id: NonBlank | None = Field(
         None,
         max_length=128,
         description="Agent whose use counts: hits returned to its queries are recorded and score"
         " slightly higher for this agent only.",
+    )
+    useful: list[ChunkId] = Field(
+        default_factory=list,
+        max_length=256,
+        description="ChunkIds of earlier hits that agentId found useful. The mark is recorded and"
+        " counts like frequent use from the next query on; nothing is ever deleted.",
+        examples=[["docs:guide/install.md:0"]],
+    )
+    not_useful: list[ChunkId] = Field(
+        default_factory=list,
+        max_length=256,
+        description="ChunkIds of earlier hits that agentId found not useful; they score lower for"
+        " this agent.",
     )
 
 
@@ -242,9 +262,17 @@ class QueryInput(Input):
         None,
         ge=-1,
         le=1,
-        description="Minimum cosine in semantic and hybrid mode; minimum normalized BM25 score in"
-        " keyword mode.",
+        description="Minimum cosine, scores.semantic of a hit, in semantic and hybrid mode; minimum"
+        " normalized BM25 score in keyword mode and if no embedder answers, with a warning.",
         examples=[0.3],
+    )
+    min_signals: Count | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="Minimum number of retrievers that found a hit, as matchedVia lists them, each"
+        " among its first candidates.",
+        examples=[2],
     )
     hypothetical_answer: NonBlank | None = Field(
         None,
@@ -350,7 +378,8 @@ class QueryInput(Input):
         None,
         ge=1,
         le=10_000_000,
-        description="Token budget for the texts of all hits; what does not fit is cut.",
+        description="Token budget for the whole answer; what does not fit is left out and named in"
+        " budget. The smallest answer has about 350 tokens.",
         examples=[2000],
     )
     expand_query: ExpandQuery | bool = Field(

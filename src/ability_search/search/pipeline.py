@@ -38,6 +38,7 @@ from ability_search.search.stages.hit_rows import HITS, PAGE_ROWS
 from ability_search.search.stages.kind_search import KIND_SEARCH, all_searched, count_chunks
 from ability_search.search.stages.limits import (
     SCORE_FLOOR,
+    SIGNAL_FLOOR,
     SOURCE_LIMIT,
     count_limited,
     reached_floor,
@@ -47,7 +48,6 @@ from ability_search.search.stages.pseudo_relevance import PSEUDO_RELEVANCE
 from ability_search.search.stages.query_expansion import QUERY_EXPANSION
 from ability_search.search.stages.time_closeness import TIME_CLOSENESS, time_signal
 from ability_search.search.stages.time_order import TIME_ORDER
-from ability_search.search.stages.token_budget import TOKEN_BUDGET
 
 # For the query, once.
 QUERY = (
@@ -82,6 +82,7 @@ RANKING = (
     EXCLUDED_TEXTS,  # reads the first hits too
     *SCORERS,
     JOIN,
+    SIGNAL_FLOOR,
     SCORE_FLOOR,
 )
 
@@ -98,7 +99,6 @@ SELECTION = (
 # For all collections together.
 PAGE = (
     PAGE_ROWS,
-    TOKEN_BUDGET,
     HITS,
 )
 

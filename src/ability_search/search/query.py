@@ -40,6 +40,7 @@ DOCUMENTS: Final = "documents"
 
 _OWN_FIELDS = ("source", "title", "content", "kind", "createdAt")
 _METADATA = "metadata."
+CREATED_AT: Final = "createdAt"
 
 
 class Rule(NamedTuple):
@@ -63,6 +64,8 @@ class Query:
     rules: Sequence[Rule] = ()
     text_fields: Sequence[str] = ()
     """Fields of the option ``fullText``, as their terms are indexed."""
+    age_path: tuple[str, ...] = ()
+    """Keys within the metadata of the date that ``decay`` counts from; empty for ``createdAt``."""
     as_of: int | None = None
     """Time of the query, in epoch milliseconds; ``None`` is now."""
     period: Period | None = None
@@ -194,6 +197,10 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     """
     if asked.fusion is not None:
         _check_weights(asked.fusion)
+    decay = asked.decay
+    if decay is not None and decay.agent_id is None and (decay.useful or decay.not_useful):
+        raise InvalidInput("decay.agentId", "is needed to mark hits as useful or not")
+    dated = field_name(decay.field) if decay else CREATED_AT
     fields = asked.full_text.fields if asked.full_text and asked.full_text.enabled else ()
     names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(fields))
     return Query(
@@ -202,6 +209,7 @@ def parse_query(asked: QueryInput, filter: Filter | None = None) -> Query:
         filter,
         rules=[_rule(name, rule) for name, rule in asked.rerank.items()],
         text_fields=tuple(dict.fromkeys(names)),
+        age_path=() if dated == CREATED_AT else _age_path(dated),
         as_of=None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1,
         period=_period(asked.time_range),
     )
@@ -243,6 +251,12 @@ def _text_field(at: str, name: str) -> str:
     if full in _OWN_FIELDS:
         raise InvalidInput(at, "is not a text field", hint="Use title, content or metadata.<key>.")
     return metadata_field(key_path(at, full.removeprefix(_METADATA)))
+
+
+def _age_path(field: str) -> tuple[str, ...]:
+    if field in _OWN_FIELDS:
+        raise InvalidInput("decay.field", "is no date", hint="Use createdAt or metadata.<key>.")
+    return key_path("decay.field", field.removeprefix(_METADATA))
 
 
 def _rule(name: str, option: FieldRule) -> Rule:

@@ -34,7 +34,9 @@ class Hit(Result):
     source: str
     title: str
     content: str
-    score: float = Field(description="Score that orders the results, in [0, 1].")
+    score: float = Field(
+        description="Score that orders the results, in [0, 1]; minScore does not apply to it."
+    )
     metadata: dict[str, Any]
     chunk_index: int
     total_chunks: int
@@ -77,13 +79,17 @@ class Understood(Result):
     end: str | None = Field(None, alias="to", description="Last day that hits should be about.")
 
 
+CutPart = Literal["hit", "context", "metadata", "end"]
+
+
 class Cut(Result):
     """A hit, or a part of it, that did not fit."""
 
     chunk_id: str
     tokens: int = Field(description="Number of tokens left out.")
-    what: Literal["hit", "context", "end"] = Field(
-        description="The whole hit, its context, or the end of its content."
+    what: CutPart = Field(
+        description="The whole hit, its context, its metadata and context, or all that and the end"
+        " of its content."
     )
 
 
@@ -91,8 +97,14 @@ class Budget(Result):
     """Use of the token budget maxResultTokens."""
 
     max_tokens: int
-    tokens: int = Field(description="Tokens used by the contents and contexts of the results.")
+    tokens: int = Field(description="Tokens of the whole answer as JSON.")
+    omitted: list[str] | None = Field(
+        None, description="Fields left out of the whole answer: explain, highlights, timings."
+    )
     cut: list[Cut] = Field(description="In the order of the hits.")
+    unnamed: int | None = Field(
+        None, description="Number of further cuts, which cut does not list."
+    )
     truncated: bool = Field(description="Whether the first hit is cut short.")
 
 
@@ -106,6 +118,11 @@ class QueryResult(Result):
     mode: str
     model: str | None = None
     hyde: Literal[True] | None = None
+    relevance: float | None = Field(
+        None,
+        description="Estimated probability that one of the first three hits answers the query;"
+        " of hybrid queries without fusion.",
+    )
     understood: Understood | None = Field(
         None, description="Exclusions and times from the query and its options."
     )

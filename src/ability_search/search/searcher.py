@@ -8,11 +8,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from ability_search.collection import Collection, ModelInput, checked_name
 from ability_search.documents import Vector
 from ability_search.errors import NotFound, SearchError
-from ability_search.filters.tree import Filter
-from ability_search.search.candidates import Answer, Candidate, Candidates
+from ability_search.filters.tree import Field, Filter, Not, OneOf, combine
+from ability_search.search.candidates import (
+    Answer,
+    Candidate,
+    Candidates,
+    Timings,
+    adjust,
+    rank_key,
+)
+from ability_search.search.fusion import weight_of_cosines
 from ability_search.search.options import QueryInput
 from ability_search.search.pipeline import (
     PAGE,
@@ -32,10 +42,24 @@ from ability_search.search.stage import Ports
 from ability_search.search.stages.decay import UseCounter
 from ability_search.search.stages.first_candidates import RETRIEVAL
 from ability_search.search.stages.hit_rows import hit_of
+from ability_search.search.stages.token_budget import NAME, fit_answer
 from ability_search.store.records import ChunkText, Read
 
 _ATTEMPTS = 8
 """Maximum number of queries while chunks are replaced before their rows are read."""
+_UNRELATED = (
+    "The train to the coast leaves at noon.",
+    "Whisk the eggs with a little sugar.",
+    "The court dismissed the appeal in March.",
+    "Her grandfather built violins.",
+    "Frost damaged most of the vineyards.",
+    "The compiler reports an unused variable.",
+    "Two goals in the second half decided the match.",
+    "Granite consists of quartz, feldspar and mica.",
+)
+"""Texts on different subjects, to measure the cosines that a model gives to unrelated texts."""
+_MEAN_OF = 100
+"""Maximum number of chunks of a source that stand for it."""
 _COLLECTIONS_AT_ONCE = 8
 """Maximum number of collections searched concurrently."""
 
@@ -46,12 +70,13 @@ class Searcher:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._uses = UseCounter(ports.store, now=ports.now)
+        self._unrelated_vectors: dict[ModelInput, Vector] = {}
 
     async def query(self, query: Query) -> QueryResult:
         """Search a collection, several, or all (``*``).
 
-        Each of several collections is searched with its own model. Their hits are merged by score;
-        collections that fail are named in the warnings.
+        Each of several collections is searched with its own model. Their hits are merged by score,
+        calibrated if the models differ; collections that fail are named in the warnings.
 
         Raises:
             NotFound: if the collection, or each of several, does not exist.
@@ -71,11 +96,22 @@ class Searcher:
                     break
         finally:
             await embeddings.close()
+        result = response(answer, searched)
+        if query.asked.max_result_tokens is not None:
+            result.timings[NAME] = 0.0
+            with answer.clock.step(NAME):
+                result = await asyncio.to_thread(
+                    fit_answer, result, query.asked.max_result_tokens, self._ports.counter
+                )
+            measured = rounded(answer.clock)
+            result.timings = {step: measured[step] for step in result.timings}
         decay = query.asked.decay
         if decay is not None and decay.agent_id:
-            shown = [(item.collection.public_name, item.chunk_id) for item in answer.ranked]
-            self._uses.count(decay.agent_id, shown)
-        return response(answer, searched)
+            owners = {item.chunk_id: item.collection.public_name for item in answer.ranked}
+            shown = [(owners[hit.chunk_id], hit.chunk_id) for hit in result.results]
+            marks = dict.fromkeys(decay.useful, True) | dict.fromkeys(decay.not_useful, False)
+            self._uses.count(decay.agent_id, shown, marks)
+        return result
 
     async def close(self) -> None:
         """Wait until pending use counts are written."""
@@ -84,17 +120,21 @@ class Searcher:
     async def similar(
         self,
         name: str,
-        chunk_id: str,
+        chunk_id: str | None,
+        source: str | None = None,
         *,
         limit: int = 10,
         filter: Filter | None = None,
         min_score: float | None = None,
     ) -> SimilarResult:
-        """Return the chunks of a collection nearest to one of its chunks, without that chunk.
+        """Return the chunks of a collection nearest to one of its chunks, or to a source.
+
+        That chunk, or all of that source, are left out.
 
         Raises:
-            NotFound: if there is no such collection, or no such chunk in it.
+            NotFound: if there is no such collection, or no such chunk or source in it.
         """
+        chunk_id = f"{name}:{source}:0" if chunk_id is None else chunk_id
         registry = self._ports.registry
 
         async def ask(current: Collection) -> Read[ChunkText | None]:
@@ -105,13 +145,17 @@ class Searcher:
             raise NotFound("collection", name)
         collection, chunk = found
         if chunk is None:
-            raise NotFound("chunk", chunk_id, hint="Use the chunkId of a search-query hit.")
+            raise not_found(chunk_id, source)
+        vector: Sequence[float] = chunk.embedding or ()
+        if source is not None:
+            filter = combine(Not(OneOf(Field("source"), (source,))), filter)
+            vector = await self._mean_vector(collection, chunk)
         asked = QueryInput(
             collection=name, query=chunk_id, limit=limit, mode="semantic", min_score=min_score
         )
         query = replace(parse_query(asked, filter), as_of=self._ports.now())
         candidates = candidates_of(query, collection, limit + 1, self._ports)
-        candidates.vectors = {COSINE: chunk.embedding or ()}
+        candidates.vectors = {COSINE: vector}
         await run([RETRIEVAL], candidates, self._ports)
         candidates.found = [item for item in candidates.found if item.chunk_id != chunk_id]
         await run(RANKING, candidates, self._ports)
@@ -124,6 +168,56 @@ class Searcher:
         return SimilarResult(
             results=answer.hits, count=len(answer.hits), source_chunk=hit_of(own, query)
         )
+
+    async def _mean_vector(self, collection: Collection, first: ChunkText) -> Sequence[float]:
+        """Return the mean of the vectors of a source's first chunks, of unit length."""
+        head = first.chunk_id.removesuffix(":0")
+        ids = [f"{head}:{n}" for n in range(1, min(first.total_chunks, _MEAN_OF))]
+        vectors = [first.embedding or ()]
+        if ids:
+            store = self._ports.store
+            others = await store.passages(collection.type, ids, None)
+            rids = [each.rid for each in others if each.rid is not None]
+            vectors += (await store.embeddings(collection.type, rids)).values()
+        mean = np.mean([each for each in vectors if len(each)], axis=0)
+        unit: list[float] = (mean / (np.linalg.norm(mean) or 1.0)).tolist()
+        return unit
+
+    async def _calibrate(self, lists: Sequence[Candidates], answer: Answer) -> None:
+        """Make the scores of collections under different models comparable.
+
+        Cosines of unrelated texts are about 0 under one model and .7 under another. The share of
+        the score that an unrelated text would get too is taken off, as in Cohen's kappa: ``(score -
+        chance) / (1 - chance)``, at least 0. Chance is the mean cosine of the query to some
+        unrelated texts, which each model embeds once, times the weight of the semantic retriever.
+        """
+        models = {own.collection.model_input if own.plan.vector else None for own in lists}
+        if len(models) < 2:
+            return
+        try:
+            unrelated = {model: await self._unrelated(model) for model in models if model}
+        except SearchError as exc:
+            answer.warnings.append(f"scores under different models are not calibrated: {exc}")
+            return
+        for own in lists:
+            share = weight_of_cosines(own)
+            if share == 0:
+                continue
+            vector = np.asarray(own.plan.vector)
+            cosines = unrelated[own.collection.model_input] @ vector / np.linalg.norm(vector)
+            chance = share * max(0.0, float(cosines.mean()))
+            for item in own.ranked:
+                score = max(0.0, (item.score - chance) / (1 - chance))
+                adjust(item, "calibration", score, chance=chance)
+
+    async def _unrelated(self, model: ModelInput) -> Vector:
+        """Return the vectors of some unrelated texts, of unit length, shape (n, d)."""
+        if model not in self._unrelated_vectors:
+            texts = [model.passage_prefix + text for text in _UNRELATED]
+            timeout = self._ports.settings.embedding.fallback_after
+            found = await self._ports.embedder.embed(model.model, texts, timeout=timeout)
+            self._unrelated_vectors[model] = found / np.linalg.norm(found, axis=1, keepdims=True)
+        return self._unrelated_vectors[model]
 
     async def _embed(self, query: Query, model: ModelInput) -> Vector:
         imagined = query.asked.hypothetical_answer
@@ -168,6 +262,7 @@ class Searcher:
                 return lists[name]
 
         lists = await _survivors(names, ranked, answer)
+        await self._calibrate(list(lists.values()), answer)
         answer.ranked = together(own.ranked for own in lists.values())
         await run(RERANKING, answer, self._ports)
         if answer.query.asked.reranker is not None:
@@ -185,13 +280,20 @@ class Searcher:
         return lists
 
 
+def not_found(chunk_id: str | None, source: str | None) -> NotFound:
+    """Return the error for a chunk, or a source, to find similar chunks of."""
+    if source is not None:
+        return NotFound("source", source, hint="search-collection-info lists the sources.")
+    return NotFound("chunk", chunk_id or "", hint="Use the chunkId of a search-query hit.")
+
+
 def together(lists: Iterable[Sequence[Candidate]]) -> list[Candidate]:
     """Merge several lists into one, best first; ties by chunkId.
 
     The order within each list is kept: of candidates that score 0, those of a deeper search come
     last.
     """
-    return list(heapq.merge(*lists, key=lambda item: (-item.score, item.chunk_id)))
+    return list(heapq.merge(*lists, key=rank_key))
 
 
 def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
@@ -214,15 +316,20 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
+        relevance=max((own.relevance for own in lists if own.relevance is not None), default=None),
         understood=query.recognized,
         degraded=next((own.degraded for own in lists if own.degraded), None),
-        budget=answer.budget,
         warnings=answer.warnings or None,
-        timings={step: round(value, 3) for step, value in answer.clock.finished().items()},
+        timings=rounded(answer.clock),
         explain=(next(iter(explanations.values())) if single else explanations)
         if explanations
         else None,
     )
+
+
+def rounded(clock: Timings) -> dict[str, float]:
+    """Return the timings in milliseconds, to the microsecond."""
+    return {step: round(value, 3) for step, value in clock.finished().items()}
 
 
 async def _survivors(

@@ -219,16 +219,28 @@ class _Leases(Tables):
 class _Usage(Tables):
     """See :class:`ability_search.store.port.UsageStore`."""
 
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
         found = {each: self._uses.get((agent, each)) for each in chunk_ids}
-        return {chunk_id: use.uses for chunk_id, use in found.items() if use is not None}
+        return {chunk_id: use for chunk_id, use in found.items() if use is not None}
 
-    async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
-        for collection, chunk_id in shown:
+    async def count_uses(
+        self,
+        agent: str,
+        shown: Sequence[tuple[str, str]],
+        *,
+        marks: Mapping[str, bool] | None = None,
+        now: int,
+    ) -> None:
+        marks = marks or {}
+        changes = [(collection, chunk_id, 1) for collection, chunk_id in shown]
+        changes += [(chunk_id.partition(":")[0], chunk_id, 0) for chunk_id in marks]
+        for collection, chunk_id, times in changes:
             if collection in self._records:
-                known = self._uses.get((agent, chunk_id))
-                times = 1 if known is None else known.uses + 1
-                self._uses[agent, chunk_id] = Use(agent, collection, chunk_id, times, now)
+                new = Use(agent, collection, chunk_id, 0, now)
+                known = self._uses.get((agent, chunk_id), new)
+                useful = marks.get(chunk_id, known.useful)
+                counted = replace(known, uses=known.uses + times, last_at=now, useful=useful)
+                self._uses[agent, chunk_id] = counted
 
     async def agents(self, collection: str) -> list[str]:
         return sorted({use.agent for use in self._uses.values() if use.collection == collection})

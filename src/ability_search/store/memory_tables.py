@@ -317,4 +317,5 @@ def passage_of(chunk: StoredChunk) -> Passage:
         start_line=record.start_line,
         end_line=record.end_line,
         rid=chunk.rid,
+        created_at=record.created_at,
     )

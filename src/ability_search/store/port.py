@@ -409,11 +409,22 @@ class JobStore(Protocol):
 class UsageStore(Protocol):
     """Counts of the chunks shown to agents."""
 
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        """Return how often chunks were shown to an agent; those never shown are left out."""
+    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
+        """Return the use of chunks by an agent; those without use are left out."""
 
-    async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
-        """Count chunks, given as collection and chunkId, as shown once more. Not idempotent."""
+    async def count_uses(
+        self,
+        agent: str,
+        shown: Sequence[tuple[str, str]],
+        *,
+        marks: Mapping[str, bool] | None = None,
+        now: int,
+    ) -> None:
+        """Count chunks, given as collection and chunkId, as shown once more. Not idempotent.
+
+        ``marks`` says by chunkId whether the agent found a chunk useful; it replaces earlier marks.
+        Chunks of deleted collections are skipped.
+        """
 
     async def agents(self, collection: str) -> list[str]:
         """Return the agents that were shown chunks of a collection."""

@@ -236,6 +236,8 @@ class Passage:
     end_line: int | None = None
     rid: str | None = None
     """Record id, if the passage is read by its chunkId."""
+    created_at: int | None = None
+    """When it was stored, in epoch milliseconds, if the passage is read by its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,13 +408,15 @@ class MapPoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The number of times an agent was shown a chunk."""
+    """The number of times an agent was shown a chunk, and its mark."""
 
     agent: str
     collection: str
     chunk_id: str
     uses: int
     last_at: int
+    useful: bool | None = None
+    """Whether the agent marked it as useful or not; ``None`` without a mark."""
 
 
 # Jobs

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ability_search.collection import K1, B
 from ability_search.documents import Floats, SparseVector
-from ability_search.text.term_ids import CONTENT, TITLE, TermIds, are_of_content, term_ids
+from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, TermIds, are_of_content, term_ids
 from ability_search.text.term_statistics import TermStatistics
 
 Weights = npt.NDArray[np.float32]
@@ -32,7 +32,9 @@ Weights = npt.NDArray[np.float32]
 K3: Final = 8.0
 TITLE_WEIGHT: Final = 1.5
 """Abstracts, nDCG@10 of the keyword retriever: .391 at 1, .398 at 1.5, .390 at 2."""
-QUERY_TERMS_LIMIT: Final = 64
+CONTEXT_WEIGHT: Final = 0.3
+"""Conversations, nDCG@10 of hybrid search by .2, .3 and .45: .562, .571 and .571."""
+QUERY_TERMS_LIMIT: Final = 256
 _DECIMALS = 5
 _ROUNDING = 1e-9
 
@@ -54,7 +56,7 @@ class QueryTerms(SparseVector):
     information: float
 
     def of_each_term(self, terms: Sequence[str], *, most: int) -> list[QueryTerms]:
-        """Split the query into its terms, in content and title, greatest weight first.
+        """Split the query into its terms, each in all fields, greatest weight first.
 
         Args:
             terms: the analyzed query; terms that are not in this query are skipped.
@@ -62,11 +64,11 @@ class QueryTerms(SparseVector):
         """
         distinct = tuple(dict.fromkeys(terms))
         weights = dict(zip(self.ids, self.weights, strict=True))
-        fields = zip(term_ids(CONTENT, distinct), term_ids(TITLE, distinct), strict=True)
+        fields = [term_ids(field, distinct).tolist() for field in (CONTENT, TITLE, CONTEXT)]
         found = []
-        for pair in fields:
-            ids = tuple(sorted(int(each) for each in pair if int(each) in weights))
-            information = weights.get(int(pair[0]), 0.0)
+        for own in zip(*fields, strict=True):
+            ids = tuple(sorted(each for each in own if each in weights))
+            information = weights.get(own[0], 0.0)
             if information > 0:
                 found.append(QueryTerms(ids, tuple(weights[each] for each in ids), information))
         return sorted(found, key=lambda each: -each.information)[:most]
@@ -207,7 +209,7 @@ def query_terms(
     limit: int = QUERY_TERMS_LIMIT,
     k3: float = K3,
 ) -> QueryTerms:
-    """Return the weighted terms of a query in content and title, see :func:`terms_in_fields`.
+    """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
 
     Args:
         terms: the analyzed query.
@@ -217,6 +219,8 @@ def query_terms(
         k3: saturation of a term's frequency in the query.
     """
     fields = {CONTENT: 1.0, TITLE: title_weight}
+    if statistics.document_frequencies(term_ids(CONTEXT, terms)).any():
+        fields[CONTEXT] = CONTEXT_WEIGHT
     return terms_in_fields(terms, statistics, fields, limit=limit, k3=k3)
 
 
@@ -232,7 +236,8 @@ def terms_in_fields(
 
     A term of frequency ``q`` in the query weighs ``idf (k3 + 1) q / (k3 + q)`` times the weight
     of the field. Its document frequency is the highest one of the content and of these fields, so
-    that a common word does not look rare because few chunks have a title.
+    that a common word does not look rare because few chunks have a title; a context repeats
+    contents and does not count.
 
     Args:
         terms: the analyzed query in order, repetitions included; no terms give an empty query.
@@ -247,7 +252,7 @@ def terms_in_fields(
     if not counts or not fields:
         return QueryTerms((), (), 0.0)
     ids = np.stack([term_ids(field, tuple(counts)) for field in fields])
-    counted = [*ids, term_ids(CONTENT, tuple(counts))]
+    counted = [term_ids(field, tuple(counts)) for field in {CONTENT, *fields} - {CONTEXT}]
     frequencies = np.stack([statistics.document_frequencies(row) for row in counted]).max(axis=0)
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)

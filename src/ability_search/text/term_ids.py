@@ -15,6 +15,8 @@ TermIds = npt.NDArray[np.int32]
 
 CONTENT: Final = "content"
 TITLE: Final = "title"
+CONTEXT: Final = "context"
+"""Name of the field of the text around a chunk that it is searched with."""
 
 _OTHER_FIELD = 1 << 29
 _MASK = _OTHER_FIELD - 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ability_search.errors import Cancelled, DeadlineExceeded, NotFound, SearchError
+from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
 from ability_search.index.file_indexing import FileIndexing, FileRequest
 from ability_search.index.generations import Generations
@@ -27,7 +27,7 @@ from ability_search.index.self_repair import SelfRepair
 from ability_search.ops.metrics.meter import Meter
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
 from ability_search.search.response import QueryResult, SimilarResult
-from ability_search.search.searcher import Searcher
+from ability_search.search.searcher import Searcher, not_found
 from ability_search.store.records import FILES, INDEX, Job
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
@@ -146,12 +146,13 @@ class _Table:
         result = await self._services.searcher.similar(
             value.collection,
             value.chunk_id,
+            value.source,
             limit=requests.limit(value.limit, self._limits),
             filter=requests.combined_filter(value.filter, None, (), self._limits, self._policy),
             min_score=value.min_score,
         )
         if not self._may_read(result.source_chunk.source):
-            raise NotFound("chunk", value.chunk_id, hint="Use the chunkId of a search-query hit.")
+            raise not_found(value.chunk_id, value.source)
         return result
 
     async def reindex(self, value: inputs.ReindexInput, call: _Admitted) -> results.ReindexResult:

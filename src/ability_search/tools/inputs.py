@@ -207,14 +207,28 @@ class SimilarInput(Input):
     """Input of search-similar."""
 
     collection: CollectionName
-    chunk_id: NonBlank = Field(
+    chunk_id: NonBlank | None = Field(
+        None,
         max_length=4200,
-        description="Id of the chunk to find neighbours of.",
+        description="Id of the chunk to find neighbours of; this or source.",
         examples=["docs:guide/install.md:0"],
+    )
+    source: NonBlank | None = Field(
+        None,
+        max_length=4096,
+        description="Source to find similar chunks of other sources for: those nearest to the mean"
+        " of its first 100 chunks.",
+        examples=["guide/install.md"],
     )
     limit: Count = Field(10, ge=1, description="Maximum number of results.")
     filter: dict[str, Any] | None = Field(None, description="As for search-query.")
     min_score: float | None = Field(None, ge=-1, le=1, description="Minimum cosine.")
+
+    @model_validator(mode="after")
+    def _one_start(self) -> SimilarInput:
+        if (self.chunk_id is None) == (self.source is None):
+            raise ValueError("exactly one of chunkId and source is required")
+        return self
 
 
 class ReindexInput(Input):

@@ -133,6 +133,9 @@ ROWS = [
         ({"$like": "100\\%%\\_%"}, {"percent"}),
         ({"$like": "_x"}, {"emoji"}),
         ({"$like": "%"}, STRINGS),
+        ({"$ilike": "E_"}, {"en", "EN"}),
+        ({"$ilike": "é%E"}, {"École"}),
+        ({"$ilike": "100\\%%REAL\\_%"}, {"percent"}),
         ({"$not": {"$like": "%"}}, set(VALUES) - STRINGS),
     ],
 )

@@ -70,6 +70,10 @@ class WordModel:
     """Answers wait for it."""
     rewrite: Callable[[dict[str, Any]], Any] | None = None
     """Changes the answers."""
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    """Vectors of some texts."""
+    offset: float = 0.0
+    """Added to all components, so that all cosines are high."""
 
     async def handle(self, tool_input: dict[str, Any], _call: Call) -> Any:
         self.requests += 1
@@ -83,13 +87,16 @@ class WordModel:
             {
                 "index": index,
                 "embedding": base64.b64encode(
-                    word_vector(text)[:size].astype("<f4").tobytes()
+                    (self.vector(text)[:size] + self.offset).astype("<f4").tobytes()
                 ).decode(),
             }
             for index, text in enumerate(tool_input["input"])
         ]
         answer = {"data": data, "model": tool_input["model"]}
         return answer if self.rewrite is None else self.rewrite(answer)
+
+    def vector(self, text: str) -> np.ndarray:
+        return self.vectors.get(text, word_vector(text))
 
     @property
     def tool(self) -> Tool:

@@ -84,6 +84,47 @@ async def test_ages_are_those_when_the_question_is_asked(library: Network) -> No
     assert use.last_at >= stored["createdAt"], "use is counted when it happens"
 
 
+async def test_age_may_count_from_a_date_in_the_metadata(network: Network) -> None:
+    dates = {"old": "2020-01-01", "new": "2026-03-01T10:00:00Z", "odd": "long ago", "none": None}
+    documents = [
+        document(source, "cats", title="", metadata={"about": {"on": date}})
+        for source, date in dates.items()
+    ]
+    await network.call("search-index", collection="docs", documents=documents)
+    option = {"field": "metadata.about.on", "halfLifeDays": 100, "floor": 0.1}
+    hits = await hits_of(network, decay=option, asOf="2026-03-02", explain=True)
+    ages = {hit["source"]: hit["explain"]["decay"]["ageDays"] for hit in hits}
+    assert ages == pytest.approx({"old": 2253, "new": 1 + 14 / 24, "odd": 0, "none": 0}, abs=0.01)
+    assert hits[-1]["source"] == "old"
+    assert hits[-1]["score"] == pytest.approx(0.1 * hits[0]["score"])
+    answer = await network.refused(
+        "search-query", collection="docs", query="cats", decay={"field": "title"}
+    )
+    assert "decay.field" in answer["error"]
+
+
+async def test_marks_count_for_the_agent_that_set_them(library: Network) -> None:
+    asked = {"floor": 1, "agentId": "reader"}
+    plain = scores_of(await hits_of(library))
+    marks = {"useful": ["docs:d4:0"], "notUseful": ["docs:d0:0", "gone:x:0"]}
+    await hits_of(library, limit=1, decay={**asked, **marks})
+    await used(library, "reader", 1)
+    hits = await hits_of(library, decay=asked, explain=True)
+    factors = {"d0": 0.7 / 1.3, "d4": 1.0}
+    assert scores_of(hits) == pytest.approx(
+        {source: score * factors.get(source, 1 / 1.3) for source, score in plain.items()}
+    )
+    told = {hit["source"]: hit["explain"]["decay"].get("useful") for hit in hits}
+    assert told == {"d0": False, "d1": None, "d2": None, "d3": None, "d4": True}
+    assert len(hits) == 5, "nothing is left out"
+    other = await hits_of(library, decay={**asked, "agentId": "other"})
+    assert scores_of(other) == pytest.approx({key: each / 1.3 for key, each in plain.items()})
+    answer = await library.refused(
+        "search-query", collection="docs", query="cats", decay={"useful": ["docs:d4:0"]}
+    )
+    assert "decay.agentId" in answer["error"]
+
+
 async def test_without_weight_nothing_changes(library: Network) -> None:
     for mode in MODES:
         plain = await hits_of(library, mode=mode, explain=True)

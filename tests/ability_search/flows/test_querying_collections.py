@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.conftest import MODEL, Network, document, word_vector
+from tests.ability_search.flows.conftest import DIMENSIONS, MODEL, Network, document, word_vector
 from tests.ability_search.flows.oracle import Oracle, assert_ranked, corpus
 
 Documents = list[dict[str, Any]]
@@ -46,8 +46,42 @@ async def test_a_query_is_embedded_once_a_model(network: Network) -> None:
     await index(network, "other", [document("a", "some words")], model="other-32")
     network.model.texts.clear()
     answer = await network.call("search-query", collection="*", query="words", mode="semantic")
+    unrelated = network.model.texts[2:]
+    assert network.model.texts == ["words", "words", *unrelated]
+    assert len(unrelated) == 2 * len(set(unrelated)), "once a model"
+    network.model.texts.clear()
+    await network.call("search-query", collection="*", query="words", mode="semantic")
     assert network.model.texts == ["words", "words"]
     assert {hit["collection"] for hit in answer["results"]} == {"c0", "c1", "c2", "c3", "other"}
+
+
+async def test_a_model_of_high_cosines_does_not_fill_the_page(network: Network) -> None:
+    def narrow(tool_input: dict[str, Any]) -> None:
+        network.model.offset = 3.0 if tool_input["model"] == "narrow" else 0.0
+
+    network.model.models["narrow"] = DIMENSIONS
+    network.model.failure = narrow
+    texts = {"a": "cats sleep", "b": "dogs bark", "c": "fish swim", "d": "cows graze"}
+    documents = [document(source, text, title="") for source, text in texts.items()]
+    await index(network, "wide", documents)
+    await index(network, "narrow", documents, model="narrow")
+    for mode in ("semantic", "hybrid"):
+        asked = {"query": "cats sleep", "mode": mode, "explain": True, "limit": 8, "prf": False}
+        answer = await network.call("search-query", collection=["wide", "narrow"], **asked)
+        hits = answer["results"]
+        assert "warnings" not in answer
+        assert {hit["source"] for hit in hits[:2]} == {"a"}
+        cosines = {hit["chunkId"]: hit["scores"]["semantic"] for hit in hits}
+        assert cosines["narrow:b:0"] > 0.8, "a raw cosine that looks like a good one"
+        for hit in hits:
+            line = hit["explain"]["calibration"]
+            chance, before = line["chance"], line["before"]
+            assert hit["score"] == pytest.approx(max(0, (before - chance) / (1 - chance)))
+        for name in ("wide", "narrow"):
+            (alone,) = [await network.call("search-query", collection=name, **asked)]
+            own = [hit["chunkId"] for hit in hits if hit["collection"] == name]
+            assert own == [hit["chunkId"] for hit in alone["results"]]
+            assert all("calibration" not in hit["explain"] for hit in alone["results"])
 
 
 async def test_one_that_fails_is_named(network: Network) -> None:
@@ -118,6 +152,28 @@ async def test_neighbours_are_the_nearest_others(network: Network) -> None:
     assert_ranked(answer["results"], scores, count=20)
     everything = await network.call("search-similar", collection="docs", chunkId=own, limit=1000)
     assert everything["count"] == 59
+
+
+async def test_sources_near_a_source(network: Network) -> None:
+    documents = [
+        document("long", "# A\n\ncats sleep\n\n# B\n\ndogs bark", title=""),
+        document("cats", "cats sleep", title=""),
+        document("both", "cats sleep dogs bark", title=""),
+        document("fish", "fish swim", title=""),
+    ]
+    await index(network, "docs", documents, chunkStrategy="markdown-headers")
+    answer = await network.call("search-similar", collection="docs", source="long")
+    assert answer["sourceChunk"]["chunkId"] == "docs:long:0"
+    assert answer["sourceChunk"]["totalChunks"] == 2
+    assert [hit["source"] for hit in answer["results"]] == ["both", "cats", "fish"]
+    chunk = await network.call("search-similar", collection="docs", chunkId="docs:long:0", limit=1)
+    assert [hit["source"] for hit in chunk["results"]] == ["cats"]
+    missing = await network.refused("search-similar", collection="docs", source="nothing")
+    assert missing["code"] == "not_found"
+    assert "source" in missing["error"]
+    for both in ({}, {"source": "long", "chunkId": "docs:long:0"}):
+        refused = await network.refused("search-similar", collection="docs", **both)
+        assert "exactly one of chunkId and source" in refused["error"]
 
 
 async def test_neighbours_within_a_filter_and_above_a_floor(network: Network) -> None:

@@ -57,7 +57,11 @@ async def test_smaller_chunks_are_cut_from_what_is_stored(start: Start) -> None:
     async with start(**NO_GRACE) as network:
         documents = await fill(network)
         before = await record(network, "docs")
+        stored = {row["source"]: row["createdAt"] for row in await chunks(network, "docs")}
         answer = await network.call("search-reindex", collection="docs", maxTokens=24)
+        assert all(
+            row["createdAt"] == stored[row["source"]] for row in await chunks(network, "docs")
+        )
         assert (answer["deleted"], answer["documents"]) == (before.chunks, 8)
         after = await assert_consistent(network, "docs")
         assert after.generation == before.generation + 1

@@ -35,6 +35,7 @@ def prepared_of(document: Document, words: list[str]) -> Prepared:
         passages=[Passage(word, 0, len(word), 1, 1, 1) for word in words],
         title_terms=[],
         terms=[[word] for word in words],
+        context_terms=[[] for _ in words],
         texts=words,
         vectors=[None] * len(words),
         missing=len(words),

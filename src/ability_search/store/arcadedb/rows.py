@@ -162,6 +162,7 @@ def passage(row: Row) -> Passage:
         start_line=row.get("startLine"),
         end_line=row.get("endLine"),
         rid=row.get("rid"),
+        created_at=row.get("createdAt"),
     )
 
 

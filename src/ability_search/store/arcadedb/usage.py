@@ -18,13 +18,21 @@ _ATTEMPTS = 4
 class UsageSql(Database):
     """Counts of use, see :class:`ability_search.store.port.UsageStore`."""
 
-    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        return {row["chunkId"]: row["uses"] for row in await self.rows(uses(agent, chunk_ids))}
+    async def uses(self, agent: str, chunk_ids: Sequence[str]) -> dict[str, Use]:
+        rows = await self.rows(uses(agent, chunk_ids))
+        return {row["chunkId"]: _use(row) for row in rows}
 
-    async def count_uses(self, agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> None:
+    async def count_uses(
+        self,
+        agent: str,
+        shown: Sequence[tuple[str, str]],
+        *,
+        marks: Mapping[str, bool] | None = None,
+        now: int,
+    ) -> None:
         """Increment the counts of chunks; retry on conflicts with another worker."""
         await retry(
-            partial(self.write, count_uses(agent, shown, now=now)),
+            partial(self.write, count_uses(agent, shown, marks=marks or {}, now=now)),
             when=_in_conflict,
             attempts=_ATTEMPTS,
             pause=growing(0.05, longest=1),
@@ -35,10 +43,7 @@ class UsageSql(Database):
 
     async def uses_of(self, agent: str, collection: str, *, after: str, limit: int) -> list[Use]:
         rows = await self.rows(uses_of(agent, collection, after=after, limit=limit))
-        return [
-            Use(row["agent"], row["collection"], row["chunkId"], row["uses"], row["lastAt"])
-            for row in rows
-        ]
+        return list(map(_use, rows))
 
     async def put_uses(self, uses: Sequence[Use]) -> None:
         rows = [
@@ -48,6 +53,7 @@ class UsageSql(Database):
                 "chunkId": each.chunk_id,
                 "uses": each.uses,
                 "lastAt": each.last_at,
+                "useful": each.useful,
             }
             for each in uses
         ]
@@ -57,30 +63,46 @@ class UsageSql(Database):
         await self.write(delete_uses(collection))
 
 
+def _use(row: Mapping[str, Any]) -> Use:
+    return Use(
+        row["agent"],
+        row["collection"],
+        row["chunkId"],
+        row["uses"],
+        row["lastAt"],
+        row.get("useful"),
+    )
+
+
 def _in_conflict(exc: BaseException) -> bool:
     # In both cases the transaction was rolled back and nothing was counted.
     return isinstance(exc, StatementRefused) and exc.reason in ("conflict", "duplicate")
 
 
 def uses(agent: str, chunk_ids: Sequence[str]) -> Statement:
-    """Select how often each of some chunks was shown to an agent.
-
-    Rows ``chunkId, uses``; chunks that were never shown to it have no row.
-    """
+    """Select the use of some chunks by an agent; chunks without use have no row."""
     return Statement(
-        "SELECT chunkId, uses FROM Usage WHERE agent = :agent AND chunkId IN :ids",
+        "SELECT FROM Usage WHERE agent = :agent AND chunkId IN :ids",
         {"agent": agent, "ids": list(chunk_ids)},
     )
 
 
-def count_uses(agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> Statement:
-    """Increment the counts of chunks that were shown to an agent.
+def count_uses(
+    agent: str, shown: Sequence[tuple[str, str]], *, marks: Mapping[str, bool], now: int
+) -> Statement:
+    """Increment the counts of chunks that were shown to an agent, and set its marks.
 
     Args:
         agent: The agent.
         shown: Collection and chunkId of each; deleted collections are skipped.
+        marks: Whether chunks are useful, by chunkId.
         now: Epoch milliseconds.
     """
+    marked = [
+        {"collection": chunk_id.partition(":")[0], "chunkId": chunk_id, "useful": useful}
+        for chunk_id, useful in marks.items()
+    ]
+    collections = {collection for collection, _ in shown} | {row["collection"] for row in marked}
     return Statement(
         """
         BEGIN;
@@ -91,11 +113,19 @@ def count_uses(agent: str, shown: Sequence[tuple[str, str]], *, now: int) -> Sta
                     lastAt = :now UPSERT WHERE agent = :agent AND chunkId = $hit.chunkId;
             }
         }
+        FOREACH ($mark IN :marked) {
+            IF ($mark.collection IN $c.name) {
+                UPDATE Usage SET collection = $mark.collection, uses = ifnull(uses, 0),
+                    lastAt = :now, useful = $mark.useful
+                    UPSERT WHERE agent = :agent AND chunkId = $mark.chunkId;
+            }
+        }
         COMMIT;
         """,
         {
             "agent": agent,
-            "collections": sorted({collection for collection, _ in shown}),
+            "collections": sorted(collections),
+            "marked": marked,
             "shown": [
                 {"collection": collection, "chunkId": chunk_id} for collection, chunk_id in shown
             ],
@@ -143,8 +173,8 @@ def put_uses(rows: Sequence[Mapping[str, Any]]) -> Statement:
         """
         BEGIN;
         FOREACH ($row IN :rows) {
-            UPDATE Usage SET collection = $row.collection, uses = $row.uses, lastAt = $row.lastAt
-                UPSERT WHERE agent = $row.agent AND chunkId = $row.chunkId;
+            UPDATE Usage SET collection = $row.collection, uses = $row.uses, lastAt = $row.lastAt,
+                useful = $row.useful UPSERT WHERE agent = $row.agent AND chunkId = $row.chunkId;
         }
         COMMIT;
         """,

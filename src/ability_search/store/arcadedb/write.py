@@ -89,7 +89,7 @@ def source_records(chunk_type: str, *, after: str, limit: int) -> Statement:
 def source_passages(chunk_type: str, source: str) -> Statement:
     """Select the parts of the text of a source, in chunk order."""
     return Statement(
-        f"SELECT content, lead, overlap, chunkIndex FROM `{chunk_type}`"
+        f"SELECT content, lead, overlap, chunkIndex, createdAt FROM `{chunk_type}`"
         " WHERE source = :source ORDER BY chunkIndex",
         {"source": source},
     )
