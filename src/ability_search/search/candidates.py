@@ -120,6 +120,8 @@ class Candidates:
     """Weights of the retrievers in the fused scores."""
     trust: Mapping[str, float] | None = None
     """Evidence that adapted the weights, see :class:`.fusion.Trust`."""
+    relevance: float | None = None
+    """Probability that the first hits answer the query, see :func:`.fusion.relevance`."""
     blocks: list[list[Candidate]] = field(default_factory=list)
     """The scored candidates that each depth adds, see :func:`.fusion.fuse`."""
     ranked: list[Candidate] = field(default_factory=list)

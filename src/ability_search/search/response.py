@@ -118,6 +118,11 @@ class QueryResult(Result):
     mode: str
     model: str | None = None
     hyde: Literal[True] | None = None
+    relevance: float | None = Field(
+        None,
+        description="Estimated probability that one of the first three hits answers the query;"
+        " of hybrid queries without fusion.",
+    )
     understood: Understood | None = Field(
         None, description="Exclusions and times from the query and its options."
     )

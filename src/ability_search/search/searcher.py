@@ -316,6 +316,7 @@ def response(answer: Answer, searched: Mapping[str, Candidates]) -> QueryResult:
         mode=asked.mode,
         model=single.collection.model if single else None,
         hyde=True if hyde else None,
+        relevance=max((own.relevance for own in lists if own.relevance is not None), default=None),
         understood=query.recognized,
         degraded=next((own.degraded for own in lists if own.degraded), None),
         warnings=answer.warnings or None,
