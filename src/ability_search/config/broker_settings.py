@@ -39,7 +39,7 @@ CONNECTIONS = FileKind(
     "config.toml",
     read_toml,
     _names_brokers,
-    marker=re.compile(rb"^\s*\[\s*broker\b", re.MULTILINE),
+    marker=re.compile(rb"^[ \t]*\[[ \t]*broker\b", re.MULTILINE),
     lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",
 )
 

@@ -22,7 +22,10 @@ _SEARCHING = "Represent this sentence for searching relevant passages: "
 _TRAITS = (
     (re.compile(r"nomic-embed-text-?v2"), ModelTraits("search_query: ", "search_document: ")),
     (re.compile(r"nomic-embed-text"), ModelTraits("search_query: ", "search_document: ", ENGLISH)),
-    (re.compile(r".*\be5-.*instruct|e5-mistral"), ModelTraits(f"Instruct: {_TASK}\nQuery: ")),
+    (
+        re.compile(r"(multilingual-)?e5-(small|base|large)-instruct|e5-mistral"),
+        ModelTraits(f"Instruct: {_TASK}\nQuery: "),
+    ),
     (re.compile(r"multilingual-e5-(small|base|large)"), ModelTraits("query: ", "passage: ")),
     (re.compile(r"e5-(small|base|large)"), ModelTraits("query: ", "passage: ", ENGLISH)),
     (
@@ -30,7 +33,7 @@ _TRAITS = (
         ModelTraits("为这个句子生成表示以用于检索相关文章：", "", "zh"),
     ),
     (re.compile(r"bge-(small|base|large)|mxbai-embed"), ModelTraits(_SEARCHING, "", ENGLISH)),
-    (re.compile(r"snowflake-arctic-embed(2|.*-v2)"), ModelTraits("query: ")),
+    (re.compile(r"snowflake-arctic-embed(2|-[ml]-v2)"), ModelTraits("query: ")),
     (re.compile(r"snowflake-arctic-embed"), ModelTraits(_SEARCHING, "", ENGLISH)),
     (
         re.compile(r"embeddinggemma"),
