@@ -107,6 +107,8 @@ class Candidates:
     """Requests for the vectors of the query."""
     vectors: Vectors | None = None
     """The vectors of the query; ``None`` without."""
+    chance: float = 0.0
+    """Cosine of an unrelated text to the query, see :attr:`.plan.Plan.chance`."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
     plan: Plan = field(default_factory=Plan)

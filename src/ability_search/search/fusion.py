@@ -96,12 +96,17 @@ class Fused:
     found: npt.NDArray[np.bool_]
 
 
-def normalized_cosine(cosines: npt.ArrayLike) -> Floats:
-    """Map cosines to [0, 1]: negative cosines become 0, like orthogonal vectors.
+def normalized_cosine(cosines: npt.ArrayLike, chance: float = 0.0) -> Floats:
+    """Map cosines to [0, 1]: ``(cosine - chance) / (1 - chance)``, at least 0, as Cohen's kappa.
 
     NaN, the cosine of a zero vector, becomes 0.
+
+    Args:
+        cosines: cosines to the query, any shape.
+        chance: cosine of a text that has nothing to do with the query, in [0, 1).
     """
-    return np.asarray(np.minimum(np.fmax(np.asarray(cosines, dtype=np.float64), 0.0), 1.0))
+    found = np.fmax(np.asarray(cosines, dtype=np.float64), -1.0)
+    return np.asarray(np.clip((found - chance) / (1.0 - chance), 0.0, 1.0))
 
 
 def unseen_score(scores: Floats, depth: int) -> float:
@@ -351,14 +356,6 @@ def _trusted(lists: Sequence[RankedList], candidates: Candidates) -> dict[str, f
     return {"semantic": share, "keyword": 1.0 - share}
 
 
-def weight_of_cosines(candidates: Candidates) -> float:
-    """Return the share of the semantic retriever in the scores; 0 if they depend on ranks."""
-    option, weights = candidates.query.asked.fusion, candidates.weights
-    convex_ = (option.method if option else candidates.ranking.fusion) == "convex"
-    share = weights.get("semantic", 0.0) / (sum(weights.values()) or 1.0)
-    return share if convex_ or len(weights) == 1 else 0.0
-
-
 def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
     """Replace chunks of kinds by the chunks they represent, each with the best of its scores.
 
@@ -402,7 +399,8 @@ def _lists(
     if "semantic" in weights:
         cosines = [item.semantic for item in candidates]
         known = [cosine is not None for cosine in cosines]
-        scores = np.where(known, normalized_cosine(np.array(cosines, np.float64)), np.nan)
+        normalized = normalized_cosine(np.array(cosines, np.float64), plan.chance)
+        scores = np.where(known, normalized, np.nan)
         lists.append(RankedList("semantic", scores, weights["semantic"]))
     if "keyword" in weights and plan.terms is not None:
         raw = np.fmax.reduce([_raw(candidates, name, depth) for name in plan.names("keyword")])
