@@ -222,8 +222,8 @@ class IndexStore(Protocol):
         Generated kinds are left out; with ``files``, so is what was not read from a file.
         """
 
-    async def kinds_of(self, generation: str, sources: Sequence[str]) -> list[str]:
-        """Return the sources of kinds that were made of these sources."""
+    async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
+        """Return the sources of the documents of these sources, derived kinds included."""
 
     async def source_records(
         self, generation: str, *, after: str, limit: int

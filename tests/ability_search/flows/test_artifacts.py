@@ -74,6 +74,7 @@ def corpus() -> list[dict[str, Any]]:
         document(f"d{n}#summary", f"In short: {WORDS[n]}.", kind="summary", of=f"d{n}")
         for n in range(8)
     ]
+    found += [document(f"d{n}/notes", f"Note on {WORDS[n]}.", of=f"d{n}") for n in range(3)]
     return found
 
 

@@ -95,8 +95,8 @@ def source_passages(chunk_type: str, source: str) -> Statement:
     )
 
 
-def kind_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
-    """Select the sources of the kinds that were derived from some sources."""
+def child_sources(chunk_type: str, sources: Sequence[str]) -> Statement:
+    """Select the sources of the documents of some sources, derived kinds included."""
     return Statement(
         f"SELECT source FROM `{source_type(chunk_type)}` WHERE aspectOf IN :sources",
         {"sources": list(sources)},
@@ -140,6 +140,7 @@ def replace_sources(
         {records}
         {links}
         {_update_totals(source_t)}
+        {"UPDATE Collection SET nested = true WHERE name = :name;" if replacement.nested else ""}
         INSERT INTO TermStatistics SET type = :type, seq = $c[0].revision, base = false,
             added = :added, removed = $gone.terms, removedLengths = $gone.lengths;
         LET now = SELECT FROM Collection WHERE name = :name;
