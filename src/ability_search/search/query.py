@@ -152,13 +152,16 @@ class Query:
 
     @property
     def recognized(self) -> Understood | None:
-        """The exclusions and the period that counted; ``None`` if there were none."""
-        period = self.intent.period
-        if not self.intent.excluded and period is None:
+        """The exclusions, the period and the order that counted; ``None`` if there were none."""
+        period, order = self.intent.period, self.intent.order
+        if not (self.intent.excluded or period or order):
             return None
         days = _days(period) if period is not None else {}
         return Understood(
-            excluded=list(self.intent.excluded) or None, start=days.get("from"), end=days.get("to")
+            excluded=list(self.intent.excluded) or None,
+            start=days.get("from"),
+            end=days.get("to"),
+            order=order,
         )
 
     def explained(self, time_weight: float) -> dict[str, Any]:

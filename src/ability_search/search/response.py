@@ -77,6 +77,9 @@ class Understood(Result):
         None, alias="from", description="First day that hits should be about."
     )
     end: str | None = Field(None, alias="to", description="Last day that hits should be about.")
+    order: Literal["newest", "oldest"] | None = Field(
+        None, description="Set if the newest or the oldest of the relevant hits come first."
+    )
 
 
 CutPart = Literal["hit", "context", "metadata", "end"]

@@ -49,6 +49,7 @@ MEANINGS: list[tuple[str, Iterable[Cue], Reading, str]] = [
     ("newest", recency.NEWEST, order, "newest"),
     ("oldest", recency.OLDEST, order, "oldest"),
     ("last", recency.LAST, order, "newest"),
+    ("first", recency.FIRST, order, "oldest"),
     *(
         (f"period {name}", cues, opening, {"after": "since", "before": "until"}.get(name, name))
         for name, cues in requested_period.RELATIONS.items()
