@@ -86,7 +86,7 @@ def test_a_cue_of_exclusions_excludes_in_the_example_only(cue: Cue) -> None:
     found = exclusions.find_exclusions(cue.example)
     used = re.search(cue.pattern, masked(cue.example), re.IGNORECASE)
     assert used is not None
-    assert [start <= used.start() < end for start, end in found.spans] == [True]
+    assert [start < used.end() <= end for start, end in found.spans] == [True]
     assert exclusions.find_exclusions(cue.counterexample).excluded == ()
 
 
