@@ -1,4 +1,4 @@
-"""Exclusions of a query: a cue and a list of noun phrases, ``besides X``, ``no Y, Z please``. English.
+"""Exclusions of an English query: a cue and noun phrases, ``besides X``, ``no Y, Z please``.
 
 A wrong exclusion hides relevant results, so ambiguous cases are not exclusions. The cues are in
 tables by the queries in which they exclude:

@@ -17,7 +17,7 @@ RECIPE = Recipe("auto", 500, 50, "english")
 
 
 def turn(source: str, content: str = "Yes, in May!", title: str = "") -> Document:
-    return Document(source, title, content)
+    return Document(source, title, content, {"speaker": "Ann"})
 
 
 def prepared(document: Document) -> tuple[str, list[str]]:
@@ -54,6 +54,7 @@ def test_the_number_at_the_end_of_a_source_tells_what_comes_before(
 def test_only_short_documents_without_a_title_are_turns() -> None:
     assert preceding_sources(turn("faq/7", title="Refunds"), 2) == []
     assert preceding_sources(turn("chat/7", "word " * 2 * SHORT), 2) == []
+    assert preceding_sources(Document("note/7", "", "Buy milk."), 2) == []
     for other in ({"file": True}, {"of": "x"}, {"file_hash": "h", "content": ""}):
         assert preceding_sources(replace(turn("chat/7"), **other), 2) == []
 
