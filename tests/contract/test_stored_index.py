@@ -108,6 +108,8 @@ async def test_documents_of_others_are_ordinary_sources(store: Store) -> None:
     assert await store.documents_of(created.type, ["a/1"]) == ["a/1/2"]
     found = await found_ids(store, stored, by_vector())
     assert found == [f"notes:{each}:0" for each in ("a", "b", "a/1", "a/1/2")]
+    assert await store.sources(created.type, after="", limit=3) == ["a", "a/1", "a/1/2"]
+    assert await store.sources(created.type, after="", limit=3, children=False) == ["a", "b"]
     wanted = OverviewRequest(5, None, HOUR, None, 4)
     assert [entry[1:] for entry in (await store.overview(stored, wanted)).value.periods] == [(4, 4)]
     stored = (await put(store, stored, gone=["a", "a/1", "a/1/2"])).collection
