@@ -2,7 +2,7 @@
 
 A turn says little by itself (``Yes, in May!``), so it is embedded and searched with what comes
 before it. A turn has no title; its metadata name who speaks (:data:`SPEAKERS`), and the sources of
-a conversation differ in the number at their end: ``chat/6``, ``chat/7``.
+a conversation differ in the number after the last ``/``, ``:`` or ``#``: ``chat/6``, ``chat/7``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTEXT: Final = 112
 """Maximum number of tokens of the turns before it; both fit into the smallest common model."""
 _CHARACTERS: Final = 8
 """Maximum average number of characters per token, to skip long documents at once."""
-_NUMBERED = re.compile(r"(?P<stem>.*\D)(?P<number>\d{1,9})", re.DOTALL)
+_NUMBERED = re.compile(r"(?P<stem>.+[/:#])(?P<number>\d{1,9})", re.DOTALL)
 
 
 def preceding_sources(document: Document, count: int) -> list[str]:

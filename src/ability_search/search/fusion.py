@@ -152,13 +152,14 @@ def relevance(cosine: float, keyword: float) -> float:
     """Return the estimated probability that one of the first three hits answers the query.
 
     ``1 / (1 + exp(5.1 - 8.1 c - 3 k))``, a logistic regression over the queries of six judged
-    sets, and as many queries of other sets that have no answer there (all-MiniLM-L6-v2).
+    sets, and as many queries of other sets that have no answer there (all-MiniLM-L6-v2); rounded
+    to three decimals.
 
     Args:
         cosine: The best cosine to the query, ``c``.
         keyword: The best normalized keyword score, ``k``.
     """
-    return 1.0 / (1.0 + exp(5.1 - 8.1 * max(0.0, cosine) - 3.0 * keyword))
+    return round(1.0 / (1.0 + exp(5.1 - 8.1 * max(0.0, cosine) - 3.0 * keyword)), 3)
 
 
 def trust(semantic: Floats, keyword: Floats) -> Trust | None:
