@@ -377,8 +377,12 @@ class Indexer:
         self._meter.add(CHUNKS_INDEXED, written.chunks)
         return written
 
-    async def list_sources(self, name: str, *, limit: int, cursor: str | None) -> SourcePage:
+    async def list_sources(
+        self, name: str, *, limit: int, cursor: str | None, children: bool = True
+    ) -> SourcePage:
         """Return one page of a collection's sources, and the collection as it is now.
+
+        Without ``children``, the sources of documents of other documents are left out.
 
         Raises:
             NotFound: if there is no such collection.
@@ -387,7 +391,10 @@ class Indexer:
         after = "" if cursor is None else _read_cursor(cursor)
         await self._registry.get(name)
         collection = await self._registry.current(name)
-        names = tuple(await self._store.sources(collection.type, after=after, limit=limit + 1))
+        found = await self._store.sources(
+            collection.type, after=after, limit=limit + 1, children=children
+        )
+        names = tuple(found)
         more = len(names) > limit
         return SourcePage(collection, names[:limit], _cursor(names[limit - 1]) if more else None)
 

@@ -111,11 +111,17 @@ class MemoryDocuments(Tables):
         return Read(self._records.get(collection.name), hashes)
 
     async def sources(
-        self, generation: str, *, after: str, limit: int, files: bool = False
+        self,
+        generation: str,
+        *,
+        after: str,
+        limit: int,
+        files: bool = False,
+        children: bool = True,
     ) -> list[str]:
         found = [each.record for each in self._generation(generation).ordered_sources(after=after)]
         wanted = [each for each in found if (each.file if files else not each.generated)]
-        return [each.source for each in wanted[:limit]]
+        return [each.source for each in wanted if children or each.of is None][:limit]
 
     async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:
         wanted = set(sources)

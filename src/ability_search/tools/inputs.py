@@ -288,6 +288,7 @@ class CollectionInfoInput(Input):
     cursor: str | None = Field(
         None, max_length=8192, description="nextCursor of the previous page."
     )
+    children: bool = Field(True, description="Also list sources that belong to another one (of).")
     include: list[Included] = Field(
         default_factory=list,
         max_length=3,

@@ -176,10 +176,18 @@ class IndexSql(Database):
         )
 
     async def sources(
-        self, generation: str, *, after: str, limit: int, files: bool = False
+        self,
+        generation: str,
+        *,
+        after: str,
+        limit: int,
+        files: bool = False,
+        children: bool = True,
     ) -> list[str]:
-        listed = write.list_file_sources if files else write.list_sources
-        found = await self.generation_read(generation, listed(generation, after=after, limit=limit))
+        statement = write.list_sources(
+            generation, after=after, limit=limit, files=files, children=children
+        )
+        found = await self.generation_read(generation, statement)
         return [row["source"] for row in found]
 
     async def documents_of(self, generation: str, sources: Sequence[str]) -> list[str]:

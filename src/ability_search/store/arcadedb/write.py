@@ -59,19 +59,15 @@ def source_hashes(name: str, chunk_type: str, sources: Sequence[str]) -> Stateme
     )
 
 
-def list_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select source names greater than ``after``, in order, without generated kinds."""
+def list_sources(
+    chunk_type: str, *, after: str, limit: int, files: bool, children: bool
+) -> Statement:
+    """Select source names greater than ``after``, in order, see :class:`.port.IndexStore`."""
+    kept = "file = true" if files else "generated IS NULL"
+    if not children:
+        kept += " AND aspectOf IS NULL"
     return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor"
-        f" AND generated IS NULL ORDER BY source LIMIT {limit:d}",
-        {"floor": after},
-    )
-
-
-def list_file_sources(chunk_type: str, *, after: str, limit: int) -> Statement:
-    """Select names of sources that were read from files, as :func:`list_sources` does."""
-    return Statement(
-        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND file = true"
+        f"SELECT source FROM `{source_type(chunk_type)}` WHERE source > :floor AND {kept}"
         f" ORDER BY source LIMIT {limit:d}",
         {"floor": after},
     )
