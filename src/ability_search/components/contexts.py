@@ -34,7 +34,7 @@ from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.network import part_connection
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.tools.table import BY_NAME
+from ability_search.tools.table import BY_NAME, needed_tools
 from kadi_client import Brokers, Connection
 
 if TYPE_CHECKING:
@@ -304,10 +304,12 @@ async def open_gateway(
     )
     caller = Caller(live, timeout=own.timeout, observe=call_observer(recorded))
     streams = Streams(live)
-    with_models = settings.embedding.transport == "broker"
+    needed = needed_tools(
+        memory=settings.database.memory, models_api=settings.embedding.transport == "api"
+    )
     reader = _FileReader(settings)
-    states = ComponentStates(live)
-    handlers = Handlers(caller, own, recorded, states, reader.read, models=with_models)
+    states = ComponentStates(live, needed)
+    handlers = Handlers(caller, own, recorded, states, reader.read)
     patience = dict.fromkeys(BY_NAME, _WORKER_SECONDS)
     connection = part_connection(settings, "gateway", connect_timeout=wait, patience=patience)
     token = own.token.get_secret_value() if own.token else None

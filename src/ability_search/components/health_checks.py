@@ -31,7 +31,7 @@ from ability_search.ops.figures import metrics_client, sample_component
 from ability_search.stack.data_directory import RunningStack
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
-from ability_search.tools.table import NEEDED_TOOLS
+from ability_search.tools.table import needed_tools
 from ability_search.worker import open_embedder, open_reranker
 from kadi_client import KadiError, ToolError
 
@@ -207,10 +207,9 @@ async def _check_components(client: ToolClient) -> AsyncIterator[Check]:
     yield await _check_broker_clock(target)
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
-    for name, tools in NEEDED_TOOLS.items():
+    memory = settings.database.memory or (target.stack is not None and target.stack.memory)
+    for name, tools in needed_tools(memory=memory, models_api=api).items():
         missing = [tool for tool in tools if tool not in visible]
-        if name == "models" and api:
-            continue
         if missing:
             text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
             yield Check(name, "fail", text, _START.format(name))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ability_search.edges.tool_calls import LiveConnection
-from ability_search.tools.table import NEEDED_TOOLS
 
 _BROKER_SECONDS = 5.0
 
@@ -28,11 +27,13 @@ class ComponentState:
         return not self.missing
 
 
-def component_states(tools: Collection[Mapping[str, Any]]) -> dict[str, ComponentState]:
-    """Return the state of each component, given the visible tools."""
+def component_states(
+    tools: Collection[Mapping[str, Any]], needed: Mapping[str, Sequence[str]]
+) -> dict[str, ComponentState]:
+    """Return the state of each component, given the visible tools and those that it must have."""
     seen = {str(tool.get("name")): tool for tool in tools}
     states = {}
-    for component, names in NEEDED_TOOLS.items():
+    for component, names in needed.items():
         missing = tuple(name for name in names if name not in seen)
         counts = [len(seen[name].get("providers") or ("?",)) for name in names if name in seen]
         states[component] = ComponentState(0 if missing else min(counts), missing)
@@ -40,10 +41,16 @@ def component_states(tools: Collection[Mapping[str, Any]]) -> dict[str, Componen
 
 
 class ComponentStates:
-    """Reads the states of the components; concurrent callers share one request to the broker."""
+    """Reads the states of the components; concurrent callers share one request to the broker.
 
-    def __init__(self, live: LiveConnection) -> None:
+    Args:
+        live: The connection to the broker.
+        needed: The tools that must be on the network, by component.
+    """
+
+    def __init__(self, live: LiveConnection, needed: Mapping[str, Sequence[str]]) -> None:
         self._live = live
+        self._needed = needed
         self._reading: asyncio.Task[dict[str, ComponentState]] | None = None
 
     async def read(self) -> dict[str, ComponentState]:
@@ -62,7 +69,7 @@ class ComponentStates:
     async def _read(self) -> dict[str, ComponentState]:
         connection = await self._live.connection()
         tools = await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
-        return component_states(tools)
+        return component_states(tools, self._needed)
 
     def _end(self, reading: asyncio.Task[dict[str, ComponentState]]) -> None:
         self._reading = None

@@ -95,8 +95,7 @@ class OpenApi(RootModel[dict[str, Any]]):
 class Handlers:
     """The handlers of the operations and what they use.
 
-    ``read_file`` reads uploaded files; ``models`` says whether a model manager is expected on the
-    network.
+    ``read_file`` reads uploaded files.
     """
 
     caller: Caller
@@ -104,7 +103,6 @@ class Handlers:
     meter: PrometheusMeter
     states: ComponentStates
     read_file: ReadFile
-    models: bool = True
 
     async def ingest(self, request: Request) -> Response:
         """POST /ingest."""
@@ -145,8 +143,6 @@ class Handlers:
         else:
             parts = {"broker": ComponentHealth(state="up")}
             for name, state in states.items():
-                if name == "models" and not self.models:
-                    continue
                 parts[name] = ComponentHealth(
                     state="up" if state.is_up else "down",
                     providers=state.providers,

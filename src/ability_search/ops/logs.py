@@ -24,7 +24,7 @@ _MOST_FOLDED = 1000
 """Maximum number of different messages that are counted at a time."""
 _CHATTY = (
     "asyncio",
-    "charset_normalizer",
+    "chardet",
     "httpcore",
     "httpx",
     "kadi_localnet.broker.server.websocket",

@@ -61,6 +61,8 @@ class RunningStack:
     model: str | None = None
     """Embedding model of new collections; ``None`` if the stack serves no model."""
     parts: tuple[RunningComponent, ...] = ()
+    memory: bool = False
+    """The worker keeps everything in memory, without a database."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment variables for a worker that joins, in addition to the broker's address."""
 

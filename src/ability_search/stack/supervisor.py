@@ -125,6 +125,7 @@ class Stack:
                 )
                 for child in sorted(self._children, key=lambda child: _place(child.name))
             ),
+            memory="SEARCH_DATABASE_MEMORY" in self._plan.environ,
             environ=self._worker_environ,
         )
 

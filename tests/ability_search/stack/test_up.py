@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from ability_search.stack.data_directory import CLIENT, identity_file, read_running, released
@@ -290,6 +291,19 @@ async def test_data_survives_the_stack_and_no_component_survives_a_killed_parent
     missing = await machine.run("search", "dough")
     assert missing.code == 1
     assert "ability-search up" in missing.err
+
+
+async def test_a_stack_in_memory_needs_no_database_to_be_healthy(machine: Machine) -> None:
+    async with machine.up("--memory"):
+        well = await machine.run("doctor", "--quiet")
+        assert (well.code, well.out) == (0, "")
+        running = read_running(machine.data)
+        assert running is not None
+        gateway = next(part.address for part in running.parts if part.name == "gateway")
+        async with httpx.AsyncClient(trust_env=False, timeout=COMMAND_SECONDS) as http:
+            answer = await http.get(f"{gateway}/health")
+        assert (answer.status_code, answer.json()["status"]) == (200, "up")
+        assert set(answer.json()["parts"]) == {"broker", "models", "worker"}
 
 
 def environ_of(pid: int) -> str:

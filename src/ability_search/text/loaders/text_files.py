@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from charset_normalizer import from_bytes
+import chardet
+from chardet.enums import EncodingEra
 
 from ability_search.text.chunkers import markdown_blocks, restructured_sections
 from ability_search.text.front_matter import markdown_metadata, read_front_matter
@@ -64,18 +65,22 @@ def decoded(data: bytes) -> str:
     # Other encodings hardly ever have the byte sequences of UTF-8 beyond ASCII.
     if 2 * wrong <= sum(not char.isascii() for char in text):
         return text
-    guess = from_bytes(data).best()
+    guess = chardet.detect(
+        data,
+        encoding_era=EncodingEra.MODERN_WEB,  # the older ones win over them in short texts
+        prefer_superset=True,
+        max_bytes=len(data),
+    )["encoding"]
     if guess is None and wrong > _MOST_WRONG * len(text):
         raise Unreadable("text in an encoding that could not be recognised")
-    return text if guess is None else str(guess)
+    return text if guess is None else data.decode(guess, "replace")
 
 
 def _unmarked_utf16(data: bytes) -> str:
-    guess = from_bytes(data, cp_isolation=["utf_16_le", "utf_16_be"]).best()
-    text = "" if guess is None else str(guess)
-    latin = sum(char < "\u0100" for char in text)
+    texts = [data.decode(codec, "replace") for codec in ("utf-16-le", "utf-16-be")]
+    latin, text = max((sum(char < "\u0100" for char in text), text) for text in texts)
     # In UTF-16, most zero bytes are the high bytes of ASCII characters, such as line breaks.
-    if 2 * latin < data.count(0) or _CONTROL.search(text):
+    if 2 * latin < data.count(0) or _CONTROL.search(text) or "\ufffd" in text:
         raise Unreadable("binary, not text")
     return text
 

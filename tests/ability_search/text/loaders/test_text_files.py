@@ -39,6 +39,26 @@ def test_marked_and_plain_encodings_are_read(data: bytes, text: str | None) -> N
     assert decoded(data) == (data.decode("latin-1") if text is None else text)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Les élèves étaient à la bibliothèque."),
+        ("cp1252", "El señor Núñez pagó la cuenta"),
+        ("cp1252", "Não há informações disponíveis"),
+        ("cp1252", "Återbetalning för många år"),
+        ("cp1250", "Zażółć gęślą jaźń, proszę"),
+        ("cp1251", "Привет, мир. Кошка сидит на окне."),
+        ("koi8-r", "Привет, мир. Кошка сидит на окне."),
+        ("euc-jp", "会議は明日の午後三時に始まります。"),
+        ("shift-jis", "会議は明日の午後三時に始まります。"),
+        ("gbk", "会议明天下午三点开始。"),
+        ("cp1255", "שלום עולם מה שלומך היום"),
+    ],
+)
+def test_short_texts_in_older_encodings_are_read(encoding: str, text: str) -> None:
+    assert decoded(text.encode(encoding)) == text
+
+
 def test_one_wrong_byte_in_a_long_ascii_text_does_not_garble_it() -> None:
     before, after = "plain words of a text\n" * 300, "more words\n" * 300
     text = decoded(before.encode() + b"\x9d" + after.encode())
