@@ -179,7 +179,8 @@ def _confirm_sweep(tree: Tree, sources: int, collection: str) -> None:
         InvalidInput: if nobody can be asked.
     """
     place = tree.selection.prefix.rstrip("/")
-    problem = f"{place} has no files; all its {sources:,} sources in {collection} would be deleted"
+    count = output.counted(sources, "source")
+    problem = f"{place} has no files; all its sources in {collection} ({count}) would be deleted"
     if not sys.stdin.isatty():
         hint = "Check that its drive is mounted, or delete them with --yes."
         raise InvalidInput("--sweep", problem, hint=hint)

@@ -14,7 +14,8 @@ from rich.text import Text
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-_CONTROLS |= {ord("\t"): " ", ord("\n"): "\n", ord("\r"): ""}
+_CONTROLS |= {ord("\t"): " ", ord("\r"): ""}
+_CONTROLS_OF_LINES = _CONTROLS | {ord("\n"): "\n"}
 
 
 def stdout() -> Console:
@@ -27,10 +28,13 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def plain(text: object) -> str:
-    """Return untrusted text without control characters and with markup escaped."""
+def plain(text: object, *, lines: bool = False) -> str:
+    """Return untrusted text on one line, without control characters and with markup escaped.
+
+    With ``lines`` its line breaks are kept.
+    """
     printable = str(text).encode("utf-8", "backslashreplace").decode()
-    return escape(printable.translate(_CONTROLS))
+    return escape(printable.translate(_CONTROLS_OF_LINES if lines else _CONTROLS))
 
 
 def print_json(value: Any) -> None:
@@ -102,20 +106,20 @@ def moment(text: str) -> str:
 
 def say(text: str) -> None:
     """Print a message to stderr."""
-    stderr().print(plain(text))
+    stderr().print(plain(text, lines=True))
 
 
 def warn(text: str) -> None:
     """Print a warning to stderr."""
-    stderr().print(f"[yellow]warning:[/yellow] {plain(text)}")
+    stderr().print(f"[yellow]warning:[/yellow] {plain(text, lines=True)}")
 
 
 def fail(text: str, hint: str = "") -> None:
     """Print an error and its hint to stderr."""
     console = stderr()
-    console.print(f"[bold red]error:[/bold red] {plain(text)}")
+    console.print(f"[bold red]error:[/bold red] {plain(text, lines=True)}")
     if hint:
-        console.print(f"[bold]hint:[/bold] {plain(hint)}")
+        console.print(f"[bold]hint:[/bold] {plain(hint, lines=True)}")
 
 
 def _cell(value: object) -> str:

@@ -348,10 +348,11 @@ def _snippet(hit: Hit) -> str:
     for mark in marks:
         if mark.start < position or mark.end > end:
             continue
-        parts += [output.plain(content[position : mark.start])]
-        parts += [f"[bold yellow]{output.plain(content[mark.start : mark.end])}[/bold yellow]"]
+        parts += [output.plain(content[position : mark.start], lines=True)]
+        match = output.plain(content[mark.start : mark.end], lines=True)
+        parts += [f"[bold yellow]{match}[/bold yellow]"]
         position = mark.end
-    parts.append(output.plain(content[position:end]))
+    parts.append(output.plain(content[position:end], lines=True))
     if end < len(content):
         parts.append("...")
     return "\n".join(line for line in "".join(parts).splitlines() if line.strip())

@@ -349,7 +349,7 @@ class _FileReader:
         """Return the document of a file, and its unread parts; that of an empty file is blank.
 
         Raises:
-            InvalidInput: if the text cannot be read.
+            InvalidInput: if the text cannot be read, or may hold a secret.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, name, data)
@@ -357,9 +357,12 @@ class _FileReader:
     def _read(self, name: str, data: bytes) -> tuple[dict[str, Any], Sequence[tuple[str, str]]]:
         from ability_search.documents import Document
         from ability_search.files.file_documents import File, open_extractor
+        from ability_search.files.selection import SECRET, is_secret
         from ability_search.sync.upload import wire_document
         from ability_search.text import loaders
 
+        if is_secret(name):
+            raise InvalidInput(name, SECRET)
         if self._extractor is None:
             self._extractor = open_extractor(self._settings)
         try:

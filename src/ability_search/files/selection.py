@@ -23,6 +23,7 @@ _SECRETS = (
     *(".git-credentials", ".dockercfg", "**/.docker/config.json", "**/.kube/config"),
     *("**/.aws/credentials", "credentials.json", "credentials.toml", "credentials.y*ml"),
     *("client_secret*.json", "service-account*.json", "service_account*.json", ".vault-token"),
+    *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.backup", "*.ovpn"),
 )
 """Files of keys, passwords and tokens, which are never indexed."""
 SECRET = "may hold a key, a password or a token: never indexed"

@@ -223,11 +223,12 @@ def test_text_of_others_cannot_control_the_terminal_nor_be_markup(
     network: Network, run: Run
 ) -> None:
     network.answers["search-query"] = lambda _: answer(
-        hit(content="\x1b[2J[bold]x[/bold] \x9b", title="[red]t", source="s\x07")
+        hit(content="\x1b[2J[bold]x[/bold] \x9b", title="[red]t\nu", source="s\x07\nv")
     )
     done = run("search", "q", broker=network.url)
     assert "\N{REPLACEMENT CHARACTER}[2J[bold]x[/bold]" in done.stdout
-    assert "[red]t" in done.stdout
+    assert "s\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}v" in done.stdout
+    assert "[red]t\N{REPLACEMENT CHARACTER}u\n" in done.stdout
     assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout)
 
 

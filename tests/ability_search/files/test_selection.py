@@ -107,8 +107,9 @@ def test_files_of_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     secrets = [
         *(".env", ".git-credentials", ".netrc", ".npmrc", "Credentials.json", "kdb/x.kdbx"),
         *("home/.aws/credentials", ".ssh/config", "sub/client_secret_1.json"),
+        *("infra/terraform.tfstate", "infra/kubeconfig"),
     ]
-    plain = ["a.md", "credentials/readme.md", "docs/netrc.md", "npmrc"]
+    plain = ["a.md", "credentials/readme.md", "docs/netrc.md", "infra/main.tf", "npmrc"]
     for name in [*secrets, *plain]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")

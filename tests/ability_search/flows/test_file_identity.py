@@ -144,7 +144,7 @@ async def test_a_sweep_does_not_empty_a_collection_unasked(network: Network, hom
     (home / "notes").mkdir()
     code, _, message = await command(network, "index", "notes", "--sweep")
     assert code == 2
-    assert "notes has no files; all its 3 sources in notes would be deleted" in message
+    assert "notes has no files; all its sources in notes (3 sources) would be deleted" in message
     assert "--yes" in message
     assert len(await sources(network, "notes")) == 3
     code, indexed, _ = await command(network, "index", "notes", "--sweep", "--yes")

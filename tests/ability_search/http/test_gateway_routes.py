@@ -12,6 +12,7 @@ from pptx import Presentation
 from tests.ability_search.edge_network import client, opened
 from tests.ability_search.flows.conftest import Network, down
 
+from ability_search.files.selection import SECRET
 from ability_search.http.operations import openapi_document
 
 DOCUMENT = json.loads(json.dumps(openapi_document(secured=False)))
@@ -33,7 +34,7 @@ async def test_files_are_indexed_and_unreadable_ones_are_named(network: Network)
     deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Apples ripen in September"
     deck.save(slides)
     contents = {"deck.pptx": slides.getvalue(), "n.txt": b"Nets.", "x.tar.gz": b"\x1f\x8b\x08\0"}
-    contents |= {"mail.eml": MAIL}
+    contents |= {"mail.eml": MAIL, "work/.env": b"KEY=1"}
     files = [{"source": name, "data": b64encode(data).decode()} for name, data in contents.items()]
     async with opened(network.settings) as url, client(url) as http:
         given = {"collection": "drop", "files": files, "jobId": "j1"}
@@ -42,6 +43,7 @@ async def test_files_are_indexed_and_unreadable_ones_are_named(network: Network)
         assert [(each["source"], each["error"], each["code"]) for each in indexed["failed"]] == [
             ("x.tar.gz", "a gzip archive, not text", "invalid_input"),
             ("mail.eml#attachment=old.gz", "a gzip archive, not text", "invalid_input"),
+            ("work/.env", SECRET, "invalid_input"),
         ]
         found = await http.post("/search", json={"query": "apples", "tag": "drop"})
         hit = found.json()["results"][0]
