@@ -121,7 +121,8 @@ async def test_periods_count_sources_and_their_chunks(store: Store) -> None:
     stored = (await put(store, stored, chunk("b"), indexed_at=1999)).collection
     stored = (await put(store, stored, chunk("c"), indexed_at=3000)).collection
     made = chunk("c/t", of="c", kind="title")
-    stored = (await put(store, stored, made, indexed_at=9000, generated=True)).collection
+    written = await put(store, stored, made, kind="title", indexed_at=9000, generated=True)
+    stored = written.collection
     read = await store.overview(stored, replace(NOTHING_WANTED, period=1000))
     assert sorted(read.value.periods) == [(1000, 2, 3), (3000, 1, 1)]
 

@@ -144,7 +144,7 @@ def look_at(block: Block, value: Any, reader: Reader) -> None:
     else:
         assert "mcpServers" in value, "what is it? Say so in a comment"
         for server in value["mcpServers"].values():
-            assert asyncio.run(tools(server, reader)) == 8
+            assert asyncio.run(tools(server, reader)) == 9
 
 
 async def answered(reader: Reader, call: str) -> Any:

@@ -121,13 +121,16 @@ def _option(name: str, field: FieldInfo) -> Any:
     def parse(text: str) -> Any:
         try:
             return _checked(name, text)
-        except ValidationError:
-            try:
-                return _checked(name, json.loads(text))
-            except json.JSONDecodeError as exc:
+        except ValidationError as exc:
+            problem = exc
+        try:
+            return _checked(name, json.loads(text))
+        except json.JSONDecodeError as exc:
+            if text.lstrip()[:1] in ("{", "["):
                 raise typer.BadParameter(f"not JSON: {exc}") from exc
-            except ValidationError as exc:
-                raise typer.BadParameter(validation_text(exc)) from exc
+        except ValidationError as exc:
+            problem = exc
+        raise typer.BadParameter(validation_text(problem)) from problem
 
     metavar = _METAVARS.get(type(example), "TEXT")
     shown = f" Example: {json.dumps(example)}" if metavar == "JSON" else ""

@@ -237,11 +237,6 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "an average below a term": (CHUNKS, line_changed(0, averageLength=1e-300), "averageLength"),
     "a kind that is no name": (CHUNKS, line_changed(0, kind="a b"), "kind"),
     "a kind of a source that is no name": (SOURCES, line_changed(0, kind=""), "kind"),
-    "a kind of another document that is none": (
-        SOURCES,
-        line_changed(0, aspectOf="b"),
-        f"{SOURCES}:1: kind: is 'document'",
-    ),
     "a kind of itself": (SOURCES, line_changed(0, aspectOf="a", kind="title"), f"{SOURCES}:1: of"),
     "a derived kind of nothing": (SOURCES, line_changed(0, generated=True), "generated"),
     "a reserved name": (SOURCES, line_changed(0, source="a#~title"), "reserved"),

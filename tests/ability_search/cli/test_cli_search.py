@@ -137,7 +137,7 @@ def test_structured_options_are_json_and_reach_the_tool(network: Network, run: R
     ("option", "value", "problem"),
     [
         ("--fusion", '{"method": "best"}', "fusion.method"),
-        ("--fusion", "best", "not JSON"),
+        ("--fusion", "best", "should be an object"),
         ("--diversity", "2", "diversity"),
         ("--max-per-source", "0", "maxPerSource"),
         ("--extended", "chapters", "extended"),

@@ -17,7 +17,8 @@ OTHERS = {"note/a": "Caroline paints in the evening", "note/b": "The car needs a
 
 
 async def index(network: Network, texts: dict[str, str]) -> None:
-    documents = [document(source, text) | {"title": ""} for source, text in texts.items()]
+    spoken = {"title": "", "metadata": {"speaker": "Ann"}}
+    documents = [document(source, text) | spoken for source, text in texts.items()]
     await network.call("search-index", collection="talks", documents=documents)
 
 

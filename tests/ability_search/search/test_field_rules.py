@@ -108,7 +108,8 @@ def test_no_boost_is_above_that_of_all_rules_together(
     found: list[Any], text: str, wanted: Any, descending: bool | None, weight: float
 ) -> None:
     factors = boosts(found, weight=weight, contains=text, priority=wanted, descending=descending)
-    assert all(1 <= factor <= (1 + weight) ** 3 for factor in factors)
+    most = (1 + weight) ** 3 * (1 + 1e-12)  # rounding
+    assert all(1 <= factor <= most for factor in factors)
 
 
 @given(values)
