@@ -126,7 +126,7 @@ $(VENV)/.run: pyproject.toml $(WEIGHTS)
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo "==> what the tests need"
-	@$(PIP) install --editable '.[dev,browser,eval,examples,otel]'
+	@$(PIP) install --editable '.[dev,browser,eval,examples,multilingual,otel]'
 	@touch $@
 
 $(VENV)/.site: $(VENV)/.run
